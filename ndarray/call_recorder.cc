@@ -11,6 +11,8 @@ void RecorderFrame::Enter() noexcept {
   if (is_in_) return;
   is_in_ = true;
   outer_ = innermost_;
+  elsewhere_ = CallRecorder::current_;
+  is_elsewhere_ = elsewhere_ != (outer_ != nullptr ? outer_->recorder_ : nullptr);
   innermost_ = this;
   CallRecorder::current_ = recorder_;
 }
@@ -18,16 +20,27 @@ void RecorderFrame::Enter() noexcept {
 void RecorderFrame::Leave() noexcept {
   if (!is_in_) return;
   is_in_ = false;
+  CallRecorder* const outside = Outside();
+  // Frames inwards of it that were entered while it was current in another place than theirs: nobody goes back to what has left.
+  for (RecorderFrame* frame = innermost_; frame != nullptr && frame != this; frame = frame->outer_) {
+    if (recorder_ != nullptr && frame->is_elsewhere_ && frame->elsewhere_ == recorder_) frame->elsewhere_ = outside;
+  }
   if (innermost_ == this) {
     innermost_ = outer_;
-    CallRecorder::current_ = innermost_ != nullptr ? innermost_->recorder_ : nullptr;
+    CallRecorder::current_ = outside;
     return;
   }
   for (RecorderFrame* frame = innermost_; frame != nullptr; frame = frame->outer_) {
     if (frame->outer_ != this) continue;
     frame->outer_ = outer_;
-    return;
+    if (is_elsewhere_ && !frame->is_elsewhere_) {
+      frame->is_elsewhere_ = true;
+      frame->elsewhere_ = elsewhere_;
+    }
+    break;
   }
+  // A frame that was entered while this one's gradients ran, and is still there, did not make it current again.
+  if (recorder_ != nullptr && CallRecorder::current_ == recorder_) CallRecorder::current_ = innermost_->recorder_;
 }
 
 }  // namespace tidepool

@@ -56,7 +56,7 @@ class RecorderFrame {
   class OutsideOf {
    public:
     explicit OutsideOf(const RecorderFrame& frame) : before_(CallRecorder::current_) {
-      CallRecorder::current_ = frame.outer_ != nullptr ? frame.outer_->recorder_ : nullptr;
+      CallRecorder::current_ = frame.Outside();
     }
     ~OutsideOf() { CallRecorder::current_ = before_; }
     OutsideOf(const OutsideOf&) = delete;
@@ -78,8 +78,15 @@ class RecorderFrame {
   };
 
  private:
+  CallRecorder* Outside() const {
+    return is_elsewhere_ ? elsewhere_ : outer_ != nullptr ? outer_->recorder_ : nullptr;
+  }
+
   CallRecorder* const recorder_;
   RecorderFrame* outer_ = nullptr;
+  // What was current when it was entered, where that was not `outer_`'s: in an OutsideOf or Only.
+  bool is_elsewhere_ = false;
+  CallRecorder* elsewhere_ = nullptr;
   bool is_in_ = true;
   static thread_local constinit RecorderFrame* innermost_;
 };

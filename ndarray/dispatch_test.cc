@@ -46,7 +46,6 @@ std::string MessageOf(const std::function<void()>& call, absl::StatusCode code) 
 }
 
 // ---- kernels of this test -------------------------------------------------------------------
-
 struct Seen {
   bool dense = false;
   void* scratch = nullptr;
@@ -80,7 +79,6 @@ const KernelRegistrar registrar({
 });
 
 // ---- choice of the kernel -------------------------------------------------------------------
-
 TEST(Dispatch, TheHighestPriorityThatSupportsTheCallRuns) {
   EXPECT_THAT(Relu(Full({4}, 2)).ToVector<float>(), Each(-2));  // "picky", not the reference
   EXPECT_THAT(Relu(Full({5}, 2)).ToVector<float>(), Each(2));
@@ -118,7 +116,6 @@ TEST(Dispatch, EmptyResultsCallNoKernel) {
 }
 
 // ---- operands -------------------------------------------------------------------------------
-
 TEST(Dispatch, KernelsThatNeedDenseOperandsGetThem) {
   ScopedProvider forced("watching");
   const NDArray base = Arange(0, 6).Reshape({2, 3});
@@ -163,7 +160,6 @@ TEST(Dispatch, OverlapIsRefusedUnlessItIsTheSameView) {
 }
 
 // ---- stale operands of every operator -------------------------------------------------------
-
 std::vector<PublicCall> EveryOperator() {
   using A = std::vector<NDArray>&;
   const Shape m{2, 2}, image{1, 2, 2, 1}, one{1, 1, 1, 1};
@@ -310,7 +306,6 @@ TEST(Dispatch, ArraysOfAnOuterOpenWorkspaceAreLegal) {
 }
 
 // ---- memory ---------------------------------------------------------------------------------
-
 TEST(Dispatch, InPlaceOperatorsAllocateNothing) {
   NDArray heap = Ones({64}), view = Ones({8, 8}).Transpose(), ints = Ones({64}, DType::kInt64);
   const NDArray other = Ones({64}), column = Ones({8, 1}), int_other = Ones({64}, DType::kInt64);
@@ -354,6 +349,18 @@ TEST(Dispatch, ScratchComesFromTheCurrentWorkspaceAndGoesBack) {
   watched = nullptr;
   EXPECT_EQ(workspace.stats().planned_peak_bytes, 1024);  // the largest, not the sum
   EXPECT_EQ(workspace.stats().leaked_arrays, 0);
+}
+
+TEST(Dispatch, ScratchIsAlignedAsKernelsCountOnWhereTheWorkspacePromisesLess) {
+  ScopedProvider forced("watching");
+  Workspace workspace("w", WorkspaceConfig{.alignment = 16});
+  NDArray x = Ones({4});
+  for (int64_t i = 0; i < 20; ++i) {
+    WorkspaceScope scope(workspace);
+    const NDArray before(Shape{i % 5 * 4 + 1}, DType::kFloat32);
+    ReluInto(x, x);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(seen.scratch) % 64, 0u);
+  }
 }
 
 TEST(Dispatch, AThrowingKernelLeavesTheWorkspaceUsable) {

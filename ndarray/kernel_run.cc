@@ -1,5 +1,7 @@
 #include "tidepool/ndarray/kernel_run.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +10,7 @@
 #include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel_scopes.h"
 
@@ -29,12 +32,23 @@ Place ScratchPlace(Device device) {
 class Scratch {
  public:
   void* Get(size_t bytes, Device device) {
-    handle_ = ScratchPlace(device).Allocate(bytes);
-    return handle_->data;
+    const size_t spare = SpareBytes();
+    handle_ = ScratchPlace(device).Allocate(bytes + spare);
+    std::byte* const data = handle_->data;
+    return spare == 0 ? data : data + (kAlignment - reinterpret_cast<uintptr_t>(data) % kAlignment) % kAlignment;
   }
   Buffer* buffer() const { return handle_.get(); }
 
  private:
+  // What kernels count on (KernelCall::scratch). A workspace may be configured for less.
+  static constexpr size_t kAlignment = 64;
+
+  static size_t SpareBytes() {
+    const WorkspaceCore* const core =
+        internal::kernel_scratch != nullptr ? internal::kernel_scratch->core() : CurrentPlace();
+    return core != nullptr && core->alignment() < kAlignment ? kAlignment - core->alignment() : 0;
+  }
+
   BufferHandle handle_;
 };
 

@@ -196,6 +196,9 @@ MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options) 
   if (options.batch < 1)
     ThrowInvalidArgument(
         absl::StrCat("memory report: a batch of ", options.batch, ", expected at least 1"));
+  if (options.updater_arrays < 0) {
+    ThrowInvalidArgument(absl::StrCat("memory report: updater_arrays ", options.updater_arrays, ", expected at least 0"));
+  }
   MemoryReport report;
   report.network = network.name();
   report.batch = options.batch;
@@ -221,16 +224,25 @@ int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64
   const auto fits = [&](int64_t batch) {
     MemoryReportOptions tried = options;
     tried.batch = batch;
-    const MemoryReport report = ReportMemory(network, tried);
-    return (training ? report.training_bytes() : report.inference_bytes()) <= budget_bytes;
+    try {
+      const MemoryReport report = ReportMemory(network, tried);
+      return (training ? report.training_bytes() : report.inference_bytes()) <= budget_bytes;
+    } catch (const OutOfMemoryError&) {
+      return false;
+    } catch (const Error& error) {
+      // Beyond what an array can have.
+      if (batch > 1 && error.code() == absl::StatusCode::kInvalidArgument) return false;
+      throw;
+    }
   };
-  if (!fits(1)) return 0;
-  int64_t good = 1, bad = 2;
-  while (bad <= limit && fits(bad)) {
-    good = bad;
-    bad *= 2;
+  if (limit < 1 || !fits(1)) return 0;
+  // The first that does not fit, or the one behind the limit, which int64 may not have.
+  int64_t good = 1, bad = 0;
+  while (bad == 0 && good < limit) {
+    const int64_t next = good > limit / 2 ? limit : 2 * good;
+    (fits(next) ? good : bad) = next;
   }
-  bad = std::min(bad, limit + 1);
+  if (bad == 0) return good;
   while (bad - good > 1) {
     const int64_t middle = good + (bad - good) / 2;
     (fits(middle) ? good : bad) = middle;

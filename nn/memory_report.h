@@ -59,13 +59,13 @@ struct MemoryReport {
   std::string ToJson() const;  // with all numbers, for other programs: nothing here reads it
 };
 
-// Throws kInvalidArgument for a batch below 1, kFailedPrecondition while a workspace of the network
+// Throws kInvalidArgument for a batch below 1 and fewer arrays than none, kFailedPrecondition while a workspace of the network
 // is open, and what the layers do. Memory: as much as the report says, of which on the host no page
 // is touched. Threads: as ComputeGradients and Infer.
 MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options);
 
 // The largest batch whose training (or inference) takes at most `budget_bytes`, at most `limit`; 0:
-// not even one example does.
+// not even one example does. What cannot be at all (arrays larger than there can be) does not fit.
 int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64_t budget_bytes,
                      bool training = true, int64_t limit = 1 << 16);
 

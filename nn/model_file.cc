@@ -93,6 +93,43 @@ Model MakeModel(const std::string& name, const Shape& input, int64_t classes, ui
           std::make_unique<Network>(input, LayersOf(name, classes), seed, mode, device, name)};
 }
 
+namespace {
+
+// As the file of the model has it.
+std::map<std::string, std::string> FieldsOf(const Model& model) {
+  std::map<std::string, std::string> metadata = {{"format", "tidepool"},
+                                                 {"model", model.name},
+                                                 {"classes", absl::StrCat(model.classes)},
+                                                 {"network", NetworkToJson(*model.network->config(), -1)},
+                                                 {"type", DTypeName(model.network->dtype())},
+                                                 {"architecture", model.network->Describe()}};
+  for (const auto& [name, note] : model.notes) metadata.emplace(absl::StrCat(kNotePrefix, name), note);
+  return metadata;
+}
+
+// What the format refuses: texts that are not UTF-8, more of them than a header holds.
+void CheckHeader(const Model& model) {
+  SafetensorsHeader header;
+  header.metadata = FieldsOf(model);
+  for (const NamedParameter& parameter : model.network->named_parameters()) {
+    const absl::Span<const int64_t> dims = parameter.value.shape().span();
+    SafetensorInfo info;
+    info.name = parameter.name;
+    info.dtype = DTypeName(parameter.value.dtype());
+    info.shape.assign(dims.begin(), dims.end());
+    // Offsets are of the most digits that they may have.
+    info.begin = info.end = static_cast<uint64_t>(model.network->arrays().NumElements()) * DTypeBytes(model.network->dtype());
+    header.tensors.push_back(std::move(info));
+  }
+  try {
+    SerializeSafetensorsHeader(header, "its file");
+  } catch (const Error& error) {
+    CannotBeSaved(model, error.message());
+  }
+}
+
+}  // namespace
+
 void CheckModelCanBeSaved(const Model& model) {
   if (model.network == nullptr) ThrowInvalidArgument("the model has no network");
   const NetworkConfig* const config = model.network->config();
@@ -112,8 +149,9 @@ void CheckModelCanBeSaved(const Model& model) {
   const std::string json = NetworkToJson(*config, -1);
   try {
     const GraphBody again(NetworkFromJson(json));
-    if (again.Describe() == model.network->Describe() && NetworkToJson(*again.config(), -1) == json)
-      return;
+    if (again.Describe() == model.network->Describe() && NetworkToJson(*again.config(), -1) == json) {
+      return CheckHeader(model);
+    }
   } catch (const Error& error) {
     CannotBeSaved(model, error.message());
   }
@@ -130,14 +168,7 @@ std::map<std::string, std::string> MetadataOf(const Model& model, const std::str
     error.AddContext(absl::StrCat("SaveModel: ", path));
     throw;
   }
-  std::map<std::string, std::string> metadata = {{"format", "tidepool"},
-                                                 {"model", model.name},
-                                                 {"classes", absl::StrCat(model.classes)},
-                                                 {"network", NetworkToJson(*model.network->config(), -1)},
-                                                 {"type", DTypeName(model.network->dtype())},
-                                                 {"architecture", model.network->Describe()}};
-  for (const auto& [name, note] : model.notes) metadata.emplace(absl::StrCat(kNotePrefix, name), note);
-  return metadata;
+  return FieldsOf(model);
 }
 
 }  // namespace

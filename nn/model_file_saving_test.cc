@@ -61,6 +61,21 @@ class TemporaryFolder {
   std::string before_;
 };
 
+// What the format refuses is told before training, not behind it.
+TEST(ModelFile, NotesAndNamesThatNoFileHoldsAreRefusedAtOnce) {
+  Model model = NewModel(1);
+  CheckModelCanBeSaved(model);
+  model.notes["labels"] = "\xff";
+  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }), IsError(absl::StatusCode::kInvalidArgument, {"metadata value", "expected UTF-8"}));
+  model.notes = {{"\xff", "x"}};
+  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }), IsError(absl::StatusCode::kInvalidArgument, {"metadata key", "expected UTF-8"}));
+  model.notes = {{"large", std::string(100'000'001, 'x')}};
+  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }), IsError(absl::StatusCode::kInvalidArgument, {"expected at most 100000000"}));
+  model.notes.clear();
+  model.name = "\xff";
+  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }), IsError(absl::StatusCode::kInvalidArgument, {"expected UTF-8"}));
+}
+
 TEST(ModelFile, TheRoomThatIsReservedIsWhatTheFileTakes) {
   const std::string path = NewFolder() + "/model";
   const Model model = NewModel(1);

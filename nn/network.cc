@@ -1,6 +1,7 @@
 #include "tidepool/nn/network.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,7 +59,13 @@ Network::Network(std::shared_ptr<const NetworkBody> body, const NetworkOptions& 
 }
 
 Network::Network(Network&& other) noexcept = default;
-Network& Network::operator=(Network&& other) noexcept = default;
+Network& Network::operator=(Network&& other) noexcept {
+  if (this != &other) {
+    std::destroy_at(this);
+    std::construct_at(this, std::move(other));
+  }
+  return *this;
+}
 Network::~Network() = default;
 
 const std::vector<InputConfig>& Network::inputs() const {
@@ -77,6 +84,29 @@ bool Network::is_random() const { return CheckWhole("is_random").body_->is_rando
 
 void Network::ThrowMovedFrom(const char* operation) {
   ThrowFailedPrecondition(absl::StrCat("network: ", operation, ": the network was moved from"));
+}
+
+void Network::ThrowStale(const char* operation) const {
+  ThrowFailedPrecondition(absl::StrCat("network [", name(), "]: ", operation,
+                                       ": parameters of the network that it is a replica of were frozen or not since, expected a "
+                                       "replica made afterwards"));
+}
+
+void Network::CheckMasks(absl::Span<const NDArray> masks, absl::Span<const NDArray> features) const {
+  if (masks.size() > features.size()) {
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: ", masks.size(), " masks of ", features.size(), " inputs"));
+  }
+  for (size_t i = 0; i < masks.size(); ++i) {
+    const NDArray &mask = masks[i], &x = features[i];
+    if (!mask.is_defined()) continue;
+    mask.CheckAlive("network", "mask");
+    const bool fits = x.rank() >= 2 && mask.rank() == 2 && mask.dim(0) == x.dim(0) && mask.dim(1) == x.dim(1);
+    if (fits) continue;
+    ThrowInvalidArgument(absl::StrCat(
+        "network [", name(), "]: the mask of input \"", body_->inputs()[i].name, "\", whose features are ", x.shape().ToString(),
+        ", has shape ", mask.shape().ToString(), ", expected ",
+        x.rank() >= 2 ? absl::StrCat("[batch, length], [", x.dim(0), ", ", x.dim(1), "]") : std::string("none")));
+  }
 }
 
 void Network::CheckFeatures(const NDArray& features, int input) const {
@@ -136,6 +166,7 @@ Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters->views.size(), " arrays, expected ",
                                       parameter_views_.size()));
   }
+  CheckMasks(options.masks, inputs);
   const Device device = parameters != nullptr ? parameters->flat.device() : options_.device;
   const HandlesOwnScope handles;
   for (NDArray& input : inputs) input = input.To(device);

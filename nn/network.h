@@ -90,8 +90,8 @@ struct NetworkParameters {
   std::vector<NDArray> views;  // of `flat`, in the order of Network::named_parameters()
 };
 
-// What a step is given: an array for each input and, of labels, whatever the loss takes. Masks [batch, length] by input
-// and by output; fewer or undefined: none.
+// What a step is given: an array for each input and, of labels, whatever the loss takes. Masks by input [batch, length], its
+// first two axes, and by output, of as many of its first axes as they have; fewer or undefined: none.
 struct NetworkInputs {
   Arrays features, labels;
   Arrays features_masks, labels_masks;
@@ -190,11 +190,12 @@ class Network {
   std::vector<LayerParameters> trained_by_layer() const;
 
   // How often SetFrozen has changed where parameters lie.
-  uint64_t layout_version() const { return layout_version_; }
+  uint64_t layout_version() const { return layout_version_ != nullptr ? *layout_version_ : 0; }
 
   // ---- Training ----
 
-  // Softmax cross-entropy of `labels` [batch] i64 unless set. A Loss is of the first output, labels and mask of these.
+  // Softmax cross-entropy of `labels` [batch] i64 unless set, and of their mask, as a Loss of that kind has it. A Loss is of the
+  // first output, labels and mask of these. Throws where it is computed: kInvalidArgument unless losses are [batch].
   void set_loss(Loss loss);
   void set_loss(LossFunction loss) { loss_ = std::move(loss); }
 
@@ -241,6 +242,8 @@ class Network {
   void CheckFeatures(const NDArray& features, int input = 0) const;
   // Of all inputs, and that they are of as many examples.
   void CheckFeatures(absl::Span<const NDArray> features) const;
+  // Throws kInvalidArgument naming the input unless each mask is [batch, length] of those features, or undefined.
+  void CheckMasks(absl::Span<const NDArray> masks, absl::Span<const NDArray> features) const;
 
   // One inference cycle: `make_input` makes the input [batch, ...] in the inference workspace,
   // `use_output` sees the output there. Neither may keep an array without moving it out.
@@ -297,6 +300,7 @@ class Network {
   // Throws when this was moved from.
   const Network& CheckWhole(const char* operation) const {
     if (training_workspace_ == nullptr) ThrowMovedFrom(operation);
+    if (source_layout_ != nullptr && *source_layout_ != seen_layout_) ThrowStale(operation);
     return *this;
   }
   [[noreturn]] static void ThrowMovedFrom(const char* operation);
@@ -307,6 +311,11 @@ class Network {
   }
   [[noreturn]] void ThrowHosted(const char* operation) const;
   class HostedPass;  // nn/network_hosted.h
+  [[noreturn]] void ThrowStale(const char* operation) const;
+  void CheckLabelsMasks(const NetworkInputs& inputs) const;
+  void BackwardOf(BodyCall& call, const NetworkInputs& inputs, const std::vector<NDArray>* states,
+                  absl::FunctionRef<void()> backward);
+  NDArray LossesOf(absl::Span<const NDArray> outputs, const NetworkInputs& inputs) const;
   struct Layout;
   Layout LayoutOf(absl::Span<const std::string> frozen) const;
   void MakeArrays(const Network* shared);
@@ -338,8 +347,10 @@ class Network {
   std::vector<NDArray> parameter_views_;     // in the body's order
   std::vector<NDArray> gradient_views_;      // of the trained ones
   std::vector<bool> frozen_;                 // by place among the body's; empty: none is
-  uint64_t layout_version_ = 0;
-  bool shares_parameters_ = false;           // with the network that it is a replica of
+  std::shared_ptr<uint64_t> layout_version_ = std::make_shared<uint64_t>(0);  // which replicas look at
+  // Of the network that it is a replica of and shares parameters with; null: it has its own.
+  std::shared_ptr<const uint64_t> source_layout_;
+  uint64_t seen_layout_ = 0;
   uint64_t step_ = 0;
   double loss_scale_ = 1;
   std::unique_ptr<GradientTape> tape_;       // kept from step to step, for its memory

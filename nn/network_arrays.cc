@@ -1,4 +1,5 @@
 // Network: where its parameters lie, and which of them are trained.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -154,12 +155,23 @@ void Network::MakeArrays(const Network* shared) {
     DrawParameters(gradient_views_.size());
     return;
   }
-  arrays_ = shared != nullptr ? shared->arrays_ : Zeros({layout.flat}, options_.dtype, Place::On(options_.device));
-  NDArray gradients = Zeros({layout.trained}, options_.dtype,
-                            Place::On(options_.device, MemoryKind::kGradientStandard));
+  NDArray gradients;
+  try {
+    arrays_ = shared != nullptr ? shared->arrays_ : Zeros({layout.flat}, options_.dtype, Place::On(options_.device));
+    gradients = Zeros({layout.trained}, options_.dtype, Place::On(options_.device, MemoryKind::kGradientStandard));
+  } catch (Error& error) {
+    const NamedSpec& largest = *std::max_element(
+        body_->parameters().begin(), body_->parameters().end(), [](const NamedSpec& a, const NamedSpec& b) {
+          return a.spec.shape.NumElements() < b.spec.shape.NumElements();
+        });
+    error.AddContext(absl::StrCat("network [", name(), "]: ", layout.flat, " elements of parameters, of which \"",
+                                  largest.name, "\", ", largest.spec.shape.ToString(), ", is the largest"));
+    throw;
+  }
   Take(std::move(layout), std::move(gradients));
   if (shared != nullptr) {
-    shares_parameters_ = true;
+    source_layout_ = shared->layout_version_;
+    seen_layout_ = *source_layout_;
     if (beside_.is_defined()) TakeBeside(shared->beside_.CopyTo(Place::On(options_.device)));
     return;
   }
@@ -170,8 +182,12 @@ void Network::DrawParameters(size_t first) {
   for (size_t k = first; k < in_body_.size(); ++k) {
     const auto i = static_cast<size_t>(in_body_[k]);
     const ParameterSpec& spec = body_->parameters()[i].spec;
-    if (options_.draw_parameters && !spec.StartsAtZero()) {
+    if (!options_.draw_parameters || spec.StartsAtZero()) continue;
+    try {
       CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), parameter_views_[i]);
+    } catch (Error& error) {
+      error.AddContext(absl::StrCat("network [", name(), "]: \"", body_->parameters()[i].name, "\""));
+      throw;
     }
   }
 }
@@ -211,7 +227,7 @@ Network Network::NewReplica(ReplicaParameters parameters, uint64_t seed) const {
 
 void Network::SetFrozen(absl::Span<const std::string> patterns) {
   CheckOwn("set_frozen");
-  if (shares_parameters_) {
+  if (source_layout_ != nullptr) {
     ThrowFailedPrecondition(absl::StrCat("network [", name(),
                                          "]: frozen: its parameters are those of the network it is a replica of, expected that one's call"));
   }
@@ -234,7 +250,7 @@ void Network::SetFrozen(absl::Span<const std::string> patterns) {
   FillInto(0, arrays_);  // what lies between them
   for (size_t i = 0; i < before.size(); ++i) CopyInto(before[i], parameter_views_[i]);
   options_.frozen.assign(patterns.begin(), patterns.end());
-  ++layout_version_;
+  ++*layout_version_;
 }
 
 std::vector<NDArray> Network::ViewsOf(const NDArray& flat) const {

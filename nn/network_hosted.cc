@@ -53,10 +53,10 @@ void Network::HostParameters(ParameterHost* host) {
   CheckWhole("host_parameters");
   if (!is_hosted()) {
     CheckCanBeHosted();
-    if (shares_parameters_ || training_workspace_->is_open() || inference_workspace_->is_open()) {
+    if (source_layout_ != nullptr || training_workspace_->is_open() || inference_workspace_->is_open()) {
       ThrowFailedPrecondition(absl::StrCat(
           "network [", name(), "]: its parameters are given to a host ",
-          shares_parameters_ ? "though they are another network's" : "while a workspace of it is open",
+          source_layout_ != nullptr ? "though they are another network's" : "while a workspace of it is open",
           ", expected parameters of its own and closed workspaces"));
     }
     ReleaseTrained();

@@ -11,6 +11,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/host_view.h"
+#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/nn/network.h"
@@ -21,6 +22,12 @@ namespace tidepool::nn {
 namespace {
 
 constexpr absl::string_view kLoss = "loss";
+
+// Of the first labels; null: none.
+const NDArray* MaskOfLabels(const NetworkInputs& inputs) {
+  const bool is_masked = !inputs.labels_masks.empty() && inputs.labels_masks[0].is_defined();
+  return is_masked ? &inputs.labels_masks[0] : nullptr;
+}
 
 // A host of parameters, told by the tape of where the backward pass is: what a layer records is a part of its own.
 class TapedHost final : public ParameterHost, public GradientListener {
@@ -55,9 +62,52 @@ class TapedHost final : public ParameterHost, public GradientListener {
 void Network::set_loss(Loss loss) {
   loss_ = [loss = std::move(loss)](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
     if (inputs.labels.empty()) ThrowInvalidArgument(absl::StrCat("network: no labels, expected those of ", loss.ToString()));
-    const bool is_masked = !inputs.labels_masks.empty() && inputs.labels_masks[0].is_defined();
-    return loss.Of(outputs[0], inputs.labels[0], is_masked ? &inputs.labels_masks[0] : nullptr);
+    return loss.Of(outputs[0], inputs.labels[0], MaskOfLabels(inputs));
   };
+}
+
+void Network::CheckLabelsMasks(const NetworkInputs& inputs) const {
+  const std::vector<Shape>& outputs = body_->output_shapes();
+  if (inputs.labels_masks.size() > outputs.size()) {
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: ", inputs.labels_masks.size(), " masks of labels and ",
+                                      outputs.size(), " outputs"));
+  }
+  for (size_t i = 0; i < inputs.labels_masks.size(); ++i) {
+    const NDArray& mask = inputs.labels_masks[i];
+    if (!mask.is_defined()) continue;
+    mask.CheckAlive("network", "labels_mask");
+    bool fits = mask.rank() >= 1 && mask.dim(0) == inputs.features[0].dim(0);
+    // A loss of the program's own looks at the other axes as it likes; a Loss says what it expects.
+    if (loss_ == nullptr) {
+      fits = fits && mask.rank() <= outputs[i].rank() + 1;
+      for (int axis = 1; fits && axis < mask.rank(); ++axis) fits = mask.dim(axis) == outputs[i][axis - 1];
+    }
+    if (fits) continue;
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: the mask of labels ", i, " has shape ", mask.shape().ToString(),
+                                      ", expected the first axes of output ", i, ", [", inputs.features[0].dim(0), "] + ",
+                                      outputs[i].ToString()));
+  }
+}
+
+NDArray Network::LossesOf(absl::Span<const NDArray> outputs, const NetworkInputs& inputs) const {
+  NDArray losses;
+  if (loss_ != nullptr) {
+    losses = loss_(outputs, inputs);
+  } else {
+    if (inputs.labels.empty()) {
+      ThrowInvalidArgument(absl::StrCat("network [", name(), "]: no labels, expected those of the default loss, softmax cross-entropy"));
+    }
+    const NDArray* const mask = MaskOfLabels(inputs);
+    losses = mask != nullptr ? Loss(LossKind::kSoftmaxCrossEntropy).Of(outputs[0], inputs.labels[0], mask, Labels::kChecked)
+                             : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
+  }
+  losses.CheckAlive("network", "loss");
+  const int64_t batch = inputs.features[0].dim(0);
+  if (losses.rank() != 1 || losses.dim(0) != batch || !IsFloating(losses.dtype())) {
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: the loss is ", DTypeName(losses.dtype()), " ",
+                                      losses.shape().ToString(), ", expected a floating-point number for each example, [", batch, "]"));
+  }
+  return losses;
 }
 
 Network::Inputs Network::PrepareInputs(const NDArray& features, const NDArray& labels) const {
@@ -66,13 +116,23 @@ Network::Inputs Network::PrepareInputs(const NDArray& features, const NDArray& l
 
 Network::Inputs Network::PrepareInputs(const NetworkInputs& inputs) const {
   CheckFeatures(inputs.features);
+  CheckMasks(inputs.features_masks, inputs.features);
+  CheckLabelsMasks(inputs);
   const HandlesOwnScope handles;
   if (loss_ == nullptr) {
     if (body_->output_shapes().size() != 1 || inputs.labels.size() != 1) {
       ThrowInvalidArgument(absl::StrCat("network: ", body_->output_shapes().size(), " outputs and ", inputs.labels.size(),
                                         " arrays of labels, expected one of each, or a loss of the program's (set_loss)"));
     }
-    if (output_shape().rank() == 1) CheckSoftmaxLabels(inputs.labels[0], output_shape()[0]);
+    if (output_shape().rank() == 1) {
+      // Labels that the mask leaves out may be anything.
+      const NDArray* const mask = MaskOfLabels(inputs);
+      const bool masks = mask != nullptr && mask->rank() == 1 && !IsFloating(inputs.labels[0].dtype()) &&
+                         mask->device() == inputs.labels[0].device() && inputs.labels[0].rank() == 1;
+      const NDArray& labels = inputs.labels[0];
+      CheckSoftmaxLabels(masks ? Where(mask->dtype() == DType::kBool ? *mask : NotEqual(*mask, 0), labels, Scalar(int64_t{0})) : labels,
+                         output_shape()[0]);
+    }
   }
   const auto on_device = [&](const Arrays& arrays) {
     Arrays result;
@@ -123,6 +183,20 @@ double Network::ComputeGradients(const NetworkInputs& given, std::vector<NDArray
   return losses.is_defined() ? MeanLoss(losses) : loss;
 }
 
+// What a program computes again begins with what it began with, and moves no running averages a second time.
+void Network::BackwardOf(BodyCall& call, const NetworkInputs& inputs, const std::vector<NDArray>* states,
+                         absl::FunctionRef<void()> backward) {
+  if (body_->config() != nullptr) return backward();
+  std::vector<NDArray> carried = states != nullptr ? *states : std::vector<NDArray>();
+  call.carried = absl::MakeSpan(carried);
+  call.masks = inputs.features_masks;
+  call.workspaces = nullptr;
+  const NDArray beside = beside_.is_defined() ? beside_.Dup() : NDArray();
+  body_->WhileBackward(call, backward);
+  const NoGradientScope constants;
+  if (beside.is_defined()) CopyInto(beside, beside_);
+}
+
 void Network::QueueGradients(const Inputs& inputs,
                              absl::FunctionRef<void(const NDArray&)> use_losses, std::vector<NDArray>* states,
                              const NDArray* given_share) {
@@ -162,8 +236,8 @@ void Network::QueueGradients(const Inputs& inputs,
   }
   NDArray losses;
   std::vector<NDArray> carried;
+  BodyCall call;  // segments of a program are computed again within it
   {
-    BodyCall call;
     if (states != nullptr) carried = *states;
     call.carried = absl::MakeSpan(carried);
     call.parameters = hosted.views();
@@ -177,8 +251,7 @@ void Network::QueueGradients(const Inputs& inputs,
     call.workspaces = workspaces;
     Arrays outputs = body_->Forward(call, inputs.features);
     LayerWorkspaceManager::Layer loss_placed(workspaces, 0, kLoss);
-    losses = loss_ != nullptr ? loss_(outputs, inputs)
-                              : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
+    losses = LossesOf(outputs, inputs);
     outputs.clear();
     if (host.has_value()) tape.set_part(0);
     use_losses(losses);
@@ -192,7 +265,7 @@ void Network::QueueGradients(const Inputs& inputs,
                    : losses.device() == Host() ? FromScalar(share, losses.dtype(), place)
                                                : Full({}, share, losses.dtype(), place);
   shares = shares.BroadcastTo(losses.shape());
-  tape.BackwardFrom(std::move(losses), std::move(shares));
+  BackwardOf(call, inputs, states, [&] { tape.BackwardFrom(std::move(losses), std::move(shares)); });
   std::move(restore).Cancel();
   ++step_;  // one that fails is done again with the same numbers
   if (gradients_.is_defined()) gradients_.MarkWritten();

@@ -2,6 +2,7 @@
 //
 // Others of groups K, L and M: nd4j_cases_test.cc, nn/inference/predictor_test.cc and
 // nn/data/async_iterator_test.cc; what differs by design is told in docs/training.md.
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -210,6 +211,16 @@ TEST(Placement, TheLargestBatchIsTheLargestThatFits) {
   EXPECT_LE(ReportMemory(network, {.batch = batch}).training_bytes(), budget);
   EXPECT_GT(ReportMemory(network, {.batch = batch + 1}).training_bytes(), budget);
   EXPECT_EQ(LargestBatch(network, {}, 1000), 0);
+  EXPECT_EQ(LargestBatch(network, {}, budget, true, 0), 0);
+  EXPECT_EQ(LargestBatch(network, {}, budget, true, batch - 1), batch - 1);
+  EXPECT_EQ(LargestBatch(network, {}, budget, true, std::numeric_limits<int64_t>::max()), batch);
+}
+
+TEST(Placement, AReportOfWhatCannotBeIsRefused) {
+  Network network = ExampleNetwork("lenet", Options(WorkspaceMode::kEnabled));
+  EXPECT_THROW(ReportMemory(network, {.updater_arrays = -1}), Error);
+  EXPECT_THROW(ReportMemory(network, {.labels = {}}), Error);
+  EXPECT_GT(ReportMemory(network, {}).training_bytes(), 0);
 }
 
 }  // namespace

@@ -200,6 +200,35 @@ TEST(RandomPrograms, WithWritesInPlace) {
   EXPECT_GT(taken, kPrograms / 4);
 }
 
+// d/dx and d/dw of <v, dL/dx> + <u, dL/dw>, by a tape around a tape, against differences of first gradients in a random direction.
+TEST(RandomPrograms, GradientsOfGradients) {
+  constexpr double kStep = 1e-6;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const auto matrix = [&](int64_t rows, uint64_t stream) {
+      return RandomUniform({rows, kColumns}, -1, 1, DType::kFloat64, seed, stream, Place::Heap());
+    };
+    const NDArray x = matrix(kRows, 0), w = matrix(kColumns, 1), v = matrix(kRows, 2), u = matrix(kColumns, 3);
+    const auto along = [&](const NDArray& at_x, const NDArray& at_w) {
+      GradientTape inner;
+      NDArray dw = Zeros({kColumns, kColumns}, DType::kFloat64);
+      inner.Watch(at_x);
+      inner.Watch(at_w, dw);
+      inner.Backward(Program(seed, at_x, at_w, /*in_place=*/false));
+      return Sum(inner.Gradient(at_x) * v) + Sum(dw * u);
+    };
+    GradientTape outer;
+    outer.Watch(x);
+    outer.Watch(w);
+    outer.Backward(along(x, w));
+    const NDArray to_x = matrix(kRows, 4), to_w = matrix(kColumns, 5);
+    const double found = (Sum(outer.Gradient(x) * to_x) + Sum(outer.Gradient(w) * to_w)).Item<double>();
+    const double above = along(x + to_x * kStep, w + to_w * kStep).Item<double>();
+    const double below = along(x - to_x * kStep, w - to_w * kStep).Item<double>();
+    const double numeric = (above - below) / (2 * kStep);
+    ASSERT_NEAR(found, numeric, 1e-5 * (1 + std::abs(numeric))) << "seed " << seed;
+  }
+}
+
 // In a workspace whose plan places every array by its lifetime: a gradient that was read after it went would be another's bytes.
 TEST(RandomPrograms, InPlannedMemory) {
   for (uint64_t seed = 5000; seed < 5060; ++seed) {

@@ -13,19 +13,19 @@ namespace tidepool {
 namespace {
 
 // Nobody else has a handle, and every element is one place.
-bool MayBeWritten(const NDArray& array) {
+bool IsSpare(const NDArray& array) {
   const Buffer* const buffer = array.buffer().get();
   return buffer != nullptr && buffer->references.load(std::memory_order_acquire) == 1 && !buffer->imported &&
          !MayRepeat(array);
 }
 
 // Over one of them where that may be.
-NDArray SumOf(NDArray a, NDArray b, bool into_a) {
-  if (into_a || MayBeWritten(a)) {
+NDArray SumOf(NDArray a, NDArray b, bool into_a, bool may_write_over) {
+  if (into_a || (may_write_over && IsSpare(a))) {
     AddInto(a, b, a);
     return a;
   }
-  if (MayBeWritten(b)) {
+  if (may_write_over && IsSpare(b)) {
     AddInto(b, a, b);
     return b;
   }
@@ -133,7 +133,7 @@ void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
       continue;
     }
     // Who took the part may be reading it.
-    if (!MayBeWritten(shadow.full)) shadow.full = shadow.full.Dup();
+    if (!may_write_over_ || !IsSpare(shadow.full)) shadow.full = shadow.full.Dup();
     NDArray part = ViewOfFull(shadow, shadow.dead[i]);
     FillInto(0, part);
     shadow.dead.erase(shadow.dead.begin() + static_cast<std::ptrdiff_t>(i));
@@ -155,7 +155,7 @@ void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, 
       Piece& piece = at->second;
       if (!piece.where.IsSame(view)) gradient = gradient.ReshapeOrCopy(piece.where.shape());
       piece.relu_done = piece.relu_done && relu_done;
-      piece.gradient = SumOf(std::move(piece.gradient), std::move(gradient), piece.is_own);
+      piece.gradient = SumOf(std::move(piece.gradient), std::move(gradient), piece.is_own, may_write_over_);
       return;
     }
     if (!overlaps) {

@@ -36,6 +36,8 @@ class ShadowMemory {
   NDArray Peek(const TapedView& view, int64_t elements);
   // Whether anything was added to that part.
   bool Has(const TapedView& view);
+  // Whether gradients that nobody else has may be written over. Not where a tape around this one records what is done with them.
+  void set_may_write_over(bool may) { may_write_over_ = may; }
   // What the placement says of gradients that do not outlive a part is done.
   void MoveOutOfPart(BackwardPlacement& placement);
   void Clear();
@@ -60,9 +62,10 @@ class ShadowMemory {
   void MakeFull(Shadow& shadow, int64_t elements);
   Piece& NewPiece(Shadow& shadow, int64_t begin);
   void Erase(Shadow& shadow, Pieces::iterator piece);
-  static void Revive(Shadow& shadow, const TapedView& view);
+  void Revive(Shadow& shadow, const TapedView& view);
   static NDArray ViewOfFull(const Shadow& shadow, const TapedView& view);
 
+  bool may_write_over_ = true;
   std::vector<Shadow> shadows_;  // by slot
   // Of pieces that are gone, for those to come: a tape that is used again takes no memory for them.
   std::vector<Pieces::node_type> spare_;

@@ -122,6 +122,8 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl
   }
   try {
     const RecorderFrame::OutsideOf outside(frame_);
+    is_recorded_ = dynamic_cast<const Recorder*>(CallRecorder::Current()) != nullptr;
+    shadows_.set_may_write_over(!is_recorded_);
     Seed(outputs, output_gradients);
   } catch (...) {
     shadows_.Clear();  // nothing has happened yet
@@ -274,6 +276,8 @@ void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep, WatchedArra
     }
   }
   task_.results.resize(static_cast<size_t>(record.input_count));  // it was cleared
+  task_.may_write_over = !is_recorded_;
+  if (is_recorded_) return;  // and results are copied to where they are wanted
   for (int i = 0; i < record.input_count && i < kMostInputs; ++i) {
     const TapedView& view = record.views[i];
     const WatchedArray* const watched = watched_inputs[i];
@@ -317,48 +321,6 @@ void GradientTape::Recorder::BackThroughFunction(TapeRecord& record, bool keep) 
     gradient.CheckAlive(name.c_str(), "gradient");
     shadows_.Add(view, ElementsOf(view), std::move(gradient));
   }
-}
-
-void GradientTape::Recorder::BackThroughSegment(TapeRecord& record, bool keep) {
-  bool any = false;
-  std::vector<NDArray> gradients = TakeGradients(record, &any);
-  std::vector<NDArray> inputs;
-  std::function<std::vector<NDArray>(absl::Span<const NDArray>)> segment;
-  if (any) {
-    for (int i = 0; i < record.input_count; ++i) {
-      TapedView& view = record.views[i];
-      inputs.push_back(view.present ? Recalled(record, view, keep, i) : NDArray());
-    }
-    segment = keep ? record.extra->segment : std::move(record.extra->segment);
-  }
-  if (!keep) records_.Drop();
-  if (!any) return;
-  const TapeRecord* const stop = records_.last();
-  {
-    std::vector<NDArray> outputs;
-    {
-      const RecorderFrame::Only only(this);
-      outputs = segment(inputs);
-    }
-    segment = nullptr;
-    inputs.clear();
-    if (outputs.size() != gradients.size()) {
-      ThrowInvalidArgument(absl::StrCat("gradient tape: a segment returned ", outputs.size(), " arrays when called again, ",
-                                        gradients.size(), " before; expected the same"));
-    }
-    for (size_t o = 0; o < outputs.size(); ++o) {
-      if (!gradients[o].is_defined()) continue;
-      TapedView view(outputs[o]);
-      view.slot = SlotOf(outputs[o]);
-      if (!Flows(view)) continue;
-      if (!(outputs[o].shape() == gradients[o].shape()) || outputs[o].dtype() != gradients[o].dtype()) {
-        ThrowInvalidArgument(absl::StrCat("gradient tape: output ", o, " of a segment called again is ",
-                                          Described(outputs[o]), ", expected ", Described(gradients[o])));
-      }
-      shadows_.Add(view, ElementsOf(view), std::move(gradients[o]));
-    }
-  }
-  BackTo(stop, /*keep=*/false);
 }
 
 }  // namespace tidepool

@@ -36,11 +36,21 @@ struct WatchedArray {
   NDArray gradient;          // what was found; undefined: none
 };
 
+// What a segment read beside its inputs and what it made itself.
+struct SegmentRead {
+  uint64_t buffer_id;
+  uint32_t version;
+  TapedView view;  // without the buffer, which a segment does not keep
+  const char* op;
+};
+
 // What a record of few kinds has beside a call's.
 struct TapeExtra {
   std::string name;  // of a function or segment
   CallRecorder::Backward backward;
   std::function<std::vector<NDArray>(absl::Span<const NDArray>)> segment;
+  std::vector<SegmentRead> reads;  // of its first run
+  size_t writes_before = 0;        // that the tape had noted by the end of that
   std::unique_ptr<AllocationTrace> site;  // of a call, if MemoryTracing was on
 };
 

@@ -45,11 +45,15 @@ void GradientTape::Recorder::Clear() {
   // Views hold no buffers, and Watch() writes all of them anew.
   for (const auto& watched : Watched()) watched->destination = watched->gradient = NDArray();
   watched_count_ = 0;
+  destinations_buffer_ = 0;
+  destinations_end_ = nullptr;
   calls_ = 0;
   state_ = State::kStopped;
 }
 
 void GradientTape::Recorder::Restart() {
+  if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Restart while Backward runs");
+  if (frame_.is_in()) CheckThread("Restart");
   Clear();
   thread_ = ThisThread();
   frame_.Enter();
@@ -63,6 +67,7 @@ void GradientTape::Recorder::CheckThread(const char* what) const {
 
 void GradientTape::Recorder::Stop() {
   CheckThread("Stop");
+  if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Stop while Backward runs");
   frame_.Leave();
   if (state_ == State::kRecording) state_ = State::kStopped;
 }
@@ -263,21 +268,6 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
       NewRecord(TapeRecord::Kind::kFunction, name, inputs, static_cast<int>(outputs.size()), /*keep_inputs=*/false);
   record->extra->backward = std::move(backward);
   CommitFunction(record, outputs);
-}
-
-std::vector<NDArray> GradientTape::Recorder::RunSegment(
-    std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function, absl::Span<const NDArray> inputs) {
-  std::vector<NDArray> outputs;
-  {
-    const RecorderFrame::OutsideOf outside(frame_);
-    CallRecorder* const outer = CallRecorder::Current();
-    outputs = outer != nullptr ? outer->RunSegment(function, inputs) : function(inputs);
-  }
-  TapeRecord* const record =
-      NewRecord(TapeRecord::Kind::kSegment, "segment", inputs, static_cast<int>(outputs.size()), /*keep_inputs=*/true);
-  record->extra->segment = std::move(function);
-  CommitFunction(record, outputs);
-  return outputs;
 }
 
 void GradientTape::Recorder::PlaceResultsOf(const TapeRecord& record) {

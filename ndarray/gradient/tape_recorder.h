@@ -44,6 +44,7 @@ class GradientTape::Recorder final : public CallRecorder {
   std::vector<SavedArray> Saved() const;
 
  private:
+  class SegmentRun;
   enum class State : uint8_t { kRecording, kStopped, kBackward, kKept, kDone, kFailed };
   // A write to something that may be kept.
   struct Write {
@@ -60,6 +61,8 @@ class GradientTape::Recorder final : public CallRecorder {
   // Whether something watched flows to the view.
   bool Flows(const TapedView& view) const;
   WatchedArray* FindWatched(const TapedView& view) const;
+  // That no other watched array has its gradient there.
+  void CheckDestination(const NDArray& gradient);
   int64_t ElementsOf(const TapedView& view) const;
   void CheckOverwrites(OpCode op, OperandSet needs, absl::Span<const NDArray* const> inputs,
                        absl::Span<NDArray* const> outputs) const;
@@ -82,6 +85,8 @@ class GradientTape::Recorder final : public CallRecorder {
   void FillTask(TapeRecord& record, bool keep, WatchedArray* const* watched);
   void BackThroughFunction(TapeRecord& record, bool keep);
   void BackThroughSegment(TapeRecord& record, bool keep);
+  // Of what the segment read in its first run beside its inputs.
+  void CheckReadsUnchanged(const TapeRecord& record) const;
   void FinishWatched(WatchedArray& watched);
   void SeparateResults();
   // The kept operand; its handle goes with it unless `keep`.
@@ -92,6 +97,7 @@ class GradientTape::Recorder final : public CallRecorder {
   RecorderFrame frame_{this};
   const void* thread_;
   State state_ = State::kRecording;
+  bool is_recorded_ = false;  // Backward() that is under way, by a tape around this one
   int64_t calls_ = 0;
   SlotTable slots_;
   // The first ones of `watched_`; the others are kept for arrays to come.
@@ -100,6 +106,9 @@ class GradientTape::Recorder final : public CallRecorder {
   }
   std::vector<std::unique_ptr<WatchedArray>> watched_;
   size_t watched_count_ = 0;
+  // Where destinations in the buffer of the last one end: views of one flat array come in their order, and are told apart by it.
+  uint64_t destinations_buffer_ = 0;
+  const std::byte* destinations_end_ = nullptr;
   TapeRecords records_;
   ShadowMemory shadows_;
   GradientTask task_;

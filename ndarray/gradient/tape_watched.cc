@@ -69,6 +69,7 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
                                       ", a view whose memory overlaps that of another watched array, expected apart or the "
                                       "same"));
   }
+  if (gradient.is_defined()) CheckDestination(gradient);
   const auto place = at - slot.watched.begin();
   TapeRecord* const record = records_.New(0, 0, nullptr, 0);
   if (watched_count_ == watched_.size()) watched_.push_back(std::make_unique<WatchedArray>());
@@ -89,6 +90,33 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   record->kind = TapeRecord::Kind::kWatch;
   record->watched = &watched;
   records_.Commit(record);
+}
+
+void GradientTape::Recorder::CheckDestination(const NDArray& gradient) {
+  const Buffer* const buffer = gradient.buffer().get();
+  if (buffer == nullptr) return;
+  const auto size = static_cast<int64_t>(DTypeBytes(gradient.dtype()));
+  const auto [first, last] = TapedView(gradient).Extent();
+  const std::byte* const begin = buffer->data + first * size;
+  const std::byte* const end = buffer->data + last * size;
+  if (buffer->imported || buffer->id != destinations_buffer_ || begin < destinations_end_) {
+    const std::byte* behind = nullptr;
+    for (const auto& watched : Watched()) {
+      const NDArray& other = watched->destination;
+      if (!other.is_defined() || !MayShareMemory(other.buffer().get(), buffer)) continue;
+      if (ViewsOverlap(other, gradient)) {
+        ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient, ", Described(gradient),
+                                          ", shares memory with that of another watched array, of ", Described(other),
+                                          "; expected an array for each"));
+      }
+      if (other.buffer()->id == buffer->id) {
+        behind = std::max<const std::byte*>(behind, buffer->data + TapedView(other).Extent().second * static_cast<int64_t>(DTypeBytes(other.dtype())));
+      }
+    }
+    destinations_buffer_ = buffer->id;
+    destinations_end_ = behind;
+  }
+  destinations_end_ = std::max(destinations_end_, end);
 }
 
 void GradientTape::Recorder::NoteUse(TapeRecord* record, const TapedView& view) {

@@ -85,7 +85,7 @@ struct RuleRun {
                                               : (read_later & BitOf(operand)) != 0) {
       return false;
     }
-    return IsSpare(array);
+    return task.may_write_over && IsSpare(array);
   }
   static OperandSet BitOf(const GradientOperand& operand) {
     return operand.from == From::kInput ? InputBit(operand.index)
@@ -198,7 +198,12 @@ struct RuleRun {
     int64_t dims[kMaxRank];
     const int rank = gradient.rank();
     for (int i = 0; i < rank; ++i) dims[i] = i < dz.rank() ? dz.dim(i) : 1;
-    MultiplyInto(gradient, dz.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims, static_cast<size_t>(rank)))), gradient);
+    const NDArray weights = dz.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims, static_cast<size_t>(rank))));
+    if (task.may_write_over) {
+      MultiplyInto(gradient, weights, gradient);
+    } else {
+      gradient = gradient * weights;
+    }
   }
 };
 
@@ -223,7 +228,7 @@ void GradientTask::RunRules(const GradientPlan& plan) {
   }
   if (output_gradients[0].is_defined() && !relu_done && EndsWithRelu(op, attributes)) {
     NDArray& dz = output_gradients[0];
-    if (IsSpare(dz)) {
+    if (may_write_over && IsSpare(dz)) {
       ReluGradInto(outputs[0], dz, dz);
     } else {
       dz = ReluGrad(outputs[0], dz);
@@ -285,7 +290,7 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
   }
   NDArray& dz = output_gradients[0];
   if (EndsWithRelu(op, attributes) && !relu_done) {
-    if (IsSpare(dz)) {
+    if (may_write_over && IsSpare(dz)) {
       ReluGradInto(outputs[0], dz, dz);
     } else {
       dz = ReluGrad(outputs[0], dz);
@@ -302,7 +307,7 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
     static_cast<GradientTask*>(call.released_by)->Release(operands);
   };
   const GradientCall call{op,     input_pointers_, output_pointers_,   dz, attributes, wanted, destinations_,
-                          IsSpare(dz) ? &dz : nullptr, release, this};
+                          may_write_over && IsSpare(dz) ? &dz : nullptr, release, this};
   GradientResults found = plan.function(call);
   const bool is_own = static_cast<int>(op) >= kOpCodes;
   if (is_own && found.size() > inputs.size()) {

@@ -17,6 +17,8 @@ struct GradientTask {
   bool is_strict = false;            // a wanted gradient that is not computed is an error, not undefined
   bool relu_done = false;            // the gradient has gone through the call's ReLU already
   bool relu_after = false;           // of a pooling: through that of the call before it
+  // Gradients and operands that nobody else has. A tape that records what is computed here may want each for a gradient of its own.
+  bool may_write_over = true;
   std::vector<NDArray> inputs, outputs, output_gradients;
   // By input: before Run where its gradient is to lie, if that is to be somewhere; afterwards the gradient. It may be another
   // array than the one asked for, a view whose elements repeat, or share memory with others.

@@ -213,7 +213,12 @@ std::optional<DistributedStep> DistributedTrainer::StepOf(
   step.ranks = static_cast<int>(begin_.values[1]);
   step.loss = end_.values[0] / begin_.values[0];
   if (beside.is_defined()) beside *= 1.0 / step.ranks;
+  // A step that is skipped leaves running averages as they were.
+  absl::Cleanup undo = [&] {
+    if (beside.is_defined()) CopyInto(beside_before, beside);
+  };
   step.updated = shards_updater() ? UpdateOwnParts() : trainer_.Update();
+  if (step.updated) std::move(undo).Cancel();
   network.set_step(drawn + 1);
   if (!order_learned_ && sharded_ == nullptr) LearnOrder();
   return step;

@@ -1,6 +1,7 @@
 #include "tidepool/nn/layers/shaping.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/ndarray/creation.h"
@@ -44,6 +45,13 @@ NDArray ResizeAxes(const NDArray& input, const std::vector<int64_t>& sizes,
       .Reshape({batch, sizes[0], sizes[1], sizes[2], channels});
 }
 
+// For layers behind which no mask tells any more what stands behind the end of sequences: zeros, from here on.
+NDArray TakeMask(LayerContext& context, const NDArray& input) {
+  const NDArray mask = std::move(context.mask);
+  context.mask = NDArray();
+  return WithoutMasked(mask, input);
+}
+
 }  // namespace
 
 void ReshapeLayer::VisitFields(FieldVisitor& visitor) {
@@ -74,14 +82,12 @@ Shape ReshapeLayer::OutputShape(const Shape& input) const {
 NDArray ReshapeLayer::Forward(LayerContext& context, const NDArray& input) const {
   const Shape shape = WithBatch(input, OutputShape(ExampleOf(input)));
   // Steps stay steps where the first axis does.
-  if (!(shape.rank() >= 2 && input.rank() >= 2 && shape[1] == input.dim(1)))
-    context.mask = NDArray();
-  return input.ReshapeOrCopy(shape);
+  const bool keeps_steps = shape.rank() >= 2 && input.rank() >= 2 && shape[1] == input.dim(1);
+  return (keeps_steps ? input : TakeMask(context, input)).ReshapeOrCopy(shape);
 }
 
 NDArray Flatten::Forward(LayerContext& context, const NDArray& input) const {
-  context.mask = NDArray();
-  return input.ReshapeOrCopy({input.dim(0), ExampleOf(input).NumElements()});
+  return TakeMask(context, input).ReshapeOrCopy({input.dim(0), ExampleOf(input).NumElements()});
 }
 
 void Permute::VisitFields(FieldVisitor& visitor) {
@@ -100,8 +106,7 @@ Shape Permute::OutputShape(const Shape& input) const {
 NDArray Permute::Forward(LayerContext& context, const NDArray& input) const {
   std::vector<int> axes = {0};
   for (int64_t axis : axes_) axes.push_back(static_cast<int>(axis) + 1);
-  if (axes[1] != 1) context.mask = NDArray();
-  const NDArray view = input.Transpose(axes);
+  const NDArray view = (axes[1] != 1 ? TakeMask(context, input) : input).Transpose(axes);
   return view.is_dense() ? view : view.Dup();
 }
 
@@ -186,8 +191,8 @@ LayerCost Upsampling::CostOf(absl::Span<const Shape> inputs) const {
 NDArray Upsampling::Forward(LayerContext& context, const NDArray& input) const {
   std::vector<int64_t> sizes = factors_;
   for (size_t i = 0; i < sizes.size(); ++i) sizes[i] *= input.dim(static_cast<int>(i) + 1);
-  if (factors_[0] != 1) context.mask = NDArray();
-  return ResizeAxes(input, sizes, {.mode = ResizeMode::kNearest});
+  return ResizeAxes(factors_[0] != 1 ? TakeMask(context, input) : input, sizes,
+                    {.mode = ResizeMode::kNearest});
 }
 
 void Resize::VisitFields(FieldVisitor& visitor) {
@@ -222,8 +227,7 @@ LayerCost Resize::CostOf(absl::Span<const Shape> inputs) const {
 }
 NDArray Resize::Forward(LayerContext& context, const NDArray& input) const {
   const ResizeAttributes attributes{.mode = mode_, .align_corners = align_corners_};
-  context.mask = NDArray();
-  return ResizeAxes(input, sizes_, attributes);
+  return ResizeAxes(TakeMask(context, input), sizes_, attributes);
 }
 
 bool ReshapeLayer::ToFrozen(FrozenOp& op) const {

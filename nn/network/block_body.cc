@@ -192,6 +192,7 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
     error.AddContext(absl::StrCat("block member [", name_, "]"));
     throw;
   }
+  CheckOutput(output, inputs[0].dim(0), "block member [", name_, *layer_);
   placed.Finish(output, mask != nullptr ? context.mask : NDArray());
   if (mask != nullptr) {
     *mask = std::move(context.mask);
@@ -219,6 +220,11 @@ BlockBody::BlockBody(std::vector<InputConfig> inputs, std::unique_ptr<Block> blo
   }
   inputs_ = std::move(inputs);
   if (inputs_.empty()) ThrowInvalidArgument("network: no inputs, expected at least one");
+  for (const InputConfig& input : inputs_) {
+    if (input.shape.rank() < kMaxRank) continue;
+    ThrowInvalidArgument(absl::StrCat("network: input \"", input.name, "\" is of shape ", input.shape.ToString(), ", expected at most ",
+                                      kMaxRank - 1, " axes, as the batch is one more"));
+  }
   std::vector<NDArray> zeros;
   for (const InputConfig& input : inputs_) zeros.push_back(ZerosWithBatch(input.shape, 1, input.dtype));
   {
@@ -282,6 +288,12 @@ Arrays BlockBody::Forward(BodyCall& call, Arrays inputs) const {
   }
   call.masks.clear();
   return outputs;
+}
+
+void BlockBody::WhileBackward(BodyCall& call, absl::FunctionRef<void()> backward) const {
+  BlockCall here{block_.get(), &call};
+  const CallScope scope(&here);
+  backward();
 }
 
 }  // namespace tidepool::nn

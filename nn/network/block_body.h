@@ -19,6 +19,7 @@ class BlockBody final : public NetworkBody {
 
   std::string Describe() const override;
   Arrays Forward(BodyCall& call, Arrays inputs) const override;
+  void WhileBackward(BodyCall& call, absl::FunctionRef<void()> backward) const override;
 
  private:
   std::unique_ptr<Block> block_;

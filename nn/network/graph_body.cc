@@ -107,8 +107,10 @@ void GraphBody::FindShapes() {
   shapes_.resize(inputs + nodes_.size());
   std::vector<std::vector<Shape>> of_inputs(nodes_.size());
   const auto check = [](const Shape& shape, const std::string& whose) {
-    if (shape.NumElements() > 0) return;
-    Refuse(absl::StrCat(whose, " is of shape ", shape.ToString(), ", expected sizes from 1"));
+    if (shape.NumElements() < 1) Refuse(absl::StrCat(whose, " is of shape ", shape.ToString(), ", expected sizes from 1"));
+    if (shape.rank() < kMaxRank) return;
+    Refuse(absl::StrCat(whose, " is of shape ", shape.ToString(), ", expected at most ", kMaxRank - 1,
+                        " axes, as the batch is one more"));
   };
   for (size_t i = 0; i < inputs; ++i) {
     shapes_[i] = inputs_[i].shape;
@@ -126,7 +128,16 @@ void GraphBody::FindShapes() {
     check(shapes_[inputs + i], absl::StrCat("what layer ", Quoted(config_.nodes[i].name), " makes"));
   }
   // In the order of the configuration, which names and initial values hang on.
-  for (size_t i = 0; i < nodes_.size(); ++i) AddParameters(i, of_inputs[i]);
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    try {
+      AddParameters(i, of_inputs[i]);
+    } catch (Error& error) {
+      if (error.message().rfind("network: ", 0) != 0) {
+        error.AddContext(absl::StrCat("network: layer ", Quoted(config_.nodes[i].name)));
+      }
+      throw;
+    }
+  }
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (of_inputs[i].size() != 1) continue;
     nodes_[i].first_carried = static_cast<int>(carried_shapes_.size());
@@ -307,6 +318,22 @@ bool GraphBody::IsFrozen(const Node& node, const std::vector<bool>& frozen) cons
   return layer.is_frozen();
 }
 
+// Of layers of one's own, whose mistakes would be found in the next layer.
+void GraphBody::CheckMade(const Node& node, int i, absl::Span<const NDArray> inputs, const NDArray& output) const {
+  const Shape& expected = shapes_[inputs_.size() + static_cast<size_t>(i)];
+  const int64_t batch = inputs[0].dim(0);
+  bool fits = output.is_defined() && output.rank() == expected.rank() + 1 && output.dim(0) == batch;
+  for (int axis = 0; fits && axis < expected.rank(); ++axis) fits = output.dim(axis + 1) == expected[axis];
+  const bool is_typed = !fits || !IsFloating(inputs[0].dtype()) || output.dtype() == inputs[0].dtype();
+  if (fits && is_typed) return;
+  ThrowInvalidArgument(absl::StrCat("layer ", Quoted(config_.nodes[static_cast<size_t>(i)].name), " [", node.layer->Describe(),
+                                    "]: its Forward() returned ",
+                                    output.is_defined() ? absl::StrCat(DTypeName(output.dtype()), " ", output.shape().ToString())
+                                                        : std::string("an undefined array"),
+                                    ", expected ", is_typed ? "" : absl::StrCat(DTypeName(inputs[0].dtype()), " "), "[", batch,
+                                    "] + ", expected.ToString()));
+}
+
 void GraphBody::Run(BodyCall& call, Frame& frame) const {
   for (int i : order_) {
     const Node& node = nodes_[i];
@@ -341,6 +368,7 @@ void GraphBody::Run(BodyCall& call, Frame& frame) const {
       error.AddContext(absl::StrCat("layer ", Quoted(config_.nodes[i].name)));
       throw;
     }
+    CheckMade(node, i, frame.taken, output);
     placed.Finish(output, context.mask);
     frame.taken.clear();
     frame.parameters.clear();

@@ -44,6 +44,7 @@ class GraphBody final : public NetworkBody {
   };
   class FrameLease;
   void Run(BodyCall& call, Frame& frame) const;
+  void CheckMade(const Node& node, int i, absl::Span<const NDArray> inputs, const NDArray& output) const;
   bool IsFrozen(const Node& node, const std::vector<bool>& frozen) const;
 
   void CheckNames();

@@ -66,6 +66,8 @@ class NetworkBody {
 
   // `inputs`: checked. The outputs, in the current place. Threads: any number.
   virtual Arrays Forward(BodyCall& call, Arrays inputs) const = 0;
+  // Gradients of that call, as `backward` computes them: what they compute again is of `call`.
+  virtual void WhileBackward(BodyCall& /*call*/, absl::FunctionRef<void()> backward) const { backward(); }
 
  protected:
   std::vector<InputConfig> inputs_;
@@ -94,6 +96,9 @@ class FrozenLayer {
 
 // `parameter` as a layer computes by it. State stays what layers write to.
 NDArray InComputeType(const NDArray& parameter, const ParameterSpec& spec, const std::optional<DType>& compute_type);
+
+// Throws kInvalidArgument unless it is an array [batch, ...]. `who`: "layer" or "block member", and whose name.
+void CheckOutput(const NDArray& output, int64_t batch, const char* who, const std::string& name, const Layer& layer);
 
 // The mask of an output that has no steps, or others than the mask tells of, is none.
 void DropMaskOfOthers(NDArray& mask, const NDArray& output);

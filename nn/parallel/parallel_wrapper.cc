@@ -231,7 +231,7 @@ double ParallelWrapper::Share(std::vector<Set>& batches, ParallelRound& round) {
   });
   AddGradients(workers);
   round.updated = trainer_.Update();
-  AverageBeside(workers);
+  if (round.updated) AverageBeside(workers);  // else they stay as they were
   whole.set_step(network(0).step());
   double sum = 0;
   for (const double loss : losses) sum += loss;

@@ -57,7 +57,7 @@ class WorkerGroup;
 enum class ParallelTraining : uint8_t { kGradientSharing, kParameterAveraging };
 
 struct ParallelWrapperConfig {
-  int workers = 2;
+  int workers = 2;  // 1 to 4096
   ParallelTraining training = ParallelTraining::kGradientSharing;
   int averaging_frequency = 1;   // kParameterAveraging: rounds from one averaging to the next
   bool average_updaters = true;  // kParameterAveraging: false: each keeps its own updater's state

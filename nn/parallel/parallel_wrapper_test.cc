@@ -179,6 +179,8 @@ TEST(ParallelWrapperTest, RefusesWhatCannotBe) {
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
   EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.workers = 0}); }),
               IsError(absl::StatusCode::kInvalidArgument, {"parallel wrapper", "0 workers"}));
+  EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.workers = 100000}); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"100000 workers, expected at most 4096"}));
   EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.threads_of_worker = 0}); }),
               IsError(absl::StatusCode::kInvalidArgument, {"0 threads"}));
   EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.averaging_frequency = 0}); }),

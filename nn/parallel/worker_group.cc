@@ -15,6 +15,9 @@ WorkerGroup::WorkerGroup(std::string name, int workers, int threads_of_worker)
     ThrowInvalidArgument(absl::StrCat(name_, ": ", workers, " workers of ", threads_of_worker,
                                       " threads, expected at least one of each"));
   }
+  if (workers > kMostWorkers) {
+    ThrowInvalidArgument(absl::StrCat(name_, ": ", workers, " workers, expected at most ", kMostWorkers));
+  }
   for (int worker = 0; worker < workers; ++worker)
     pools_.push_back(std::make_unique<WorkerPool>(threads_of_worker));
   errors_.resize(static_cast<size_t>(workers));

@@ -25,8 +25,10 @@ namespace tidepool::nn {
 
 class WorkerGroup {
  public:
-  // At least one worker, of at least one thread each. `name` begins messages. Throws
-  // kResourceExhausted where the system refuses a thread.
+  static constexpr int kMostWorkers = 4096;
+
+  // 1 to kMostWorkers workers, of at least one thread each (kInvalidArgument). `name` begins messages.
+  // Throws kResourceExhausted where the system refuses a thread.
   WorkerGroup(std::string name, int workers, int threads_of_worker);
   ~WorkerGroup();
   WorkerGroup(const WorkerGroup&) = delete;

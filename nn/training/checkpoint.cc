@@ -32,7 +32,7 @@ bool IsCheckpointName(absl::string_view name) {
 }
 
 bool IsOurs(const std::string& field) {
-  return field == "format" || field == "updater" || field == "steps" || field == "epoch" || field == "random_step" ||
+  return field == "format" || field == "updater" || field == "steps" || field == "epoch" || field == "random_step" || field == "random_seed" ||
          field == "architecture" || field == "frozen" || field == "loss_scale" || field == "loss_scale_config" ||
          field == "loss_scale_steps";
 }
@@ -113,6 +113,7 @@ std::map<std::string, std::string> CheckpointMetadata(const Network& network, co
   metadata["steps"] = absl::StrCat(updater.steps());
   metadata["epoch"] = absl::StrCat(updater.epoch());
   metadata["random_step"] = absl::StrCat(network.step());
+  metadata["random_seed"] = absl::StrCat(network.seed());
   metadata["architecture"] = network.Describe();
   metadata["frozen"] = FrozenOf(network);
   if (loss_scale != nullptr) {
@@ -165,6 +166,9 @@ CheckpointNotes LoadCheckpointInParts(const std::string& file, Network& network,
   CheckIs(path, "frozen", FieldOrNone(reader, "frozen"), FrozenOf(network));
   CheckIs(path, "loss_scale_config", FieldOrNone(reader, "loss_scale_config"),
           loss_scale != nullptr ? loss_scale->config().ToString() : std::string(kNone));
+  // Of what layers draw; files of before there was such a field have none to compare with.
+  const std::string seed = absl::StrCat(network.seed());
+  if (network.is_random() && reader.metadata().count("random_seed") > 0) CheckField(reader, path, "random_seed", seed);
   LossScale resumed;
   if (loss_scale != nullptr) {
     resumed = *loss_scale;

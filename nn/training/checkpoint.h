@@ -39,7 +39,7 @@ void SaveCheckpoint(const Network& network, const Updater& updater, const std::s
 void SaveCheckpoint(Trainer& trainer, const std::string& path, const CheckpointNotes& notes = {});
 
 // Into a network and an updater that were made as those saved. Returns the notes. Throws kDataLoss naming file and field, found and
-// expected, before anything is written: no checkpoint, another updater, a loss scale of another kind or none, tensors of another
+// expected, before anything is written: no checkpoint, another updater, another seed where layers draw random numbers, a loss scale of another kind or none, tensors of another
 // network, other frozen parameters; else as SafetensorsReader::Open. An error while reading leaves some arrays written.
 CheckpointNotes LoadCheckpoint(const std::string& path, Network& network, Updater& updater, LossScale* loss_scale = nullptr);
 CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer);

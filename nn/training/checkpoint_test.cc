@@ -113,6 +113,24 @@ TEST(Checkpoint, TheNewestAreKept) {
   EXPECT_TRUE(std::filesystem::exists(path + "/step-000000000.safetensors"));
 }
 
+// Where layers draw nothing, and files of before there was such a field.
+TEST(Checkpoint, AnotherSeedIsNoMatterWhereNothingIsDrawn) {
+  const std::string path = testing::TempDir() + "/seeds.safetensors";
+  Network network({6}, {Dense(8), Dense(3)}, 3), other({6}, {Dense(8), Dense(3)}, 5);
+  Trainer trainer(network, Config(UpdaterKind::kSgd)), another(other, Config(UpdaterKind::kSgd));
+  trainer.Step([] { return BatchOf(1); });
+  SaveCheckpoint(trainer, path);
+  LoadCheckpoint(path, another);
+  EXPECT_EQ(other.arrays().ToVector<float>(), network.arrays().ToVector<float>());
+  Network drawing = NewNetwork(3), resumed = NewNetwork(5);
+  Updater updater(Config(UpdaterKind::kSgd), resumed.parameters().shape());
+  SaveParameters(drawing, path,
+                 {{"format", "tidepool checkpoint"}, {"architecture", drawing.Describe()}, {"updater", updater.config().ToString()},
+                  {"steps", "7"}, {"epoch", "0"}, {"random_step", "7"}});
+  LoadCheckpoint(path, resumed, updater);
+  EXPECT_EQ(updater.steps(), 7);
+}
+
 TEST(Checkpoint, WhatDoesNotFitIsNamedAndNothingIsWritten) {
   const std::string path = testing::TempDir() + "/fits.safetensors";
   Network network = NewNetwork();
@@ -129,6 +147,7 @@ TEST(Checkpoint, WhatDoesNotFitIsNamedAndNothingIsWritten) {
     EXPECT_EQ(another.steps(), 0);
   };
   refused(other, UpdaterKind::kNesterovs, {"\"updater\" is", "adam", "nesterovs"});
+  refused(other, UpdaterKind::kAdam, {"\"random_seed\" is \"3\"", "expected \"5\""});
   Network larger({6}, {Dense(9), Dense(3)});
   refused(larger, UpdaterKind::kAdam, {"\"architecture\" is"});
   SaveParameters(network, path);

@@ -15,6 +15,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/memory/testing/allocation_counter.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
@@ -130,7 +131,7 @@ TEST(MixedPrecision, WhereTheScaleCanGoNoLowerTrainingHasDiverged) {
   Trainer trainer(network, Adam());
   trainer.set_loss_scale({.first = 8, .least = 2});
   trainer.Step([] { return BatchOf(1); });
-  const std::vector<float> before = network.parameters().ToVector<float>();
+  const std::vector<float> before = network.parameters().ToVector<float>(), arrays = network.arrays().ToVector<float>();
   trainer.Step([] { return BrokenBatch(); });
   trainer.Step([] { return BrokenBatch(); });
   EXPECT_EQ(trainer.loss_scale()->scale(), 2);
@@ -143,9 +144,33 @@ TEST(MixedPrecision, WhereTheScaleCanGoNoLowerTrainingHasDiverged) {
   EXPECT_EQ(network.parameters().ToVector<float>(), before);
   EXPECT_EQ(trainer.loss_scale()->skipped(), 4);
   EXPECT_FALSE(network.training_workspace().is_open());
-  // A program that goes on all the same may: running averages alone have seen the broken batches.
+  EXPECT_EQ(network.arrays().ToVector<float>(), arrays);
+  // A program that goes on all the same may.
   trainer.set_loss_scale({.first = 8, .least = 2});
   EXPECT_EQ(trainer.steps(), 1);
+}
+
+// Running averages too: forward passes that overflow would leave NaN in them for ever.
+TEST(MixedPrecision, ASkippedStepLeavesRunningAveragesAsTheyWere) {
+  for (const bool in_parts : {false, true}) {
+    Network network = SmallNetwork(DType::kFloat16);
+    Trainer trainer(network, Adam());
+    trainer.set_loss_scale({.first = 1024});
+    trainer.Step([] { return BatchOf(0); });
+    const std::vector<float> before = network.arrays().ToVector<float>();
+    if (in_parts) {
+      const WorkspaceScope scope(network.training_workspace());
+      trainer.ComputeGradients(BrokenBatch());
+      EXPECT_NE(network.beside().ToVector<float>(), std::vector<float>(before.end() - network.beside().NumElements(), before.end()));
+      EXPECT_FALSE(trainer.Update());
+    } else {
+      trainer.Step([] { return BrokenBatch(); });
+    }
+    EXPECT_EQ(trainer.loss_scale()->skipped(), 1);
+    EXPECT_EQ(network.arrays().ToVector<float>(), before);
+    trainer.Step([] { return BatchOf(1); });
+    EXPECT_NE(network.arrays().ToVector<float>(), before);
+  }
 }
 
 TEST(MixedPrecision, InPartsAnUpdateSaysWhetherItWasDone) {

@@ -11,6 +11,7 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/finite.h"
@@ -91,6 +92,7 @@ NetworkInputs InputsOf(const MultiDataSet& set) {
 
 Trainer::Trainer(Network& network, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace)
     : network_(network), layout_(network.layout_version()), updater_(UpdaterOf(network, updater)) {
+  if (network_.step() == 0) updated_version_ = GradientsVersion();
   if (workspace.has_value()) network_.set_training_workspace(network_.training_mode(), workspace);
 }
 
@@ -100,6 +102,7 @@ Trainer::Trainer(Model& model, const UpdaterConfig& updater, const std::optional
       network_(*models_network_),
       layout_(network_.layout_version()),
       updater_(UpdaterOf(*model.network, updater)) {
+  if (network_.step() == 0) updated_version_ = GradientsVersion();
   if (workspace.has_value()) network_.set_training_workspace(network_.training_mode(), workspace);
   manager_ = model.manager.NewSubManager("trainer");
   for (const NDArray* state : updater_.state()) manager_.Attach(*state);
@@ -300,19 +303,57 @@ double Trainer::Gradients(const NetworkInputs& inputs) {
   // The network's own callers see gradients as they are.
   const absl::Cleanup restore = [this, before = network_.loss_scale()] { network_.set_loss_scale(before); };
   network_.set_loss_scale(loss_scale_->scale());
-  return network_.ComputeGradients(inputs);
+  if (network_.beside().is_defined()) {
+    const ScopeOutOfWorkspaces heap;
+    const HandlesOwnScope handles;
+    const NoGradientScope constants;
+    if (!beside_before_.is_defined()) {
+      const MemoryOwnerScope owner("trainer");
+      beside_before_ = network_.beside().CopyTo(Place::On(network_.device()));
+    } else {
+      CopyInto(network_.beside(), beside_before_);
+    }
+  }
+  may_undo_ = false;
+  const double loss = network_.ComputeGradients(inputs);
+  may_undo_ = network_.beside().is_defined();
+  return loss;
+}
+
+void Trainer::UndoBeside() {
+  if (!std::exchange(may_undo_, false)) return;
+  const NoGradientScope constants;
+  NDArray beside = network_.beside();
+  CopyInto(beside_before_, beside);
+}
+
+uint32_t Trainer::GradientsVersion() const {
+  const Buffer* const buffer = network_.gradients().buffer().get();
+  return buffer != nullptr ? buffer->version.load(std::memory_order_relaxed) : 0;
 }
 
 bool Trainer::Update() {
   CheckOpen();
   ForgetGraph();
+  const uint32_t version = GradientsVersion();
+  if (version == updated_version_) {
+    ThrowFailedPrecondition(absl::StrCat("trainer: Update without gradients of network [", network_.name(),
+                                         "] since the last one, expected ComputeGradients before it"));
+  }
   const HandlesOwnScope handles;
   if (loss_scale_.has_value()) {
     const double scale = loss_scale_->scale();
-    if (!Observe(AllFinite(network_.gradients()))) return false;
+    const bool finite = AllFinite(network_.gradients());
+    if (!finite) {
+      UndoBeside();
+      updated_version_ = version;
+    }
+    if (!Observe(finite)) return false;
     updater_.set_gradient_scale(1 / scale);
   }
   updater_.Apply(network_.gradients(), network_.parameters());
+  may_undo_ = false;
+  updated_version_ = version;
   return true;
 }
 

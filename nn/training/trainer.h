@@ -25,7 +25,8 @@
 //
 // With a loss scale (set_loss_scale) gradients are of the loss times a scale, which the update takes back: for networks
 // whose layers compute in f16 (NetworkOptions::compute_type), where small gradients would be lost. A step whose gradients
-// are not finite is skipped: parameters, the updater's state and steps() stay, the scale shrinks, and the host waits for the
+// are not finite is skipped: parameters, running averages, the updater's state and steps() stay (random numbers and
+// batches go on), the scale shrinks, and the host waits for the
 // gradients in each step for that. With graphs it does not: the scale lies in an array that the captured step reads, the update
 // leaves everything as it is where the device finds gradients that are not finite, and the host reads which it was with the loss.
 // Where the scale can go no lower, DivergedError says that training has ended.
@@ -99,7 +100,7 @@ class Trainer {
   double ComputeGradients(const Batch& batch);
   // What it makes is in the current place.
   double ComputeGradients(const MultiDataSet& set);
-  // False: it was skipped.
+  // False: it was skipped. Throws kFailedPrecondition where gradients are those of the last update, or none were ever computed.
   bool Update();
   // With graphs and a loss scale a step whose results could not be read, because its device failed just then, throws before it is
   // known whether it was skipped. This reads and counts it; everything above and SaveCheckpoint begin with it. Throws what the
@@ -129,12 +130,18 @@ class Trainer {
   void ForgetGraph();
   void CheckOpen();
   double Gradients(const NetworkInputs& inputs);
+  // What layers keep beside their parameters is as it was before the step's gradients were computed.
+  void UndoBeside();
+  uint32_t GradientsVersion() const;
   std::shared_ptr<const ModelLink> model_;  // null: of a bare network
   std::shared_ptr<Network> models_network_;
   Network& network_;
   const uint64_t layout_;  // of the network's parameters, as the updater has it
   Updater updater_;
   std::optional<LossScale> loss_scale_;
+  NDArray beside_before_;  // Network::beside() before the last gradients; undefined without a loss scale
+  bool may_undo_ = false;  // that has not been updated by
+  uint32_t updated_version_ = 0;  // of the gradients that the last update was by
   NDManager manager_;
   std::unique_ptr<Graphs> graphs_;
 };

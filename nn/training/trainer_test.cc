@@ -50,6 +50,23 @@ TEST(TrainerTest, DjlCase112TheBatchOwnsTheStepAndClosingItFreesIt) {
   EXPECT_EQ(model.network->training_workspace().stats().leaked_arrays, 0u);
 }
 
+TEST(TrainerTest, AnUpdateIsByGradientsOfItsOwn) {
+  Model model = SmallModel();
+  Trainer trainer(model, Adam());
+  const std::vector<float> before = model.network->parameters().ToVector<float>();
+  EXPECT_THROW(trainer.Update(), Error);
+  EXPECT_EQ(trainer.steps(), 0);
+  {
+    Batch batch = trainer.NewBatch([] { return SomeBatch(); });
+    trainer.ComputeGradients(batch);
+    EXPECT_TRUE(trainer.Update());
+    EXPECT_THROW(trainer.Update(), Error);
+  }
+  EXPECT_EQ(trainer.steps(), 1);
+  trainer.Step([] { return SomeBatch(); });
+  EXPECT_EQ(trainer.steps(), 2);
+}
+
 TEST(TrainerTest, DjlCase114BatchesMoveAndCloseTwice) {
   Model model = SmallModel();
   Trainer trainer(model, Adam());

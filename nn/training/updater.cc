@@ -251,6 +251,20 @@ void Updater::Queue(size_t number, const NDArray& gradients, NDArray& parameters
   });
 }
 
+namespace {
+
+// Beyond them is no run of training, and there is room to count on.
+int64_t Counter(const char* what, int64_t count) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  if (count >= 0 && count <= kMost) return count;
+  ThrowInvalidArgument(absl::StrCat("updater: ", what, " ", count, ", expected 0 to ", kMost));
+}
+
+}  // namespace
+
+void Updater::set_steps(int64_t steps) { steps_ = Counter("steps", steps); }
+void Updater::set_epoch(int64_t epoch) { epoch_ = Counter("epoch", epoch); }
+
 void Updater::QueueRuns(const NDArray& gradients, NDArray& parameters, const NDArray* numbers) {
   for (size_t r = 0; r < runs_.size(); ++r) {
     NDArray row;

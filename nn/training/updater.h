@@ -117,10 +117,10 @@ class Updater {
   const UpdaterConfig& config() const { return config_; }
   int64_t steps() const { return steps_; }
   // Of a run that is resumed.
-  void set_steps(int64_t steps) { steps_ = steps; }
+  void set_steps(int64_t steps);  // throws kInvalidArgument unless 0 to 2^53
   // What a schedule by epochs goes by.
   int64_t epoch() const { return epoch_; }
-  void set_epoch(int64_t epoch) { epoch_ = epoch; }
+  void set_epoch(int64_t epoch);  // likewise
   // What gradients are multiplied by before anything else: of a loss that was scaled, 1 / scale
   // (loss_scale.h).
   void set_gradient_scale(double scale);

@@ -1,6 +1,7 @@
 #include "tidepool/nn/training/updater.h"
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -186,6 +187,9 @@ TEST(Updater, TheRateFollowsItsScheduleByStepsOrEpochs) {
     expected -= rate;
     EXPECT_NEAR(parameters.ToVector<float>()[0], expected, 1e-5) << step;
   }
+  EXPECT_THROW(updater.set_steps(-1), Error);
+  EXPECT_THROW(updater.set_epoch(-1), Error);
+  EXPECT_THROW(updater.set_steps(std::numeric_limits<int64_t>::max()), Error);
   updater.set_steps(5);  // as a run that is resumed
   EXPECT_NEAR(updater.learning_rate(), 0.1 * (0.01 + 0.99 / 2), 1e-12);
   config.schedule = Schedule::Step(1, 0.5).PerEpoch();

@@ -143,9 +143,11 @@ std::vector<LayerCase> AllCases() {
   add("merge_subtract", Merge(MergeKind::kSubtract), {steps, steps});
   add("merge_concat", Merge(MergeKind::kConcat), {{6, 4}, {6, 2}, {6, 1}});
   add("merge_concat_first", Merge(MergeKind::kConcat, 0), {{6, 4}, {2, 4}});
-  add("reshape", ReshapeLayer({3, -1}), {steps});
+  sequence("reshape", ReshapeLayer({3, -1}));
   add("flatten", Flatten(), {image});
+  sequence("flatten_steps", Flatten());
   add("permute", Permute({2, 0, 1}), {image});
+  sequence("permute_steps", Permute({1, 0}));
   add("repeat_vector", RepeatVector(3), {{4}});
   sequence("zero_padding", ZeroPadding({1, 2}));
   add("zero_padding_image", ZeroPadding({1, 0, 2, 1}), {image});
@@ -153,10 +155,10 @@ std::vector<LayerCase> AllCases() {
   sequence("cropping", Cropping({1, 2}));
   add("cropping_image", Cropping({1, 0, 2, 1}), {image});
   add("cropping_volume", Cropping({1, 0, 2, 1, 0, 1}), {volume});
-  add("upsampling", Upsampling({2}), {steps});
+  sequence("upsampling", Upsampling({2}));
   add("upsampling_image", Upsampling({2, 3}), {image});
   add("upsampling_volume", Upsampling({2, 1, 3}), {volume});
-  add("resize", Resize({9}), {steps});
+  sequence("resize", Resize({9}));
   add("resize_image", Resize({9, 4}, ResizeMode::kCubic, true), {image});
   add("resize_volume", Resize({7, 3, 9}), {volume});
   add("resize_volume_corners", Resize({2, 6, 6}, ResizeMode::kLinear, true), {volume});

@@ -1,0 +1,199 @@
+// What networks are given that does not fit, and what becomes of it: masks, losses, layers of one's own, replicas.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/random.h"
+#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/normalization.h"
+#include "tidepool/nn/layers/recurrent.h"
+#include "tidepool/nn/losses/loss.h"
+#include "tidepool/nn/network.h"
+#include "tidepool/nn/network_json.h"
+
+namespace tidepool::nn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string MessageOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+double Gradients(Network& network, const NetworkInputs& inputs) {
+  WorkspaceScope scope(network.training_workspace());
+  return network.ComputeGradients(inputs);
+}
+
+NDArray Labels(int64_t batch) { return Zeros({batch}, DType::kInt64); }
+
+TEST(NetworkMasks, AreOfTheirInputsFirstTwoAxes) {
+  Network network({5, 4}, {Lstm(3, {.output = RecurrentOutput::kLast}), Dense(3)});
+  const NDArray x = RandomUniform({2, 5, 4}, -1, 1, 1);
+  for (const Shape& shape : {Shape{2, 4}, Shape{3, 5}, Shape{5, 2}, Shape{10}, Shape{0, 5}, Shape{2, 5, 1}, Shape{2}, Shape{}}) {
+    const auto refused = AllOf(HasSubstr("the mask of input \"input\""), HasSubstr("has shape " + shape.ToString()),
+                               HasSubstr("expected [batch, length], [2, 5]"));
+    EXPECT_THAT(MessageOf([&] { network.Run({x}, {.masks = {Ones(shape)}}); }), refused);
+    EXPECT_THAT(MessageOf([&] { Gradients(network, {{x}, {Labels(2)}, {Ones(shape)}, {}}); }), refused);
+  }
+  EXPECT_THAT(MessageOf([&] { network.Run({x}, {.masks = {NDArray(), Ones({2, 5})}}); }), HasSubstr("2 masks of 1 inputs"));
+  Gradients(network, {{x}, {Labels(2)}, {Ones({2, 5})}, {}});
+}
+
+TEST(NetworkMasks, OfLabelsAreTheFirstAxesOfTheOutput) {
+  Network network({4}, {Dense(3)});
+  const NDArray x = RandomUniform({5, 4}, -1, 1, 1);
+  for (const Shape& shape : {Shape{7}, Shape{4}, Shape{5, 2}, Shape{5, 3, 1}, Shape{}}) {
+    EXPECT_THAT(MessageOf([&] { Gradients(network, {{x}, {Labels(5)}, {}, {Ones(shape)}}); }),
+                AllOf(HasSubstr("the mask of labels 0 has shape " + shape.ToString()), HasSubstr("[5] + [3]")));
+  }
+}
+
+// As a Loss of that kind has it; labels that it leaves out may be anything.
+TEST(NetworkMasks, OfLabelsAreAppliedByTheDefaultLoss) {
+  Network network({4}, {Dense(3)}, 7), other({4}, {Dense(3)}, 7);
+  other.set_loss(Loss(LossKind::kSoftmaxCrossEntropy));
+  NDArray labels = Labels(5), mask = Ones({5});
+  labels.mutable_data<int64_t>()[3] = 77;
+  mask.mutable_data<float>()[3] = 0;
+  mask.mutable_data<float>()[1] = 0.5;
+  const NetworkInputs inputs{{RandomUniform({5, 4}, -1, 1, 1)}, {labels}, {}, {mask}};
+  EXPECT_EQ(Gradients(network, inputs), Gradients(other, inputs));
+  EXPECT_EQ(network.gradients().ToVector<float>(), other.gradients().ToVector<float>());
+  EXPECT_EQ(Gradients(network, {inputs.features, {Labels(5)}, {}, {Zeros({5})}}), 0);
+  EXPECT_THAT(MessageOf([&] { Gradients(network, {inputs.features, {labels}, {}, {}}); }), HasSubstr("77"));
+}
+
+TEST(NetworkLoss, IsANumberForEachExample) {
+  Network network({4}, {Dense(3)});
+  const NetworkInputs inputs{{RandomUniform({5, 4}, -1, 1, 1)}, {Labels(5)}, {}, {}};
+  const auto message = [&](LossFunction loss) {
+    network.set_loss(std::move(loss));
+    return MessageOf([&] { Gradients(network, inputs); });
+  };
+  EXPECT_THAT(message([](absl::Span<const NDArray> o, const NetworkInputs&) { return Sum(o[0]); }),
+              HasSubstr("the loss is f32 [], expected a floating-point number for each example, [5]"));
+  EXPECT_THAT(message([](absl::Span<const NDArray> o, const NetworkInputs&) { return o[0]; }), HasSubstr("the loss is f32 [5, 3]"));
+  EXPECT_THAT(message([](absl::Span<const NDArray>, const NetworkInputs&) { return NDArray(); }), HasSubstr("loss"));
+  Network plain({4}, {Dense(3)});
+  EXPECT_THAT(MessageOf([&] {
+                WorkspaceScope scope(plain.training_workspace());
+                plain.QueueGradients({inputs.features, {}, {}, {}}, [](const NDArray&) {});
+              }),
+              HasSubstr("no labels"));
+}
+
+class Own final : public Layer {
+ public:
+  explicit Own(std::function<NDArray(const NDArray&)> forward) : forward_(std::move(forward)) {}
+  std::string Kind() const override { return "own"; }
+  Shape OutputShape(const Shape& input) const override { return input; }
+  NDArray Forward(LayerContext&, const NDArray& x) const override { return forward_(x); }
+
+ private:
+  std::function<NDArray(const NDArray&)> forward_;
+};
+
+TEST(OwnLayers, WhatTheyReturnIsCheckedThere) {
+  const auto message = [](std::function<NDArray(const NDArray&)> forward) {
+    Network network({4}, {Dense(4), Own(std::move(forward)), Dense(3)});
+    return MessageOf([&] { network.Output(Ones({5, 4})); });
+  };
+  const auto returned = [](const std::string& what) {
+    return AllOf(HasSubstr("layer \"1.own\""), HasSubstr("its Forward() returned " + what));
+  };
+  EXPECT_THAT(message([](const NDArray&) { return NDArray(); }), returned("an undefined array, expected [5] + [4]"));
+  EXPECT_THAT(message([](const NDArray& x) { return x.Slice(1, 0, 2); }), returned("f32 [5, 2], expected [5] + [4]"));
+  EXPECT_THAT(message([](const NDArray& x) { return x.Slice(0, 0, 1); }), returned("f32 [1, 4]"));
+  EXPECT_THAT(message([](const NDArray& x) { return Cast(x, DType::kFloat64); }), returned("f64 [5, 4], expected f32 [5] + [4]"));
+  EXPECT_EQ(message([](const NDArray& x) { return x; }), "nothing was thrown");
+}
+
+TEST(NetworkSizes, WhatCannotBeMadeIsNamed) {
+  const auto message = [](const std::string& shape, const std::string& layer) {
+    return MessageOf([&] {
+      Network(NetworkFromJson("{\"inputs\":[{\"name\":\"x\",\"shape\":" + shape + "}],\"layers\":[" + layer + "]}"));
+    });
+  };
+  EXPECT_THAT(message("[1,1,1,1,1,1,1,1]", R"({"kind":"activation"})"),
+              AllOf(HasSubstr("input \"x\""), HasSubstr("at most 7 axes")));
+  EXPECT_THAT(message("[2147483647]", R"({"kind":"dense","units":2147483647})"), HasSubstr("layer \"0.dense\""));
+  EXPECT_THAT(message("[4]", R"({"kind":"dense","units":3,"weight_initializer":"uniform","weight_initializer_value":-1})"),
+              AllOf(HasSubstr("\"0.dense.weight\""), HasSubstr("expected a value from 0")));
+  EXPECT_THAT(message("[1073741824]", R"({"kind":"dense","units":1048576})"),
+              AllOf(HasSubstr("elements of parameters, of which \"0.dense.weight\", [1048576, 1073741824]")));
+}
+
+TEST(NetworkMoves, OntoItselfLeavesItAsItIs) {
+  Network network({4}, {Dense(3)}, 7);
+  const std::vector<float> before = network.Output(Ones({2, 4})).ToVector<float>();
+  Network& same = network;
+  network = std::move(same);
+  EXPECT_EQ(network.Output(Ones({2, 4})).ToVector<float>(), before);
+}
+
+TEST(NetworkReplicas, ThatShareParametersEndWhereTheseAreLaidOutAnew) {
+  Network network({4}, {Dense(8), Dense(3)}, 7);
+  Network shared = network.NewReplica(Network::ReplicaParameters::kShared, 1);
+  shared.Output(Ones({2, 4}));
+  const std::string frozen[] = {"0.*"};
+  network.SetFrozen(frozen);
+  EXPECT_THAT(MessageOf([&] { shared.Output(Ones({2, 4})); }), HasSubstr("expected a replica made afterwards"));
+  EXPECT_THAT(MessageOf([&] { Gradients(shared, {{Ones({2, 4})}, {Labels(2)}, {}, {}}); }),
+              HasSubstr("expected a replica made afterwards"));
+  Network again = network.NewReplica(Network::ReplicaParameters::kShared, 1);
+  EXPECT_EQ(again.Output(Ones({2, 4})).ToVector<float>(), network.Output(Ones({2, 4})).ToVector<float>());
+}
+
+// Two layers whose activations are computed again in the backward pass, or not.
+struct Twice : Block {
+  explicit Twice(bool again) : again_(again) {}
+  NDArray Forward(const NDArray& x) const override {
+    const auto segment = [this](absl::Span<const NDArray> in) -> std::vector<NDArray> {
+      return {second_(norm_(first_(in[0])))};
+    };
+    return last_(again_ ? Recomputed(segment, {&x, 1})[0] : segment({&x, 1})[0]);
+  }
+
+ private:
+  bool again_;
+  Part first_{*this, "first", Dense(6, Activation::kTanh)}, norm_{*this, "norm", BatchNormalization()},
+      second_{*this, "second", Dense(5, Activation::kRelu)}, last_{*this, "last", Dense(3)};
+};
+
+TEST(NetworkBlocks, SegmentsAreComputedAgain) {
+  for (const WorkspaceMode mode :
+       {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
+    NetworkOptions options;
+    options.seed = 3;
+    options.mode = mode;
+    Network kept({{"x", {4}}}, std::make_unique<Twice>(false), options), again({{"x", {4}}}, std::make_unique<Twice>(true), options);
+    for (uint64_t step = 0; step < 4; ++step) {
+      const NetworkInputs inputs{{RandomUniform({5, 4}, -1, 1, step)}, {Labels(5)}, {}, {}};
+      EXPECT_EQ(Gradients(again, inputs), Gradients(kept, inputs));
+      EXPECT_EQ(again.gradients().ToVector<float>(), kept.gradients().ToVector<float>());
+      EXPECT_EQ(again.beside().ToVector<float>(), kept.beside().ToVector<float>());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::nn
