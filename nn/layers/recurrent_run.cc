@@ -191,8 +191,8 @@ class ForwardPass {
 };
 
 // Gradients of the parameters and of the input. Run by run, last to first: those of the gates, by
-// step, for which a run lets go of what it kept unless the pass may come again; then, while they
-// are near, what the run adds to those of the parameters. That of the input comes last, if
+// step, for which a run lets go of what it kept unless the pass may come again; then, of many rows
+// while they are near, what the run adds to those of the parameters. That of the input comes last, if
 // somebody reads it: by then what the runs kept is free.
 class BackwardPass {
  public:
@@ -204,12 +204,18 @@ class BackwardPass {
     ones_ = Ones({p.StepsOfRun() * p.batch}, p.dtype, p.place());
     if (p.last) gradients_[0] = dz;
     int64_t position = p.length;
+    const auto add = [&](StepRun& run, NDArray before) {
+      two_products ? AddTwoProducts(run, std::move(before)) : AddOneProduct(run);
+      run.recurrent_gradient = NDArray();
+      if (!has_dx) run.gate_gradient = NDArray();
+    };
+    // For fewer rows the sums are not worth their memory beside all that the runs keep.
+    const bool at_once = p.batch >= kRowsToTurn;
     for (auto run = p.runs.rbegin(); run != p.runs.rend(); ++run) {
       NDArray before = StepsBack(*run, dz, position);
-      two_products ? AddTwoProducts(*run, std::move(before)) : AddOneProduct(*run);
-      run->recurrent_gradient = NDArray();
-      if (!has_dx) run->gate_gradient = NDArray();
+      if (at_once) add(*run, std::move(before));
     }
+    for (auto run = p.runs.rbegin(); run != p.runs.rend() && !at_once; ++run) add(*run, NDArray());
     ones_ = NDArray();
     if (!comes_again_) p.h = KeptForGradient();
     NDArray dw = std::move(dw_), dr = std::move(dr_), dx;
