@@ -129,7 +129,7 @@ void ReadCheckpoint(const std::string& bytes) {
   EXPECT_EQ(static_cast<int64_t>(network.step()), number("random_step"));
   EXPECT_GE(updater.steps(), 0);
   // Older ones do not say what is frozen.
-  EXPECT_EQ(notes.size() + 6 + reader.metadata().count("frozen"), reader.metadata().size());
+  EXPECT_EQ(notes.size() + 6 + reader.metadata().count("frozen") + reader.metadata().count("random_seed"), reader.metadata().size());
   for (const auto& [name, value] : notes) EXPECT_EQ(reader.metadata().at(name), value);
 }
 

@@ -111,14 +111,18 @@ std::map<std::string, std::string> FieldsOf(const Model& model) {
 void CheckHeader(const Model& model) {
   SafetensorsHeader header;
   header.metadata = FieldsOf(model);
+  int64_t elements = 0;  // of shapes: memory may be a host's
+  for (const NamedParameter& parameter : model.network->named_parameters()) {
+    elements += parameter.value.shape().NumElements();
+  }
   for (const NamedParameter& parameter : model.network->named_parameters()) {
     const absl::Span<const int64_t> dims = parameter.value.shape().span();
     SafetensorInfo info;
     info.name = parameter.name;
-    info.dtype = DTypeName(parameter.value.dtype());
+    info.dtype = DTypeName(model.network->dtype());
     info.shape.assign(dims.begin(), dims.end());
     // Offsets are of the most digits that they may have.
-    info.begin = info.end = static_cast<uint64_t>(model.network->arrays().NumElements()) * DTypeBytes(model.network->dtype());
+    info.begin = info.end = static_cast<uint64_t>(elements) * DTypeBytes(model.network->dtype());
     header.tensors.push_back(std::move(info));
   }
   try {

@@ -69,7 +69,8 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
                                       ", a view whose memory overlaps that of another watched array, expected apart or the "
                                       "same"));
   }
-  if (gradient.is_defined()) CheckDestination(gradient);
+  // Who is told when each gradient is final may have others come to lie there.
+  if (gradient.is_defined() && listener_ == nullptr) CheckDestination(gradient);
   const auto place = at - slot.watched.begin();
   TapeRecord* const record = records_.New(0, 0, nullptr, 0);
   if (watched_count_ == watched_.size()) watched_.push_back(std::make_unique<WatchedArray>());
