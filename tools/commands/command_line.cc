@@ -34,9 +34,17 @@ void PrintHelp(const Command& command) {
                 flag->DefaultValue().c_str());
   }
   if (!command.special_flags.empty()) {
-    std::printf("  %s:", command.special);
-    for (const char* name : command.special_flags) std::printf(" --%s", name);
-    std::printf("\n");
+    constexpr size_t kColumns = 100;
+    std::string line = absl::StrCat("  ", command.special, ":");
+    for (const char* name : command.special_flags) {
+      const std::string flag = absl::StrCat(" --", name);
+      if (line.size() + flag.size() > kColumns) {
+        std::printf("%s\n", line.c_str());
+        line = "   ";
+      }
+      line += flag;
+    }
+    std::printf("%s\n", line.c_str());
   }
   if (command.help[0] != '\0') std::printf("\n%s\n", command.help);
 }
