@@ -12,6 +12,7 @@
 #include "tidepool/memory/ownership/owner_traces.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/pins.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/device_transfer.h"
@@ -139,7 +140,10 @@ Place PlaceOfOperands(const char* op, const char* names,
   Place here = Place::Current();
   for (const NDArray* operand : operands) {
     if (operand == nullptr || !operand->buffer()) continue;
-    here = Place::CurrentOn(operand->device());
+    const Device device = operand->device();
+    // Whoever is refused is the operator, before its result's memory is.
+    if (device != Host() && IsLost(device)) [[unlikely]] ThrowLost(device, absl::StrCat("Op [", op, "]"));
+    here = Place::CurrentOn(device);
     break;
   }
   if (current_owner.ref == 0) {

@@ -57,10 +57,9 @@ TEST(AbacusLoss, IsToldWithItsOperatorAndNeverWorkedAround) {
 
     const std::string fallbacks = DescribeHostFallbacks();
     ExpectLost("a copy to the host", true, "copy", [&] { squares.ToVector<float>(); });
-    // Whoever is asked first says so: the memory of a result, before the operator.
-    ExpectLost("an operator", false, "heap", [&] { Add(x, x); });
+    ExpectLost("an operator", false, "Op [add]", [&] { Add(x, x); });
     ExpectLost("in place", false, "Op [add]", [&] { AddInto(seen, seen, seen); });
-    ExpectLost("an operator that the host had done", false, "heap", [&] { x = Exp(x); });
+    ExpectLost("an operator that the host had done", false, "Op [exp]", [&] { x = Exp(x); });
     ExpectLost("a new array", false, "heap", [] { Twos(); });
     ExpectLost("one of a cycle", false, "workspace [step]", [&] {
       WorkspaceScope scope(workspace);
