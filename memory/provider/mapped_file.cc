@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/nameless_file.h"
 #include "tidepool/memory/provider/device_provider.h"
 
 namespace tidepool {
@@ -44,13 +45,8 @@ class OpenFile {
     const char* directory = std::getenv("TMPDIR");
     const std::string place = directory != nullptr && *directory != '\0' ? directory : "/tmp";
     path_ = absl::StrCat("a temporary file in ", place);
-    descriptor_ = open(place.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (descriptor_ >= 0) return;
-    // File systems without O_TMPFILE: a name that is gone before anything is written.
-    std::string name = place + "/tidepool-XXXXXX";
-    descriptor_ = mkostemp(name.data(), O_CLOEXEC);
+    descriptor_ = OpenNamelessFile(place);
     if (descriptor_ < 0) Fail(errno, "cannot be made");
-    unlink(name.c_str());
   }
 
   void OpenNamed() {

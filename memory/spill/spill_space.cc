@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/nameless_file.h"
 
 namespace tidepool::internal {
 namespace {
@@ -33,17 +34,6 @@ std::string FolderOf(const std::string& asked) {
   return "/var/tmp";
 }
 
-int OpenNameless(const std::string& folder, int flags) {
-  const int descriptor = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
-  if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
-    return descriptor;
-  // File systems without O_TMPFILE: a name that is gone before anything is written.
-  std::string name = folder + "/tidepool-spill-XXXXXX";
-  const int named = mkostemp(name.data(), O_CLOEXEC | flags);
-  if (named >= 0) unlink(name.c_str());
-  return named;
-}
-
 }  // namespace
 
 SpillSpace::SpillSpace(const std::string& folder, int64_t capacity_bytes, bool direct)
@@ -55,10 +45,10 @@ SpillSpace::SpillSpace(const std::string& folder, int64_t capacity_bytes, bool d
                                       ", expected 0 to ", kMostBytes));
   }
   if (direct) {
-    descriptor_ = OpenNameless(place, O_DIRECT);
+    descriptor_ = OpenNamelessFile(place, O_DIRECT);
     direct_ = descriptor_ >= 0;
   }
-  if (descriptor_ < 0) descriptor_ = OpenNameless(place, 0);
+  if (descriptor_ < 0) descriptor_ = OpenNamelessFile(place);
   if (descriptor_ < 0) {
     struct stat status;
     if (stat(place.c_str(), &status) == 0 && !S_ISDIR(status.st_mode)) {
