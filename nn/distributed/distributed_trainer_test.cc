@@ -15,12 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/distributed/sharded_testing.h"
 #include "tidepool/nn/distributed/thread_ranks.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/dropout.h"
@@ -305,18 +305,10 @@ TEST(DistributedTrainer, SteadyStepsTakeNoMemoryFromTheSystem) {
     Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
     DistributedTrainer distributed(trainer, communicator, {.bucket_bytes = 64 << 10});
     Batches small(8);
-    const auto step = [&](int64_t i) {
+    ExpectSteady(communicator, 24, [&](int64_t i) {
       distributed.Step([&] { return std::optional<Batch>(small(2 * i + communicator.rank())); });
-    };
-    for (int i = 0; i < 4; ++i) step(i);
-    communicator.Barrier("test");
-    const int64_t before = MemoryTracker::Global().system_allocations();
-    communicator.Barrier("test");
-    for (int i = 4; i < 24; ++i) step(i);
-    communicator.Barrier("test");
-    EXPECT_EQ(MemoryTracker::Global().system_allocations(), before);
+    });
     EXPECT_EQ(network.training_workspace().spilled_count(), 0u);
-    communicator.Barrier("test");
   });
 }
 

@@ -1,10 +1,15 @@
-// For tests of sharded parameters.
+// For tests of trainers whose state or parameters may be in parts.
 #ifndef TIDEPOOL_NN_DISTRIBUTED_SHARDED_TESTING_H_
 #define TIDEPOOL_NN_DISTRIBUTED_SHARDED_TESTING_H_
 
+#include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/distributed/communicator.h"
 #include "tidepool/nn/distributed/distributed_trainer.h"
 #include "tidepool/nn/distributed/sharded_parameters.h"
 
@@ -25,6 +30,18 @@ inline std::vector<double> WholeOf(DistributedTrainer& distributed) {
     whole.insert(whole.end(), more.begin(), more.end());
   }
   return whole;
+}
+
+// On every rank: once four steps are made, none takes memory from the system.
+inline void ExpectSteady(Communicator& communicator, int64_t steps, const std::function<void(int64_t)>& step) {
+  for (int64_t i = 0; i < 4; ++i) step(i);
+  communicator.Barrier("test");
+  const int64_t before = MemoryTracker::Global().system_allocations();
+  communicator.Barrier("test");
+  for (int64_t i = 4; i < steps; ++i) step(i);
+  communicator.Barrier("test");
+  EXPECT_EQ(MemoryTracker::Global().system_allocations(), before);
+  communicator.Barrier("test");
 }
 
 }  // namespace tidepool::nn

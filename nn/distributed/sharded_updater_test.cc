@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/distributed/distributed_trainer.h"
+#include "tidepool/nn/distributed/sharded_testing.h"
 #include "tidepool/nn/distributed/thread_ranks.h"
 #include "tidepool/nn/parallel/parallel_testing.h"
 
@@ -124,17 +124,9 @@ TEST(ShardedUpdater, SteadyStepsTakeNoMemoryFromTheSystem) {
     DistributedTrainer distributed(trainer, communicator,
                                    {.bucket_bytes = 64 << 10, .shard_updater = true});
     Batches small(8);
-    const auto step = [&](int64_t i) {
+    ExpectSteady(communicator, 16, [&](int64_t i) {
       distributed.Step([&] { return std::optional<Batch>(small(2 * i + communicator.rank())); });
-    };
-    for (int i = 0; i < 4; ++i) step(i);
-    communicator.Barrier("test");
-    const int64_t before = MemoryTracker::Global().system_allocations();
-    communicator.Barrier("test");
-    for (int i = 4; i < 16; ++i) step(i);
-    communicator.Barrier("test");
-    EXPECT_EQ(MemoryTracker::Global().system_allocations(), before);
-    communicator.Barrier("test");
+    });
   });
 }
 
