@@ -163,10 +163,12 @@ TEST_P(WorkspaceHoles, AFreeBlockServesOneRequestAfterTheOther) {
       Workspace workspace("w", config, GetParam());
       WorkspaceScope scope(workspace);
       { const BufferHandle first(AllocateHere(bytes)); }
-      const int64_t taken = tracker.system_allocations(), given = tracker.Snapshot().system_releases;
+      const int64_t taken = tracker.system_allocations(),
+                    given = tracker.Snapshot().system_releases;
       for (int i = 0; i < 64; ++i) BufferHandle(AllocateHere(bytes));
       EXPECT_EQ(tracker.system_allocations(), taken) << bytes << " bytes, chunks of " << chunk;
-      EXPECT_EQ(tracker.Snapshot().system_releases, given) << bytes << " bytes, chunks of " << chunk;
+      EXPECT_EQ(tracker.Snapshot().system_releases, given)
+          << bytes << " bytes, chunks of " << chunk;
     }
   }
 }
@@ -252,6 +254,47 @@ TEST_P(WorkspaceHoles, AfterARefusalTheLedgerSaysWhatIsHeld) {
     budget.SetDeviceLimit(GetParam(), MemoryBudget::kUnlimited);
     EXPECT_EQ(Held() - before, budget.Of(GetParam()).taken_bytes - taken);
   }
+}
+
+// Where a device or a budget has no more, what the workspace keeps and nobody uses goes first.
+TEST(WorkspaceKept, GoesBeforeARequestIsRefused) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  for (const bool by_budget : {false, true}) {
+    const Device where = by_budget ? Host() : SimulatedDevice::kDevice;
+    const auto set_capacity = [&](size_t bytes) {
+      if (!by_budget) {
+        device.Reset();
+        return device.set_capacity(bytes);
+      }
+      MemoryBudget& budget = MemoryBudget::Global();
+      budget.SetDeviceLimit(Host(), budget.Of(Host()).taken_bytes + static_cast<int64_t>(bytes));
+    };
+    constexpr size_t kCapacity = 16 * kMiB;
+    for (size_t first = 1; first <= 15; ++first) {
+      for (size_t second = 1; second <= 15; ++second) {
+        set_capacity(kCapacity);
+        Workspace workspace("w", WorkspaceConfig(), where);
+        WorkspaceScope scope(workspace);
+        { const BufferHandle gone(AllocateHere(kCapacity / 16 * first)); }
+        EXPECT_NO_THROW(BufferHandle(AllocateHere(kCapacity / 16 * second)))
+            << first << " sixteenths, and then " << second << ", by budget " << by_budget;
+      }
+    }
+    // Ever smaller ones, of which what is kept is not close enough to serve them.
+    for (const size_t capacity : {4 * kMiB, 9 * kMiB / 2, 6 * kMiB}) {
+      set_capacity(capacity);
+      Workspace workspace("w", WorkspaceConfig(), where);
+      for (int cycle = 0; cycle < 4; ++cycle) {
+        WorkspaceScope scope(workspace);
+        for (double bytes = 3 << 20; bytes > 1024; bytes *= 0.95) {
+          EXPECT_NO_THROW(BufferHandle(AllocateHere(static_cast<size_t>(bytes))))
+              << capacity << ", " << bytes;
+        }
+      }
+    }
+    MemoryBudget::Global().SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
+  }
+  device.Reset();
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, WorkspaceHoles, testing::Values(Host(), SimulatedDevice::kDevice),

@@ -63,7 +63,12 @@ WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment
 Allocation WorkspaceSpills::Allocate(size_t bytes, size_t rounded) {
   const MemoryOwnerScope who(owner_);  // whoever is told of a refusal is told whose
   try {
-    const Allocation block = AllocateOrThrow(blocks_, Size(bytes, rounded), alignment_);
+    const size_t size = Size(bytes, rounded);
+    Allocation block = blocks_.Allocate(size, alignment_);
+    // What is kept and not close enough in size to serve goes before the workspace is refused.
+    if (!block && block.refusal != Refusal::kImpossible && blocks_.Trim() > 0)
+      block = blocks_.Allocate(size, alignment_);
+    if (!block) block.refused_by->ThrowRefused(block, size, alignment_);
     spilled_ = true;
     owned_.Set(blocks_.owned_bytes());
     return block;
