@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/nn/data/digits.h"
@@ -17,9 +18,12 @@ namespace {
 
 class TidepoolSide : public StepSide {
  public:
+  TidepoolSide(Device device, bool graphs) : device_(device), graphs_(graphs) {}
+
   std::string Describe() override {
     return absl::StrCat("Tidepool with ", absl::StrJoin(KernelRegistry::Global().Providers(), ", "),
-                        "; gcc " __VERSION__);
+                        "; gcc " __VERSION__, "; on ",
+                        DeviceName(device_), graphs_ ? " by graphs" : "");
   }
 
   int64_t Begin(const TrainingCase& wanted, const LabelledImages& images) override {
@@ -32,8 +36,9 @@ class TidepoolSide : public StepSide {
     updater.learning_rate = wanted.updater == "sgd" ? kSgdLearningRate : kAdamLearningRate;
     batch_ = wanted.batch;
     const Shape image{images.height, images.width, 1};
-    network_.emplace(TrainingNetwork(wanted.model, image, images.classes), nn::NetworkOptions{.seed = 1});
+    network_.emplace(TrainingNetwork(wanted.model, image, images.classes), nn::NetworkOptions{.seed = 1, .device = device_});
     trainer_.emplace(*network_, updater);
+    if (graphs_) trainer_->set_graphs(true);
     batches_.emplace(images, batch_);
     return network_->NumParameters();
   }
@@ -43,6 +48,8 @@ class TidepoolSide : public StepSide {
   }
 
  private:
+  const Device device_;
+  const bool graphs_;
   int64_t batch_ = 0;
   std::optional<nn::Network> network_;
   std::optional<nn::Trainer> trainer_;
@@ -51,6 +58,8 @@ class TidepoolSide : public StepSide {
 
 }  // namespace
 
-std::unique_ptr<StepSide> NewTidepoolSide() { return std::make_unique<TidepoolSide>(); }
+std::unique_ptr<StepSide> NewTidepoolSide(Device device, bool graphs) {
+  return std::make_unique<TidepoolSide>(device, graphs);
+}
 
 }  // namespace tidepool::tools

@@ -4,11 +4,13 @@
 
 #include <memory>
 
+#include "tidepool/memory/device.h"
 #include "tidepool/tools/benchmarks/step_server.h"
 
 namespace tidepool::tools {
 
-std::unique_ptr<StepSide> NewTidepoolSide();
+// Trains on `device`, by captured graphs if `graphs` (a device that has them).
+std::unique_ptr<StepSide> NewTidepoolSide(Device device, bool graphs);
 
 }  // namespace tidepool::tools
 

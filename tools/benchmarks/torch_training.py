@@ -5,8 +5,9 @@
     bazel-bin/tools/benchmarks/train_benchmark \\
         --torch_peer="python3 tools/benchmarks/torch_training.py --mode=compiled"
 
---mode: eager (NCHW), channels_last (images as ours lie), compiled (torch.compile of the loss). Answers the lines of
-step_server.h. Peak memory is not told of compiled networks, as the compiler's is in it.
+--mode: eager (NCHW), channels_last (images as ours lie), compiled (torch.compile of the loss), graphs (the whole step as one
+CUDA graph, channels last; with --device=cuda). Answers the lines of step_server.h. Peak memory is not told of compiled
+networks, as the compiler's is in it; on a device it is the device's.
 """
 import argparse
 import gzip
@@ -126,12 +127,14 @@ def status_kib(field):
 
 
 class Side:
-    def __init__(self, mode):
+    def __init__(self, mode, device):
         self.mode = mode
+        self.device = torch.device(device)
         self.pixels = None
+        self.graph = None
 
     def hello(self):
-        return f"PyTorch {torch.__version__} {self.mode}; OMP_WAIT_POLICY={os.environ['OMP_WAIT_POLICY']}"
+        return f"PyTorch {torch.__version__} {self.mode} on {self.device}; OMP_WAIT_POLICY={os.environ['OMP_WAIT_POLICY']}"
 
     def begin(self, text):
         model, batch, threads, updater, folder = text.split(" ", 4)
@@ -147,7 +150,7 @@ class Side:
         with open("/proc/self/clear_refs", "w") as peak:
             peak.write("5")
         self.resident = status_kib("VmRSS")
-        network = network_of(model, pixels.shape[2], pixels.shape[3], int(self.labels.max()) + 1).train()
+        network = network_of(model, pixels.shape[2], pixels.shape[3], int(self.labels.max()) + 1).train().to(self.device)
         self.format = torch.channels_last if self.mode != "eager" else torch.contiguous_format
         if self.mode != "eager":
             network = network.to(memory_format=torch.channels_last)
@@ -155,7 +158,8 @@ class Side:
         if updater == "sgd":
             self.optimizer = torch.optim.SGD(parameters, LEARNING_RATES["sgd"], fused=True)
         else:
-            self.optimizer = torch.optim.Adam(parameters, LEARNING_RATES["adam"], fused=True)
+            self.optimizer = torch.optim.Adam(parameters, LEARNING_RATES["adam"], fused=True,
+                                              capturable=self.mode == "graphs")
 
         def loss(features, labels):
             return F.cross_entropy(network(features), labels)
@@ -164,15 +168,40 @@ class Side:
         self.pixels = pixels
         return str(sum(p.numel() for p in parameters))
 
-    def step(self):
-        # Bytes, as Tidepool keeps them: both sides convert a batch in each step.
-        features = self.pixels[self.at:self.at + self.batch].to(torch.float32, memory_format=self.format).mul_(1 / 255)
-        labels = self.labels[self.at:self.at + self.batch].to(torch.int64)
+    def compute(self, features, labels):
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(features, labels)
         loss.backward()
         self.optimizer.step()
-        return loss.item()
+        return loss
+
+    def capture(self, features, labels):
+        """The step as a graph that reads these arrays; steps of a stream beside the default one come before it."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.compute(features, labels)
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph, self.read = torch.cuda.CUDAGraph(), (features, labels)
+        with torch.cuda.graph(self.graph):
+            self.captured = self.compute(features, labels)
+
+    def step(self):
+        # Bytes, as Tidepool keeps them: both sides convert a batch in each step, on the host.
+        features = self.pixels[self.at:self.at + self.batch].to(torch.float32, memory_format=self.format).mul_(1 / 255)
+        labels = self.labels[self.at:self.at + self.batch].to(torch.int64)
+        if self.device.type != "cpu":
+            features = features.pin_memory().to(self.device, non_blocking=True)
+            labels = labels.pin_memory().to(self.device, non_blocking=True)
+        if self.mode != "graphs":
+            return self.compute(features, labels).item()
+        if self.graph is None:
+            self.capture(features, labels)
+        self.read[0].copy_(features)
+        self.read[1].copy_(labels)
+        self.graph.replay()
+        return self.captured.item()
 
     def steps(self, text):
         times, loss = [], 0.0
@@ -185,6 +214,8 @@ class Side:
         return " ".join([f"{loss:f}"] + times)
 
     def memory(self):
+        if self.device.type != "cpu":
+            return str(torch.cuda.max_memory_allocated() // 1024)
         return str(-1 if self.mode == "compiled" else status_kib("VmHWM") - self.resident)
 
     def answer(self, line):
@@ -204,8 +235,12 @@ class Side:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=["eager", "channels_last", "compiled"], default="eager")
-    side = Side(parser.parse_args().mode)
+    parser.add_argument("--mode", choices=["eager", "channels_last", "compiled", "graphs"], default="eager")
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args()
+    if arguments.mode == "graphs" and arguments.device == "cpu":
+        parser.error("--mode=graphs is of CUDA: --device=cuda")
+    side = Side(arguments.mode, arguments.device)
     # What libraries print must not come between the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -45,6 +45,9 @@ ABSL_FLAG(std::string, torch_peer, "",
           "--mode=compiled\"), or none; empty: train_benchmark_torch beside this program");
 ABSL_FLAG(std::string, json, "", "file for the results in Google Benchmark's form");
 ABSL_FLAG(std::string, revision, "", "version of the sources, put into the report");
+ABSL_FLAG(std::string, device, "host",
+          "of Tidepool's side, \"cuda\" for instance; the peer's is an argument of its command");
+ABSL_FLAG(bool, graphs, false, "Tidepool's steps are captured and replayed: needs a device that can");
 ABSL_FLAG(bool, force, false, "report even when other processes are busy");
 ABSL_FLAG(bool, serve, false, "be Tidepool's side: for this program's own use");
 
@@ -122,7 +125,8 @@ bool Refuses(const std::string& reason, std::string& note) {
 int Run() {
   const std::string program = ProgramPath();
   MeasurementConfig config;
-  config.tidepool = {program, "--serve"};
+  config.tidepool = {program, "--serve", absl::StrCat("--device=", absl::GetFlag(FLAGS_device)),
+                     absl::StrCat("--graphs=", absl::GetFlag(FLAGS_graphs))};
   config.peer = PeerCommand(program);
   config.data = DataFolder(program);
   config.rounds =
@@ -194,7 +198,9 @@ int main(int argc, char** argv) {
           absl::StrCat("argument \"", rest[1], "\", expected flags only"));
     }
     if (absl::GetFlag(FLAGS_serve)) {
-      tidepool::tools::ServeSteps(*tidepool::tools::NewTidepoolSide(), std::cin, std::cout);
+      tidepool::tools::ServeSteps(*tidepool::tools::NewTidepoolSide(tidepool::DeviceNamed(absl::GetFlag(FLAGS_device)),
+                                                                     absl::GetFlag(FLAGS_graphs)),
+                                   std::cin, std::cout);
       return 0;
     }
     return tidepool::tools::Run();
