@@ -5,11 +5,14 @@ def _cuda_bundle_impl(ctx):
     programs = [target[DefaultInfo].files_to_run.executable for target in ctx.attr.programs]
     ctx.actions.run(
         executable = ctx.executable._maker,
-        arguments = [folder.path, ctx.file._run_all.path, ":".join([
+        arguments = [folder.path, ":".join([
             "%s=%s" % (file.path, file.short_path)
             for file in ctx.files.data
+        ] + [
+            "%s=%s" % (file.path, file.basename)
+            for file in ctx.files.scripts + [ctx.file._run_all]
         ])] + [program.path for program in programs],
-        inputs = programs + ctx.files.data + [ctx.file._run_all],
+        inputs = programs + ctx.files.data + ctx.files.scripts + [ctx.file._run_all],
         outputs = [folder],
         mnemonic = "CudaBundle",
         progress_message = "Making %s" % ctx.label,
@@ -28,6 +31,7 @@ cuda_bundle = rule(
             allow_files = True,
             doc = "Files of the repository that tests read, kept at their paths.",
         ),
+        "scripts": attr.label_list(allow_files = True, doc = "Kept beside run_all.py."),
         "_maker": attr.label(
             default = Label("//tools/cuda_bundle:make_bundle.sh"),
             allow_single_file = True,
@@ -35,7 +39,7 @@ cuda_bundle = rule(
             cfg = "host",
         ),
         "_run_all": attr.label(
-            default = Label("//tools/cuda_bundle:run_all.sh"),
+            default = Label("//tools/cuda_bundle:run_all.py"),
             allow_single_file = True,
         ),
     },

@@ -8,7 +8,7 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 kib=$(du -skL "$folder" | cut -f1)
 echo "$folder: $kib KiB"
 [ "$kib" -lt $((60 * 1024)) ] || fail "$kib KiB; at most 60 MiB"
-for name in bin/device_test bin/cuda_info bin/cuda_benchmark run_all.sh; do
+for name in bin/device_test bin/cuda_info bin/peers_benchmark run_all.py; do
   [ -x "$folder/$name" ] || fail "$name is missing"
 done
 [ -f "$folder/examples/data/mnist/train-images-idx3-ubyte.gz" ] || fail "the digits are missing"
@@ -21,11 +21,12 @@ LD_LIBRARY_PATH=$folder/lib ldd "$folder"/bin/* | awk '$2 == "=>" { print $1, $3
     esac
   done
 
-output=$("$folder/run_all.sh" --seconds=1000) || fail "run_all.sh: status $?: $output"
+status=0
+output=$("$folder/run_all.py" --parts=smoke,suites --out="$TEST_TMPDIR/out") || status=$?
 echo "$output"
-if ! "$folder/run_all.sh" --wrong 2> /dev/null; then echo "a wrong argument is refused"; else fail "--wrong"; fi
-case $output in
-  *"no CUDA device: "*"0 passed, 0 failed"*) ;;
-  *" passed, 0 failed"*) ;;
+if ! "$folder/run_all.py" --wrong 2> /dev/null; then echo "a wrong argument is refused"; else fail "--wrong"; fi
+case $status:$output in
+  3:*"no CUDA device: "*"0 passed, 0 failed"*) ;;
+  0:*" passed, 0 failed"*) ;;
   *) fail "unexpected output" ;;
 esac

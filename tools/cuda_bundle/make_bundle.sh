@@ -1,17 +1,16 @@
 #!/bin/bash
-# make_bundle.sh FOLDER RUN_ALL DATA PROGRAM...
+# make_bundle.sh FOLDER DATA PROGRAM...
 #
-# Copies the programs, without symbols, to FOLDER/bin and the shared libraries they need to FOLDER/lib,
-# but for the C library, which a machine's own driver is bound to, and NVIDIA's. DATA: file=path in FOLDER,
-# with colons between.
+# Copies the programs, without symbols, to FOLDER/bin and the shared libraries they need to FOLDER/lib, but for NVIDIA's. The C
+# library and its loader lie apart in FOLDER/lib/c: they are for machines whose own is older. DATA: file=path in FOLDER, with
+# colons between.
 set -eu -o pipefail
 
 folder=$1
-run_all=$2
-data=$3
-shift 3
+data=$2
+shift 2
 
-mkdir -p "$folder/bin" "$folder/lib"
+mkdir -p "$folder/bin" "$folder/lib/c"
 for program in "$@"; do
   copy="$folder/bin/$(basename "$program")"
   cp -L "$program" "$copy"
@@ -20,16 +19,20 @@ for program in "$@"; do
   chmod 755 "$copy"
   ldd "$copy" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | while read -r name path; do
     case $name in
-      libc.so* | libm.so* | libdl.so* | librt.so* | libpthread.so* | ld-linux* | libcu* | libnv*) ;;
+      libcu* | libnv*) ;;
+      libc.so* | libm.so* | libdl.so* | librt.so* | libpthread.so*)
+        [ -e "$folder/lib/c/$name" ] || { cp -L "$path" "$folder/lib/c/$name" && chmod 644 "$folder/lib/c/$name"; } ;;
       *) [ -e "$folder/lib/$name" ] || { cp -L "$path" "$folder/lib/$name" && chmod 644 "$folder/lib/$name"; } ;;
     esac
   done
 done
+loader=$(ldd "$folder/bin/$(basename "$1")" | awk '$1 ~ /ld-linux/ { print $1 }')
+cp -L "$loader" "$folder/lib/c/$(basename "$loader")"
+chmod 755 "$folder/lib/c/$(basename "$loader")"
 IFS=: read -r -a files <<< "$data"
 for file in "${files[@]}"; do
   mkdir -p "$folder/$(dirname "${file#*=}")"
   cp -L "${file%%=*}" "$folder/${file#*=}"
-  chmod 644 "$folder/${file#*=}"
+  case $file in *.py) mode=755 ;; *) mode=644 ;; esac
+  chmod $mode "$folder/${file#*=}"
 done
-cp -L "$run_all" "$folder/run_all.sh"
-chmod 755 "$folder/run_all.sh"

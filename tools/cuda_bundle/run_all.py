@@ -4,23 +4,27 @@
     N passed, N failed
 
 Needs a driver and cuBLAS: of $CUDA_HOME, /usr/local/cuda or pip's nvidia packages. cuDNN is used where it is found
-there. Tests run in processes of a few, several at a time; what a crash or a hang left undone runs on in the next
+there. The C library is the machine's, or lib/c where that is older than the programs need. Tests run in processes of a few, several at a time; what a crash or a hang left undone runs on in the next
 process, and what failed runs once more alone, with launches that block: one failure hides no other. Everything is
 under --out: report.md, tests.log (of what failed) and benchmarks.json. Ends with 0 when nothing failed, 1 when
 something did, 3 without a device.
 """
 import argparse
 import concurrent.futures
+import csv
 import glob
-import json
+import io
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# What programs are started by: nothing, or the loader and the C library of the machine that built them.
+START = []
 
 
 def library_folders():
@@ -44,6 +48,17 @@ def environment(**more):
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(path + ([before] if before else [])), **more}
 
 
+def first_words(env):
+    """cuda_info's; by the bundle's own loader where the machine's C library is older than the programs'."""
+    command = [os.path.join(HERE, "bin", "cuda_info")]
+    info = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False)
+    loader = os.path.join(HERE, "lib", "c", "ld-linux-x86-64.so.2")
+    if info.returncode not in (0, 3) and "GLIBC_" in info.stderr and os.path.exists(loader):
+        START[:] = [loader, "--library-path", os.path.join(HERE, "lib", "c") + ":" + env["LD_LIBRARY_PATH"]]
+        info = subprocess.run(START + command, capture_output=True, text=True, env=env, timeout=120, check=False)
+    return info
+
+
 class Outcome:
     """What became of tests: name -> (passed, failed, skipped, crashed, hung or not run; seconds; output)."""
 
@@ -55,7 +70,7 @@ class Outcome:
 
 
 def tests_of(program, env):
-    listed = subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True, env=env, check=True, cwd=HERE)
+    listed = subprocess.run(START + [program, "--gtest_list_tests"], capture_output=True, text=True, env=env, check=True, cwd=HERE)
     names, suite = [], ""
     for line in listed.stdout.split("\n"):
         line = line.split("#")[0].rstrip()
@@ -66,17 +81,27 @@ def tests_of(program, env):
     return names
 
 
+def watched(command, env, limit):
+    """The output and status of a process, which is ended when it has printed nothing for `limit` seconds."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=HERE)
+    parts, hung = [], False
+    while True:
+        if not select.select([process.stdout], [], [], limit)[0]:
+            hung = True
+            process.kill()
+            break
+        part = os.read(process.stdout.fileno(), 65536)
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts).decode(errors="replace"), process.wait(), hung
+
+
 def run_tests(command, names, env, limit, outcome):
-    """Runs `names` in one process, and in further ones what a crash or a hang leaves. `limit`: seconds of a process."""
+    """Runs `names` in one process, and in further ones what a crash or a hang leaves. `limit`: seconds without a word."""
     left = list(names)
     while left:
-        process = subprocess.Popen(command + ["--gtest_filter=" + ":".join(left)], stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True, errors="replace", env=env, cwd=HERE)
-        try:
-            output, hung = process.communicate(timeout=limit)[0], False
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output, hung = process.communicate()[0], True
+        output, status, hung = watched(command + ["--gtest_filter=" + ":".join(left)], env, limit)
         running, lines, done = None, [], 0
         for line in output.split("\n"):
             begin = re.match(r"\[ RUN      \] (\S+)", line)
@@ -92,12 +117,12 @@ def run_tests(command, names, env, limit, outcome):
             else:
                 lines.append(line)
         left = [name for name in left if name not in outcome.results]
-        if running is None and process.returncode == 0 and not left:
-            return
+        if running is None and status != 0 and not left and not any(outcome.results[name][0] == "failed" for name in names):
+            outcome.results[f"end of the process of {names[0]}"] = ("failed", 0, f"status {status}\n" + "\n".join(lines[-60:]))
         if running is None and left:
             running = left[0] if done == 0 else None
         if running is not None:
-            why = f"hung for {limit} s" if hung else f"crashed with status {process.returncode}"
+            why = f"silent for {limit:.0f} s" if hung else f"crashed with status {status}"
             outcome.results[running] = ("failed", 0, why + "\n" + "\n".join(lines[-60:]))
             left = [name for name in left if name != running]
 
@@ -116,11 +141,12 @@ def suites(arguments, env, log):
     groups = [alone[i::12] for i in range(12)] + [contract[i::24] for i in range(24)]
     outcome = Outcome()
     begin = time.time()
-    in_parallel(arguments.jobs, [(run_tests, [program], group, env, arguments.limit, outcome) for group in groups if group])
+    in_parallel(arguments.jobs, [(run_tests, START + [program], group, env, arguments.limit, outcome) for group in groups if group])
     again = Outcome()
-    failed = [name for name in names if outcome.results[name][0] == "failed"]
+    failed = [name for name in outcome.results if outcome.results[name][0] == "failed"]
     blocking = {**env, "CUDA_LAUNCH_BLOCKING": "1"}
-    in_parallel(arguments.jobs, [(run_tests, [program], [name], blocking, arguments.limit, again) for name in failed[:80]])
+    in_parallel(arguments.jobs, [(run_tests, START + [program], [name], blocking, arguments.limit, again)
+                                 for name in failed[:80] if name in names])
     for name in failed:
         second = again.results.get(name, ("not run", 0, ""))
         log.write(f"=== {name}: {outcome.results[name][0]}; alone, with launches that block: {second[0]}\n")
@@ -135,6 +161,66 @@ def suites(arguments, env, log):
     return outcome, text
 
 
+SMOKE = {  # a process for each part, so that one that does not come up is named
+    "memory and streams": "CudaDeviceTest.*",
+    "fills": "FillTest.*",
+    "graphs": "CudaGraphTest.*",
+    "cuBLAS": "MatMul.*",
+    "cuDNN": "OpContract_cudnn.conv2d_f32",
+    "a step": "CudaTraining.*",
+}
+
+
+def smoke(arguments, env, log):
+    outcome, text = Outcome(), []
+    program = os.path.join(HERE, "bin", "device_test")
+    for part, tests in SMOKE.items():
+        output, status, hung = watched(START + [program, "--gtest_filter=" + tests], {**env, "TIDEPOOL_CONTRACT_CASES": "0.1"},
+                                       arguments.limit)
+        ran = re.search(r"\[==========\] (\d+) tests? from .* ran", output)
+        good = status == 0 and not hung and ran is not None and int(ran.group(1)) > 0
+        outcome.results[part] = ("passed" if good else "failed", 0, output)
+        text.append(f"- {part}: " + (f"{ran.group(1)} tests" if good else "hung" if hung else f"FAILED, status {status}"))
+        if not good:
+            log.write(f"=== smoke {part}\n{output[-6000:]}\n")
+    return outcome, text
+
+
+def kernel_times(arguments, env, log):
+    """Microseconds by kernel of some of a training step's launches, where ncu is installed."""
+    outcome, text = Outcome(), []
+    profiler = shutil.which("ncu")
+    if profiler is None:
+        return outcome, ["no ncu"]
+    program = os.path.join(HERE, "bin", "train_benchmark_on_cuda")
+    for model in arguments.models.split(","):
+        command = [profiler, "--clock-control", "none", "--metrics", "gpu__time_duration.sum", "--launch-skip", "1000",
+                   "--launch-count", "240", "--csv", "--page", "raw"] + START + [program, "--serve", "--device=cuda"]
+        try:
+            done = subprocess.run(command, input=f"begin {model} 128 4 sgd examples/data/mnist\nsteps 40\n", capture_output=True,
+                                  text=True, env=env, cwd=HERE, timeout=arguments.limit, check=False)
+            output, status = done.stdout + done.stderr, done.returncode
+        except subprocess.TimeoutExpired as error:
+            output, status = (error.stdout or b"").decode(errors="replace"), "hung"
+        times = {}
+        begin = output.find('"ID"')
+        for row in csv.DictReader(io.StringIO(output[begin:])) if begin >= 0 else []:
+            try:
+                nanoseconds = float(row["gpu__time_duration.sum"].replace(",", ""))
+            except (KeyError, ValueError, AttributeError):
+                continue  # the row of units, and what else is printed
+            times.setdefault(row["Kernel Name"], []).append(nanoseconds / 1000)
+        outcome.results[model] = ("passed" if times else "failed", 0, output)
+        if not times:
+            log.write(f"=== ncu {model}: status {status}\n{output[-4000:]}\n")
+        text += [f"{model}: {sum(map(len, times.values()))} launches of the middle of training, {sum(map(sum, times.values())):.0f} us", "",
+                 "| kernel | launches | us each | us |", "| --- | --- | --- | --- |"]
+        for name, each in sorted(times.items(), key=lambda entry: -sum(entry[1]))[:25]:
+            text.append(f"| `{name[:120]}` | {len(each)} | {sum(each) / len(each):.1f} | {sum(each):.0f} |")
+        text.append("")
+    return outcome, text
+
+
 def sanitized(arguments, env, log):
     sanitizer = shutil.which("compute-sanitizer") or os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/compute-sanitizer")
     outcome, text = Outcome(), []
@@ -145,7 +231,7 @@ def sanitized(arguments, env, log):
     few = {**env, "TIDEPOOL_CONTRACT_CASES": "0.02"}
     calls, parts = [], {}
     for tool in ("memcheck", "racecheck", "synccheck"):
-        command = [sanitizer, "--tool", tool, "--error-exitcode", "9", program]
+        command = [sanitizer, "--tool", tool, "--error-exitcode", "9"] + START + [program]
         parts[tool] = Outcome()
         chosen = names if tool == "memcheck" else [name for name in names if re.search(r"_f32$", name)]
         calls += [(sanitized_group, command, chosen[i::8], few, arguments.limit, parts[tool], i) for i in range(8)]
@@ -173,25 +259,39 @@ def sanitized_group(command, names, env, limit, outcome, index):
     outcome.results[f"group {index}"] = (kind, time.time() - begin, output)
 
 
-def benchmarks(arguments, env, _):
-    program = os.path.join(HERE, "bin", "cuda_benchmark")
+def benchmarks(arguments, env, log):
+    """Ours, and PyTorch's under the same names, where the Python that runs this has it."""
+    outcome, text = Outcome(), []
     path = os.path.join(arguments.out, "benchmarks.json")
-    done = subprocess.run([program, "--benchmark_min_time=0.2", f"--benchmark_out={path}", "--benchmark_out_format=json"],
-                          capture_output=True, text=True, env=env, cwd=HERE, timeout=300, check=False)
-    outcome = Outcome()
-    outcome.results["cuda_benchmark"] = ("passed" if done.returncode == 0 else "failed", 0, done.stderr)
-    text = ["```", done.stdout.rstrip(), "```"] if done.returncode == 0 else ["```", done.stderr[-4000:], "```"]
+    command = START + [os.path.join(HERE, "bin", "peers_benchmark"), "--benchmark_min_time=0.01", f"--benchmark_out={path}",
+               "--benchmark_out_format=json"]
+    if arguments.operators:
+        command.append("--benchmark_filter=" + arguments.operators)
+    output, status, hung = watched(command, env, arguments.limit)
+    outcome.results["peers_benchmark"] = ("passed" if status == 0 else "failed", 0, output)
+    text += ["```", output.rstrip()[-9000:], "```", ""]
+    if status != 0:
+        log.write(f"=== peers_benchmark: status {status}, hung: {hung}\n{output}\n")
+    without = {key: value for key, value in env.items() if key != "LD_LIBRARY_PATH"}
+    output, status, _ = watched([sys.executable, "torch_operators.py", "--device=cuda", "--against", path],
+                                without, arguments.limit)
+    outcome.results["PyTorch's operators"] = ("passed" if status == 0 else "failed", 0, output)
+    rows = [line.split() for line in output.split("\n") if re.match(r"\w+ [\d.]+( [\d.]+ [\d.]+)?$", line)]
+    text += ["| operator | ours, us | PyTorch, us | PyTorch / ours |", "| --- | --- | --- | --- |"]
+    text += [f"| {row[0]} | {row[2]} | {row[1]} | {row[3]} |" if len(row) == 4 else f"| {row[0]} | | {row[1]} | |" for row in rows]
+    if status != 0:
+        text.append(output[-2000:])
     return outcome, text
 
 
 def training(arguments, env, log):
     """Training steps beside PyTorch, where the Python that runs this has it."""
-    program, outcome, text = os.path.join(HERE, "bin", "train_benchmark"), Outcome(), []
+    program, outcome, text = os.path.join(HERE, "bin", "train_benchmark_on_cuda"), Outcome(), []
     models = arguments.models.split(",")
-    for graphs, mode in ((False, "eager"), (False, "channels_last"), (True, "graphs")):
+    for graphs, mode in ((False, "channels_last"), (True, "graphs")):
         for model in models:
-            command = [program, "--force", "--device=cuda", f"--graphs={str(graphs).lower()}", f"--models={model}", "--threads=4",
-                       f"--batches={arguments.batches}", "--rounds=5", "--round_seconds=0.2", "--data=examples/data/mnist",
+            command = START + [program, "--force", "--device=cuda", f"--graphs={str(graphs).lower()}", f"--models={model}", "--threads=4",
+                       f"--batches={arguments.batches}", "--rounds=3", "--round_seconds=0.2", "--data=examples/data/mnist",
                        f"--torch_peer=env -u LD_LIBRARY_PATH {sys.executable} torch_training.py --mode={mode} --device=cuda"]
             name = f"training {model} {mode}"
             try:
@@ -208,17 +308,19 @@ def training(arguments, env, log):
     return outcome, text
 
 
-PARTS = {"suites": suites, "benchmarks": benchmarks, "training": training, "sanitizer": sanitized}
+PARTS = {"smoke": smoke, "suites": suites, "benchmarks": benchmarks, "training": training, "kernels": kernel_times,
+         "sanitizer": sanitized}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="results", help="folder for what is found (results)")
     parser.add_argument("--jobs", type=int, default=8, help="processes at a time (8)")
-    parser.add_argument("--limit", type=float, default=120, help="seconds of one process (120)")
+    parser.add_argument("--limit", type=float, default=120, help="seconds without a word after which a process hangs (120)")
     parser.add_argument("--parts", default=",".join(PARTS), help="of " + ", ".join(PARTS))
     parser.add_argument("--models", default="mlp,lenet,residual,lstm,transformer")
     parser.add_argument("--batches", default="128")
+    parser.add_argument("--operators", default="", help="filter of the benchmark of operators (all)")
     arguments = parser.parse_args()
     arguments.out = os.path.abspath(arguments.out)
     wanted = arguments.parts.split(",")
@@ -227,13 +329,17 @@ def main():
             parser.error(f"--parts has \"{part}\", expected of {', '.join(PARTS)}")
     env = environment()
     try:
-        info = subprocess.run([os.path.join(HERE, "bin", "cuda_info")], capture_output=True, text=True, env=env, timeout=120, check=False)
+        info = first_words(env)
     except subprocess.TimeoutExpired:
-        sys.exit("cuda_info hung for 120 s")
+        print("cuda_info was silent for 120 s\n0 passed, 1 failed")
+        sys.exit(1)
     print(info.stdout.rstrip(), info.stderr.rstrip(), flush=True)
-    if info.returncode != 0:
+    if info.returncode == 3:
         print("0 passed, 0 failed (nothing was run)")
         sys.exit(3)
+    if info.returncode != 0:
+        print(f"cuda_info: status {info.returncode}\n0 passed, 1 failed")
+        sys.exit(1)
     os.makedirs(arguments.out, exist_ok=True)
     passed = failed = 0
     report = ["# CUDA on a device", "", info.stdout.strip(), ""]
