@@ -83,10 +83,13 @@ TEST_F(Convolution, GroupsLargeEnoughForTiles) {
   }
 }
 
-// Large enough for tiles of 128.
-TEST_F(Convolution, LargeTiles) {
-  CheckSizes(OpCode::kConv2d, DType::kFloat32, {1, 130, 129, 2, 140, 1}, {});
-  CheckSizes(OpCode::kConv2dGradInput, DType::kFloat32, {1, 130, 129, 140, 2, 1}, {});
+// Enough tiles of 64 x 64 for two turns on a device: the plans take tiles of 128 x 32, 128 x 64 and 128 x 128 instead.
+TEST_F(Convolution, TilesOfEveryShape) {
+  for (const int64_t narrow : {32, 64, 140}) {
+    CheckSizes(OpCode::kConv2d, DType::kFloat32, {1, 130, 65, 2, narrow, 1}, {});
+    CheckSizes(OpCode::kConv2dGradInput, DType::kFloat32, {1, 130, 65, narrow, 2, 1}, {});
+    CheckSizes(OpCode::kConv2dGradFilter, DType::kFloat32, {1, 2, 1, 8320, narrow, 1}, {});
+  }
 }
 
 }  // namespace

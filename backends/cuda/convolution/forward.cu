@@ -11,6 +11,7 @@ namespace {
 template <typename T>
 struct ForwardProduct {
   using W = Compute<T>;
+  static constexpr bool kFewRows = false;
   static constexpr bool kLeftAlongDepth = true, kRightAlongDepth = true;
   struct Left {
     const T* image;  // null beyond the last
@@ -107,7 +108,7 @@ void Conv2d(const KernelCall& call) {
                                   filter, bias,           output,          a.relu};
   LaunchProduct(product,
                 ProductPlan::Of(product.rows, product.columns, product.depth, g.groups, 1,
-                                sizeof(Compute<T>) == 4),
+                                sizeof(Compute<T>) != 4, /*few_rows=*/false),
                 stream);
 }
 

@@ -11,6 +11,7 @@ namespace {
 template <typename T>
 struct GradFilterProduct {
   using W = Compute<T>;
+  static constexpr bool kFewRows = true;
   static constexpr bool kLeftAlongDepth = false, kRightAlongDepth = false;
   using Left = const T*;  // null beyond the last
   using LeftDepth = int64_t;
@@ -118,8 +119,8 @@ struct Plan {
 
   int64_t elements() const { return g.filters * g.taps(); }
   ReducePlan reduction() const { return PlanOfOutputs(elements(), g.out_pixels()); }
-  ProductPlan product(bool may_be_large) const {
-    return ProductPlan::Of(g.group_filters, g.taps(), g.out_pixels(), g.groups, 256, may_be_large);
+  ProductPlan product(bool only_last) const {
+    return ProductPlan::Of(g.group_filters, g.taps(), g.out_pixels(), g.groups, 256, only_last, /*few_rows=*/true);
   }
 
   ConvGeometry g;
@@ -130,8 +131,8 @@ template <typename T>
 size_t ScratchBytes(const KernelCall& call) {
   const Plan plan(call);
   if (plan.direct) return ReduceScratchBytes<GradFilterOp<T>>(plan.reduction());
-  constexpr bool kMayBeLarge = sizeof(Compute<T>) == 4;
-  return static_cast<size_t>(plan.product(kMayBeLarge).tiles.splits * plan.elements()) *
+  constexpr bool kOnlyLast = sizeof(Compute<T>) != 4;
+  return static_cast<size_t>(plan.product(kOnlyLast).tiles.splits * plan.elements()) *
          sizeof(Compute<T>);
 }
 
@@ -151,7 +152,7 @@ void Conv2dGradFilter(const KernelCall& call) {
     return;
   }
   auto* const parts = static_cast<Compute<T>*>(call.scratch);
-  const ProductPlan product = plan.product(sizeof(Compute<T>) == 4);
+  const ProductPlan product = plan.product(sizeof(Compute<T>) != 4);
   LaunchProduct(GradFilterProduct<T>{g, g.group_filters, g.taps(), g.out_pixels(), input, gradient,
                                      parts},
                 product, stream);

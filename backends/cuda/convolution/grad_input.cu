@@ -11,6 +11,7 @@ namespace {
 template <typename T>
 struct GradInputProduct {
   using W = Compute<T>;
+  static constexpr bool kFewRows = false;
   static constexpr bool kLeftAlongDepth = true, kRightAlongDepth = false;
   struct Left {
     const T* image;  // of the gradient; null beyond the last
@@ -113,7 +114,7 @@ void Conv2dGradInput(const KernelCall& call) {
                                     gradient, filter,     result};
   LaunchProduct(product,
                 ProductPlan::Of(product.rows, product.columns, depth, g.groups, 1,
-                                sizeof(Compute<T>) == 4),
+                                sizeof(Compute<T>) != 4, /*few_rows=*/false),
                 stream);
 }
 

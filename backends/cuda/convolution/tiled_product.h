@@ -1,8 +1,9 @@
 // Products of matrices that are not in memory but gathered: implicit GEMM (Chetlur et al. 2014).
 //
-// A block makes a tile of the product, kMicro x kMicro elements a thread, from slices of kDepth that
+// A block makes a tile of the product, kRows x kColumns elements a thread, from slices of kDepth that
 // pass through shared memory while the next ones are on their way to registers. A problem is a struct:
 //
+//   kFewRows: its tiles may have fewer rows than columns; else fewer columns than rows
 //   using Left = ...;   what a row of the left matrix needs to be known of; Right: a column of the right
 //   using LeftDepth, RightDepth = ...;  what an index of the summed axis does
 //   kLeftAlongDepth, kRightAlongDepth: neighbours along the summed axis lie side by side in memory
@@ -41,20 +42,26 @@ struct LoadPlace {
       : depth(kAlongDepth ? t % kDepth : t / kSide), place(kAlongDepth ? t / kDepth : t % kSide) {}
 };
 
-// A thread's elements come in runs of four side by side, which shared memory gives in one access.
+// A thread's elements come in runs of four (or two) side by side, which shared memory gives in one access.
+template <int kMicro>
 __device__ __forceinline__ int MicroPlace(int thread, int u) {
-  return u / 4 * (4 * kSide) + thread * 4 + u % 4;
+  constexpr int kRun = kMicro < 4 ? kMicro : 4;
+  return u / kRun * (kRun * kSide) + thread * kRun + u % kRun;
 }
 
-template <typename Problem, int kMicro>
+template <typename Problem, int kRows, int kColumns>
 __global__ void __launch_bounds__(kSide* kSide) TiledProduct(Problem p, ProductTiles tiles) {
   using W = typename Problem::W;
-  constexpr int kTile = kSide * kMicro;
-  constexpr int kPitch = kTile + 4;  // spreads columns of a slice over the banks
-  struct alignas(16) Slice {
-    W at[kDepth][kPitch];
+  constexpr int kTileRows = kSide * kRows, kTileColumns = kSide * kColumns;
+  // Four more spread columns of a slice over the banks.
+  struct alignas(16) Left {
+    W at[kDepth][kTileRows + 4];
   };
-  __shared__ Slice left, right;
+  struct alignas(16) Right {
+    W at[kDepth][kTileColumns + 4];
+  };
+  __shared__ Left left;
+  __shared__ Right right;
   const int t = static_cast<int>(threadIdx.x);
   const int tx = t % kSide, ty = t / kSide;
   const LoadPlace<Problem::kLeftAlongDepth> l(t);
@@ -62,102 +69,115 @@ __global__ void __launch_bounds__(kSide* kSide) TiledProduct(Problem p, ProductT
 
   for (int64_t tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
     int64_t rest = tile / tiles.column_tiles;
-    const int64_t first_column = (tile - rest * tiles.column_tiles) * kTile;
+    const int64_t first_column = (tile - rest * tiles.column_tiles) * kTileColumns;
     int64_t next = rest / tiles.row_tiles;
-    const int64_t first_row = (rest - next * tiles.row_tiles) * kTile;
+    const int64_t first_row = (rest - next * tiles.row_tiles) * kTileRows;
     const int64_t split = next / tiles.groups;
     const int group = static_cast<int>(next - split * tiles.groups);
     const int64_t begin = split * tiles.chunk, end = min(p.depth, begin + tiles.chunk);
 
-    typename Problem::Left lefts[kMicro];
-    typename Problem::Right rights[kMicro];
-    for (int u = 0; u < kMicro; ++u) {
-      lefts[u] = p.FindLeft(group, first_row + l.place + kSide * u);
-      rights[u] = p.FindRight(group, first_column + r.place + kSide * u);
-    }
-    W left_next[kMicro], right_next[kMicro], sums[kMicro][kMicro] = {};
+    typename Problem::Left lefts[kRows];
+    typename Problem::Right rights[kColumns];
+    for (int u = 0; u < kRows; ++u) lefts[u] = p.FindLeft(group, first_row + l.place + kSide * u);
+    for (int u = 0; u < kColumns; ++u) rights[u] = p.FindRight(group, first_column + r.place + kSide * u);
+    W left_next[kRows], right_next[kColumns], sums[kRows][kColumns] = {};
     auto load = [&](int64_t k0) {
       const int64_t lk = k0 + l.depth, rk = k0 + r.depth;
       const auto left_depth = p.FindLeftDepth(group, min(lk, end - 1));
       const auto right_depth = p.FindRightDepth(group, min(rk, end - 1));
-      for (int u = 0; u < kMicro; ++u) {
-        left_next[u] = lk < end ? p.LoadLeft(lefts[u], left_depth) : W{0};
-        right_next[u] = rk < end ? p.LoadRight(rights[u], right_depth) : W{0};
-      }
+      for (int u = 0; u < kRows; ++u) left_next[u] = lk < end ? p.LoadLeft(lefts[u], left_depth) : W{0};
+      for (int u = 0; u < kColumns; ++u) right_next[u] = rk < end ? p.LoadRight(rights[u], right_depth) : W{0};
     };
     if (begin < end) load(begin);
     for (int64_t k0 = begin; k0 < end; k0 += kDepth) {
       __syncthreads();  // the slice before has been used
-      for (int u = 0; u < kMicro; ++u) {
-        left.at[l.depth][l.place + kSide * u] = left_next[u];
-        right.at[r.depth][r.place + kSide * u] = right_next[u];
-      }
+      for (int u = 0; u < kRows; ++u) left.at[l.depth][l.place + kSide * u] = left_next[u];
+      for (int u = 0; u < kColumns; ++u) right.at[r.depth][r.place + kSide * u] = right_next[u];
       __syncthreads();
       if (k0 + kDepth < end) load(k0 + kDepth);
 #if !defined(TIDEPOOL_CUDA_EMULATED)
 #pragma unroll
 #endif
       for (int k = 0; k < kDepth; ++k) {
-        W a[kMicro], b[kMicro];
-        for (int u = 0; u < kMicro; ++u) {
-          a[u] = left.at[k][MicroPlace(ty, u)];
-          b[u] = right.at[k][MicroPlace(tx, u)];
-        }
-        for (int i = 0; i < kMicro; ++i) {
-          for (int j = 0; j < kMicro; ++j) sums[i][j] += a[i] * b[j];
+        W a[kRows], b[kColumns];
+        for (int u = 0; u < kRows; ++u) a[u] = left.at[k][MicroPlace<kRows>(ty, u)];
+        for (int u = 0; u < kColumns; ++u) b[u] = right.at[k][MicroPlace<kColumns>(tx, u)];
+        for (int i = 0; i < kRows; ++i) {
+          for (int j = 0; j < kColumns; ++j) sums[i][j] += a[i] * b[j];
         }
       }
     }
-    for (int i = 0; i < kMicro; ++i) {
-      const int64_t row = first_row + MicroPlace(ty, i);
+    for (int i = 0; i < kRows; ++i) {
+      const int64_t row = first_row + MicroPlace<kRows>(ty, i);
       if (row >= p.rows) continue;
-      for (int j = 0; j < kMicro; ++j) {
-        const int64_t column = first_column + MicroPlace(tx, j);
+      for (int j = 0; j < kColumns; ++j) {
+        const int64_t column = first_column + MicroPlace<kColumns>(tx, j);
         if (column < p.columns) p.Store(group, split, row, column, sums[i][j]);
       }
     }
   }
 }
 
-// Of a product of these sizes: side of the tiles and parts of the summed axis. The same on every
-// device. `splits_at_most` above 1 allows parts.
+// Elements of a thread along each side of a tile.
+struct TileShape {
+  int rows, columns;
+};
+// Tall ones; those of problems with few rows lie on their side. The last is the one of f64.
+inline constexpr TileShape kTileShapes[] = {{8, 8}, {8, 4}, {8, 2}, {4, 4}};
+
+// Of a product of these sizes: shape of the tiles and parts of the summed axis, by an estimate of the time on
+// kMultiprocessors. The same on every device, as sums' order depends on it. `splits_at_most` above 1 allows parts.
 struct ProductPlan {
-  bool large = false;  // tiles of 128 instead of 64
+  int shape = 3;  // of kTileShapes
   ProductTiles tiles;
 
-  static ProductPlan Of(int64_t rows, int64_t columns, int64_t depth, int64_t groups,
-                        int64_t splits_at_most, bool may_be_large) {
-    constexpr int64_t kWantedTiles = 256, kLeastDepth = 256;
+  static ProductPlan Of(int64_t rows, int64_t columns, int64_t depth, int64_t groups, int64_t splits_at_most,
+                        bool only_last, bool few_rows) {
+    constexpr int64_t kMultiprocessors = 128, kLeastDepth = 256;
     auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-    ProductPlan plan;
-    plan.large = may_be_large && columns > 64 && rows > 64 &&
-                 ceil(rows, 128) * ceil(columns, 128) * groups >= kWantedTiles;
-    const int64_t side = plan.large ? 128 : 64;
-    ProductTiles& tiles = plan.tiles;
-    tiles.row_tiles = ceil(rows, side);
-    tiles.column_tiles = ceil(columns, side);
-    tiles.groups = groups;
-    const int64_t blocks = std::max<int64_t>(1, tiles.count());
-    const int64_t splits = std::clamp<int64_t>(kWantedTiles / blocks, 1,
-                                               std::clamp<int64_t>(depth / kLeastDepth, 1, splits_at_most));
-    tiles.chunk = std::max<int64_t>(1, ceil(ceil(depth, splits), kDepth) * kDepth);
-    tiles.splits = std::max<int64_t>(1, ceil(depth, tiles.chunk));
-    return plan;
+    ProductPlan best;
+    int64_t least = -1;
+    for (int shape = only_last ? 3 : 0; shape < 4; ++shape) {
+      const TileShape tall = kTileShapes[shape];
+      const int64_t high = few_rows ? tall.columns : tall.rows, wide = few_rows ? tall.rows : tall.columns;
+      ProductTiles tiles;
+      tiles.row_tiles = ceil(rows, kSide * high);
+      tiles.column_tiles = ceil(columns, kSide * wide);
+      tiles.groups = groups;
+      const int64_t blocks = std::max<int64_t>(1, tiles.count());
+      const int64_t splits = std::clamp<int64_t>(2 * kMultiprocessors / blocks, 1,
+                                                 std::clamp<int64_t>(depth / kLeastDepth, 1, splits_at_most));
+      tiles.chunk = std::max<int64_t>(1, ceil(ceil(depth, splits), kDepth) * kDepth);
+      tiles.splits = std::max<int64_t>(1, ceil(depth, tiles.chunk));
+      // Products, and what brings operands to registers: about two products' time each.
+      const int64_t time =
+          ceil(tiles.count(), kMultiprocessors) * tiles.chunk * (high * wide + 2 * (high + wide));
+      if (least >= 0 && time >= least) continue;
+      least = time;
+      best = {shape, tiles};
+    }
+    return best;
   }
 };
+
+template <typename Problem, int kShape>
+void LaunchShape(const Problem& problem, const ProductPlan& plan, cudaStream_t stream) {
+  constexpr TileShape kTall = kTileShapes[kShape];
+  constexpr int kRows = Problem::kFewRows ? kTall.columns : kTall.rows;
+  constexpr int kColumns = Problem::kFewRows ? kTall.rows : kTall.columns;
+  Launch(TiledProduct<Problem, kRows, kColumns>, BlocksFor(plan.tiles.count(), 1, 1 << 20), kSide * kSide, 0, stream,
+         problem, plan.tiles);
+}
 
 template <typename Problem>
 void LaunchProduct(const Problem& problem, const ProductPlan& plan, cudaStream_t stream) {
   if (problem.rows == 0 || problem.columns == 0 || plan.tiles.groups == 0) return;
-  constexpr bool kMayBeLarge = sizeof(typename Problem::W) == 4;
-  const dim3 blocks = BlocksFor(plan.tiles.count(), 1, 1 << 20);
-  if constexpr (kMayBeLarge) {
-    if (plan.large) {
-      Launch(TiledProduct<Problem, 8>, blocks, kSide * kSide, 0, stream, problem, plan.tiles);
-      return;
-    }
+  if constexpr (sizeof(typename Problem::W) == 4) {
+    if (plan.shape == 0) return LaunchShape<Problem, 0>(problem, plan, stream);
+    if (plan.shape == 1) return LaunchShape<Problem, 1>(problem, plan, stream);
+    if (plan.shape == 2) return LaunchShape<Problem, 2>(problem, plan, stream);
   }
-  Launch(TiledProduct<Problem, 4>, blocks, kSide * kSide, 0, stream, problem, plan.tiles);
+  LaunchShape<Problem, 3>(problem, plan, stream);
 }
 
 }  // namespace tidepool::cuda
