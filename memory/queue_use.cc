@@ -1,5 +1,6 @@
 #include "tidepool/memory/queue_use.h"
 
+#include "tidepool/memory/provider/value_faults.h"
 #include "tidepool/memory/sync/queue_order.h"
 #include "tidepool/memory/sync/queue_users.h"
 
@@ -37,6 +38,11 @@ QueuePoint PointAfterUses(const Buffer& buffer) {
   return PointAfterUsesOf(
       buffer, [=](int queue) { return EndOfQueue(device, queue); }, [=] { return QueueHere(device); },
       [=](int queue, uint32_t others) { OrderQueueAfter(device, queue, others); });
+}
+
+void ThrowValueFaultsOf(const Buffer& buffer) {
+  if (buffer.device == Host() || !ChecksValues(buffer.device)) return;
+  ThrowValueFaults(buffer.device, Users::Of(buffer) | 1u << QueueHere(buffer.device));
 }
 
 namespace internal {

@@ -51,6 +51,9 @@ bool IsUnused(const Buffer& buffer);
 // Behind all that was queued to use it; where that is several queues the thread's continues behind them. Throws
 // kInternal.
 QueuePoint PointAfterUses(const Buffer& buffer);
+// Behind a wait for that point, before the host reads the bytes: throws kInvalidArgument of faults that kernels have
+// found in those queues or the thread's (provider/value_faults.h).
+void ThrowValueFaultsOf(const Buffer& buffer);
 
 }  // namespace tidepool
 

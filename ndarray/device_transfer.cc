@@ -11,6 +11,7 @@
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/provider_calls.h"
+#include "tidepool/memory/queue_use.h"
 #include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/convert_elements.h"
 #include "tidepool/ndarray/dispatch.h"
@@ -180,6 +181,7 @@ void ReadFromDevice(const NDArray& array, const std::byte* at, size_t bytes, voi
     }
   }
   CopyBytes(Host(), static_cast<std::byte*>(out), array.device(), at, bytes);
+  if (array.buffer()) ThrowValueFaultsOf(*array.buffer().get());
 }
 
 void PrepareMirrors(OpCode op, absl::Span<const NDArray* const> inputs,

@@ -8,10 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/mirroring/buffer_mirror.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/provider/value_faults.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/value_checks.h"
 #include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
@@ -145,6 +147,7 @@ void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,
     arrays.push_back(twins.Of(*output, true, name));
     host_outputs.push_back(&arrays.back());
   }
+  if (ChecksValues(outputs[0]->device())) CheckValuesOf(op, host_inputs, absl::MakeConstSpan(host_outputs), attributes);
   for (NDArray* output : outputs) output->MarkWritten();
   Dispatch(op, host_inputs, absl::MakeConstSpan(host_outputs), attributes);
 }

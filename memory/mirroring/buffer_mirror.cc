@@ -182,6 +182,7 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
   }
   for (QueuePoint point : points) AskProvider("host copy", device_name_, [&] { device_.WaitFor(point); });
   CheckSources(device_name_, "host copy");
+  ThrowValueFaultsOf(buffer_);
   for (const FreshnessMap::Range& range : copies) {
     CountMirrorCopy(device_name_, buffer_.owner, false, range.end - range.begin);
   }

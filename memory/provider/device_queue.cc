@@ -12,6 +12,7 @@
 #include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/provider_calls.h"
+#include "tidepool/memory/provider/value_faults.h"
 #include "tidepool/memory/sync/queue_numbers.h"
 
 namespace tidepool {
@@ -185,6 +186,7 @@ void DeviceQueue::Wait() const {
   const QueuePoint end = EndOfQueue(device(), number());
   AskProvider("DeviceQueue", device(), [&] { provider.WaitFor(end); });
   CheckSources(device(), "DeviceQueue");
+  ThrowValueFaults(device(), 1u << number());
 }
 
 void DeviceQueue::After(const DeviceQueue& other) const {

@@ -8,51 +8,16 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
-#include "tidepool/ndarray/kernel/strided_loop.h"
 #include "tidepool/ndarray/ops/checks.h"
 #include "tidepool/ndarray/ops/pointwise.h"
+#include "tidepool/ndarray/value_checks.h"
 
 namespace tidepool {
 namespace {
 
-// Whether an integer array has an element that `is_bad`.
-template <typename T, typename Predicate>
-bool AnyElement(const NDArray& y, Predicate is_bad) {
-  int64_t strides[1][kMaxRank];
-  BroadcastStrides(y.rank(), y.shape().dims(), y.strides(), y.rank(), strides[0]);
-  const auto* values = reinterpret_cast<const T*>(y.raw_data());
-  bool any = false;
-  ForEachRun<1>(y.rank(), y.shape().dims(), strides,
-                [&](const int64_t* offset, int64_t count, const int64_t* stride) {
-                  for (int64_t i = 0; i < count; ++i) any |= is_bad(values[offset[0] + i * stride[0]]);
-                });
-  return any;
-}
-
-// Integers have no infinity, no fraction to give; kernels rely on this.
-void CheckIntegerOperand(OpCode op, const NDArray& y) {
-  if (IsFloating(y.dtype())) return;
-  if (y.device() != Host()) return CheckIntegerOperand(op, y.To(Host()));
-  VisitDType(y.dtype(), [&](auto t) {
-    using T = decltype(t);
-    if constexpr (!kIsFloat<T> && !std::is_same_v<T, bool>) {
-      if (op == OpCode::kPower) {
-        if (!AnyElement<T>(y, [](T value) { return value < 0; })) return;
-        ThrowInvalidArgument(absl::StrCat("Op [power]: Y of shape ", y.shape().ToString(),
-                                          " has a negative element; integers have no negative "
-                                          "powers, Cast to a float type"));
-      }
-      if (!AnyElement<T>(y, [](T value) { return value == 0; })) return;
-      ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: Y of shape ",
-                                        y.shape().ToString(),
-                                        " has a zero; integer division by zero is not defined"));
-    }
-  });
-}
-
-bool IsChecked(OpCode op) {
-  return op == OpCode::kDivide || op == OpCode::kRemainder || op == OpCode::kPower || op == OpCode::kFMod ||
-         op == OpCode::kFloorDivide;
+// Integers have no infinity, no fraction to give; kernels rely on this, or look themselves.
+void CheckDivisor(OpCode op, const NDArray& y) {
+  if (ChecksIntegerOperand(op) && !IsCheckedByKernels(y)) CheckIntegerOperand(op, y);
 }
 
 // Of operators/real_arithmetic.inc.
@@ -73,12 +38,12 @@ NDArray Binary(OpCode op, const NDArray& x, const NDArray& y) {
   const Shape shape = BroadcastShapes(Info(op).name, x.shape(), y.shape());
   if (x.dtype() != dtype || y.dtype() != dtype) {
     const NDArray of_x = CastScratch(x, dtype), of_y = CastScratch(y, dtype);
-    if (IsChecked(op)) CheckIntegerOperand(op, of_y);
+    CheckDivisor(op, of_y);
     NDArray z(shape, dtype, ResultPlace(op, {&x, &y}));
     Dispatch(op, {&of_x, &of_y}, {&z});
     return z;
   }
-  if (IsChecked(op)) CheckIntegerOperand(op, y);
+  CheckDivisor(op, y);
   NDArray z(shape, dtype, ResultPlace(op, {&x, &y}));
   Dispatch(op, {&x, &y}, {&z});
   return z;
@@ -92,7 +57,7 @@ void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
   if (x.dtype() != dtype || y.dtype() != dtype) {
     return BinaryInto(op, CastScratch(x, dtype), CastScratch(y, dtype), z);
   }
-  if (IsChecked(op)) CheckIntegerOperand(op, y);
+  CheckDivisor(op, y);
   Dispatch(op, {&x, &y}, {&z});
 }
 

@@ -13,48 +13,20 @@
 #include "tidepool/ndarray/ops/checks.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/pointwise.h"
+#include "tidepool/ndarray/value_checks.h"
 #include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
 namespace {
 
-template <typename Index>
-void CheckIndexValues(const char* op, const NDArray& indices, int64_t size) {
-  int64_t strides[1][kMaxRank];
-  BroadcastStrides(indices.rank(), indices.shape().dims(), indices.strides(), indices.rank(),
-                   strides[0]);
-  const auto* values = reinterpret_cast<const Index*>(indices.raw_data());
-  int64_t before = 0;
-  ForEachRun<1>(indices.rank(), indices.shape().dims(), strides,
-                [&](const int64_t* offset, int64_t count, const int64_t* stride) {
-                  const Index* run = values + offset[0];
-                  bool inside = true;
-                  for (int64_t i = 0; i < count; ++i) {
-                    // As unsigned a negative one is large.
-                    inside &= static_cast<uint64_t>(int64_t{run[i * stride[0]]}) <
-                              static_cast<uint64_t>(size);
-                  }
-                  for (int64_t i = 0; !inside && i < count; ++i) {
-                    const int64_t index = run[i * stride[0]];
-                    if (index >= 0 && index < size) continue;
-                    ThrowInvalidArgument(absl::StrCat(
-                        "Op [", op, "]: index ", index, " at position ", before + i,
-                        size == 0 ? ", but there is nothing to choose from"
-                                  : absl::StrCat(", expected 0 to ", size - 1)));
-                  }
-                  before += count;
-                });
-}
-
-void CheckIndices(OpCode op, const NDArray& indices, int64_t size) {
+// `by_kernel`: where the device's kernel looks at them, and there is work for it, that is enough.
+void CheckIndices(OpCode op, const NDArray& indices, int64_t size, bool by_kernel = true) {
   const char* name = Info(op).name;
   if (indices.dtype() != DType::kInt64 && indices.dtype() != DType::kInt32) {
     ThrowInvalidArgument(absl::StrCat("Op [", name, "]: indices is ", DTypeName(indices.dtype()),
                                       ", expected i64 or i32"));
   }
-  if (indices.device() != Host()) return CheckIndices(op, indices.To(Host()), size);
-  VisitIndexType(indices.dtype(),
-                 [&](auto index) { CheckIndexValues<decltype(index)>(name, indices, size); });
+  if (!by_kernel || size == 0 || !IsCheckedByKernels(indices)) CheckIndexValues(op, indices, size);
 }
 
 // `shape` with `axis` replaced by the shape of indices.
@@ -122,7 +94,7 @@ Shape PerElementShape(OpCode op, const char* operand, const NDArray& x, const ND
     }
     dims[i] = i == *axis || size == 1 ? other : size;
   }
-  CheckIndices(op, indices, x.dim(*axis));
+  CheckIndices(op, indices, x.dim(*axis), /*by_kernel=*/x.rank() == 1 && op == OpCode::kGather);
   return Shape(absl::Span<const int64_t>(dims, x.rank()));
 }
 

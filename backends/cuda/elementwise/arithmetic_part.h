@@ -5,6 +5,7 @@
 
 #include "tidepool/backends/cuda/elementwise/register.h"
 #include "tidepool/backends/cuda/framework/math.h"
+#include "tidepool/backends/cuda/framework/value_fault.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -17,14 +18,41 @@ enum {
 #undef TIDEPOOL_OPERATOR
 };
 
-template <int kPlace, typename Formula, DTypeSet kTypes>
-void AddOfPart([[maybe_unused]] OpCode op) {
-  if constexpr (kPlace % 2 == TIDEPOOL_PART) AddFunctionOfTwo<Formula, kTypes>(op);
+// Of integers, with a second operand that there may be no result for: 0 then, and a fault.
+template <typename Formula, bool kOfPower>
+struct CheckedFunction {
+  explicit CheckedFunction(const KernelCall& call) : check(ValueCheckOf(call, 0)) {}
+  template <typename T>
+  __device__ T operator()(T x, T y) const {
+    if (kOfPower ? y < T(0) : y == T(0)) {
+      check.Report(0, static_cast<int64_t>(y));
+      return T(0);
+    }
+    return Formula()(x, y);
+  }
+  ValueCheck check;
+};
+
+constexpr bool IsChecked(OpCode op) {
+  return op == OpCode::kDivide || op == OpCode::kPower || op == OpCode::kRemainder || op == OpCode::kFMod ||
+         op == OpCode::kFloorDivide;
+}
+
+template <int kPlace, OpCode kOp, typename Formula, DTypeSet kTypes>
+void AddOfPart() {
+  if constexpr (kPlace % 2 != TIDEPOOL_PART) {
+    return;
+  } else if constexpr (IsChecked(kOp)) {
+    AddFunctionOfTwo<Formula, kTypes & kFloats>(kOp);
+    AddFunctionOfTwo<CheckedFunction<Formula, kOp == OpCode::kPower>, kTypes & ~kFloats>(kOp);
+  } else {
+    AddFunctionOfTwo<Formula, kTypes>(kOp);
+  }
 }
 
 const bool registered = [] {
 #define TIDEPOOL_OPERATOR(Name, name, inputs, outputs, attributes, flags, types, ...) \
-  AddOfPart<kPlaceOf##Name, Name##Formula, types>(OpCode::k##Name);
+  AddOfPart<kPlaceOf##Name, OpCode::k##Name, Name##Formula, types>();
 #include "tidepool/ndarray/kernel/operators/arithmetic.inc"
 #undef TIDEPOOL_OPERATOR
   return true;

@@ -1,20 +1,14 @@
-// Copies between views, also of other types, and fills.
+// Copies, also to other types, and fills.
 #include <cstdint>
 #include <cstring>
 
+#include "tidepool/backends/cuda/elementwise/moved_copy.h"
 #include "tidepool/backends/cuda/elementwise/register.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
 
 namespace tidepool::cuda {
 namespace {
-
-struct IdentityFunction {
-  template <typename T>
-  __device__ T operator()(T x) const {
-    return x;
-  }
-};
 
 // Takes and gives stored elements: through Compute numbers would be rounded twice.
 template <typename Z>
@@ -36,10 +30,7 @@ void RunCopy(const KernelCall& call) {
             "cudaMemcpyAsync");
       return;
     }
-    VisitBits(z.dtype, [&](auto bits) {
-      using T = decltype(bits);
-      if constexpr (sizeof(T) == sizeof(X)) RunPointwise<T, T>(call, IdentityFunction());
-    });
+    MoveElements(call);
     return;
   }
   VisitDType(z.dtype, [&](auto t) {

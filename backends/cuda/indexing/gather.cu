@@ -6,6 +6,7 @@
 #include "tidepool/backends/cuda/framework/numbers.h"
 #include "tidepool/backends/cuda/framework/queue.h"
 #include "tidepool/backends/cuda/framework/registration.h"
+#include "tidepool/backends/cuda/framework/value_fault.h"
 #include "tidepool/backends/cuda/runtime/launch.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
@@ -15,15 +16,22 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Z [outer, count, inner] = X [outer, size, inner] at indices [count]; inner in elements of T.
+// Z [outer, count, inner] = X [outer, size, inner] at indices [count], zeros where one is outside; inner in
+// elements of T.
 template <typename T, typename Index>
 __global__ void GatherRows(const T* x, const Index* indices, T* z, int64_t total, int64_t size,
-                           Divider by_inner, Divider by_count, int64_t inner) {
+                           Divider by_inner, Divider by_count, int64_t inner, ValueCheck check) {
   for (int64_t n = GlobalThread(); n < total; n += GlobalThreads()) {
     int64_t k, i;
     const int64_t row = by_inner.Divide(n, &k);
     const int64_t o = by_count.Divide(row, &i);
-    z[n] = x[(o * size + static_cast<int64_t>(indices[i])) * inner + k];
+    const auto index = static_cast<int64_t>(indices[i]);
+    if (check.IsInside(index)) {
+      z[n] = x[(o * size + index) * inner + k];
+    } else {
+      if (o == 0 && k == 0) check.Report(i, index);
+      z[n] = T{};
+    }
   }
 }
 
@@ -37,7 +45,8 @@ void LaunchGather(const KernelCall& call, const AxisSplit& split, int64_t inner)
     using Index = decltype(type);
     Launch(GatherRows<T, Index>, queue.Blocks(total, kThreads), kThreads, 0, queue.stream,
            call.inputs[0].as<const T>(), indices.as<const Index>(), call.outputs[0].as<T>(), total,
-           split.size, Divider(inner, total), Divider(count, total), inner);
+           split.size, Divider(inner, total), Divider(count, total), inner,
+           ValueCheckOf(call, split.size));
   });
 }
 
@@ -55,11 +64,14 @@ void RunGather(const KernelCall& call) {
 }
 
 template <typename T, typename Index>
-__global__ void OneHotRows(const Index* indices, T* z, int64_t total, Divider by_depth, T on, T off) {
+__global__ void OneHotRows(const Index* indices, T* z, int64_t total, Divider by_depth, T on, T off,
+                           ValueCheck check) {
   for (int64_t n = GlobalThread(); n < total; n += GlobalThreads()) {
     int64_t column;
     const int64_t row = by_depth.Divide(n, &column);
-    z[n] = static_cast<int64_t>(indices[row]) == column ? on : off;
+    const auto index = static_cast<int64_t>(indices[row]);
+    if (column == 0 && !check.IsInside(index)) check.Report(row, index);
+    z[n] = index == column ? on : off;
   }
 }
 
@@ -79,7 +91,8 @@ void RunOneHot(const KernelCall& call) {
         VisitIndexType(indices.dtype, [&](auto type) {
           using Index = decltype(type);
           Launch(OneHotRows<T, Index>, queue.Blocks(total, kThreads), kThreads, 0, queue.stream,
-                 indices.as<const Index>(), z.as<T>(), total, Divider(depth, total), on, off);
+                 indices.as<const Index>(), z.as<T>(), total, Divider(depth, total), on, off,
+                 ValueCheckOf(call, depth));
         });
       }
     });

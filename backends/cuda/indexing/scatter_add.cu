@@ -10,6 +10,7 @@
 #include "tidepool/backends/cuda/framework/divider.h"
 #include "tidepool/backends/cuda/framework/queue.h"
 #include "tidepool/backends/cuda/framework/registration.h"
+#include "tidepool/backends/cuda/framework/value_fault.h"
 #include "tidepool/backends/cuda/runtime/launch.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
@@ -27,12 +28,16 @@ using Sum = std::conditional_t<std::is_integral_v<T>,
 template <typename T, typename Index>
 __global__ void __launch_bounds__(kThreads)
     AddSlices(const T* updates, const Index* indices, T* z, int64_t count, int64_t size,
-              int64_t inner, int64_t slice, Divider by_inner) {
+              int64_t inner, int64_t slice, Divider by_inner, ValueCheck check) {
   __shared__ int64_t mine[kThreads];
   __shared__ int warp_counts[kWarps];
   const int t = static_cast<int>(threadIdx.x), warp = t / 32, lane = t % 32;
   for (int64_t i = blockIdx.x; i < count; i += gridDim.x) {
     const Index index = indices[i];
+    if (!check.IsInside(static_cast<int64_t>(index))) {  // all threads of the block
+      if (t == 0) check.Report(i, static_cast<int64_t>(index));
+      continue;
+    }
     bool seen = false;
     for (int64_t begin = 0; begin < i && !seen; begin += kThreads) {
       const int64_t j = begin + t;
@@ -80,7 +85,7 @@ void RunScatterAdd(const KernelCall& call) {
     using Index = decltype(type);
     Launch(AddSlices<T, Index>, queue.Blocks(count * kThreads, kThreads), kThreads, 0, queue.stream,
            updates.as<const T>(), indices.as<const Index>(), z.as<T>(), count, split.size,
-           split.inner, slice, Divider(split.inner, slice));
+           split.inner, slice, Divider(split.inner, slice), ValueCheckOf(call, split.size));
   });
 }
 
