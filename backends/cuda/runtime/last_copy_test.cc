@@ -34,11 +34,13 @@ struct Stream {
 };
 
 TEST(LastCopyTest, IsBehindAllCopies) {
-  const explorer::Result result = explorer::Explore({.name = "last_copy"}, [](Execution& execution) {
-    auto& stream = execution.Make<Stream>();
-    for (int i = 0; i < 2; ++i) execution.Thread([&stream] { stream.Copy(); });
-    execution.AtEnd([&stream] { Check(stream.last.point().value == 2, "the last point is behind both"); });
-  });
+  const explorer::Result result =
+      explorer::Explore({.name = "last_copy"}, [](Execution& execution) {
+        auto& stream = execution.Make<Stream>();
+        for (int i = 0; i < 2; ++i) execution.Thread([&stream] { stream.Copy(); });
+        execution.AtEnd(
+            [&stream] { Check(stream.last.point().value == 2, "the last point is behind both"); });
+      });
   EXPECT_TRUE(result.passed()) << result.report();
   EXPECT_TRUE(result.exhausted) << result.report();
 }
@@ -48,7 +50,8 @@ TEST(LastCopyTest, AThreadWithoutAPointForgetsNoOthers) {
     auto& stream = execution.Make<Stream>();
     execution.Thread([&stream] { stream.Copy(); });
     execution.Thread([&stream] { stream.Copy(/*refused=*/true); });
-    execution.AtEnd([&stream] { Check(stream.last.point().value > 0, "the other's copy has its point"); });
+    execution.AtEnd(
+        [&stream] { Check(stream.last.point().value > 0, "the other's copy has its point"); });
   });
   EXPECT_TRUE(result.passed()) << result.report();
   EXPECT_TRUE(result.exhausted) << result.report();
