@@ -49,15 +49,20 @@ TEST_F(CudaDeviceRefusals, ErrorsThatAreNotLackOfMemorySayWhatTheyAre) {
 
   Refuse(cudaErrorNotSupported);
   EXPECT_EQ(device.Allocate(1000, 256), nullptr);
-  EXPECT_EQ(Reason(device),
-            "request: cuda:0: cudaMallocFromPoolAsync: cudaErrorNotSupported: operation not supported");
+  EXPECT_EQ(
+      Reason(device),
+      "request: cuda:0: cudaMallocFromPoolAsync: cudaErrorNotSupported: operation not supported");
   EXPECT_EQ(Reason(device), "") << "it is told once";
   EXPECT_FALSE(device.Commit(base, unit, false));
-  EXPECT_EQ(Reason(device), "request: cuda:0: cuMemCreate: CUDA_ERROR_NOT_SUPPORTED: operation not supported");
+  EXPECT_EQ(Reason(device),
+            "request: cuda:0: cuMemCreate: CUDA_ERROR_NOT_SUPPORTED: operation not supported");
   EXPECT_EQ(device.Reserve(4 * unit), nullptr);
-  EXPECT_EQ(Reason(device), "request: cuda:0: cuMemAddressReserve: CUDA_ERROR_NOT_SUPPORTED: operation not supported");
+  EXPECT_EQ(
+      Reason(device),
+      "request: cuda:0: cuMemAddressReserve: CUDA_ERROR_NOT_SUPPORTED: operation not supported");
   EXPECT_EQ(device.pinned().Allocate(1000, 256), nullptr);
-  EXPECT_EQ(Reason(device.pinned()), "request: cuda:0: cudaHostAlloc: cudaErrorNotSupported: operation not supported");
+  EXPECT_EQ(Reason(device.pinned()),
+            "request: cuda:0: cudaHostAlloc: cudaErrorNotSupported: operation not supported");
 
   // Nothing of it is taken for the reason of a later refusal, or of another thread's.
   EXPECT_EQ(device.Allocate(1000, 256), nullptr);
@@ -168,7 +173,8 @@ TEST_F(CudaDeviceRefusals, ThePoolIsNotTheDefaultOne) {
   cudaMemPool_t theirs;
   ASSERT_EQ(cudaDeviceGetDefaultMemPool(&theirs, 0), cudaSuccess);
   uint64_t threshold = 1;
-  ASSERT_EQ(cudaMemPoolGetAttribute(theirs, cudaMemPoolAttrReleaseThreshold, &threshold), cudaSuccess);
+  ASSERT_EQ(cudaMemPoolGetAttribute(theirs, cudaMemPoolAttrReleaseThreshold, &threshold),
+            cudaSuccess);
   EXPECT_EQ(threshold, 0u) << "what it keeps is theirs to say";
   void* block = nullptr;
   ASSERT_EQ(cudaMallocAsync(&block, 1 << 20, device.compute()), cudaSuccess);
@@ -180,7 +186,8 @@ TEST_F(CudaDeviceRefusals, ThePoolIsNotTheDefaultOne) {
   device.Release(ours, 4096);
   device.blocks().Trim();
   uint64_t reserved = 0;
-  ASSERT_EQ(cudaMemPoolGetAttribute(theirs, cudaMemPoolAttrReservedMemCurrent, &reserved), cudaSuccess);
+  ASSERT_EQ(cudaMemPoolGetAttribute(theirs, cudaMemPoolAttrReservedMemCurrent, &reserved),
+            cudaSuccess);
   EXPECT_EQ(reserved, 1u << 20);
 }
 

@@ -41,8 +41,9 @@ void NoteRefusal(Device device, CUresult error, const char* call) noexcept {
 void ThrowIfRefused(Device device, const std::string& who) {
   if (reason.call == nullptr || reason.device != device) return;
   const char* const call = std::exchange(reason.call, nullptr);
-  const std::string words = reason.of_driver ? DescribeDriver(static_cast<CUresult>(reason.error), call)
-                                             : Describe(static_cast<cudaError_t>(reason.error), call);
+  const std::string words = reason.of_driver
+                                ? DescribeDriver(static_cast<CUresult>(reason.error), call)
+                                : Describe(static_cast<cudaError_t>(reason.error), call);
   ThrowInternal(absl::StrCat(who, ": ", DeviceName(device), ": ", words));
 }
 
