@@ -14,9 +14,11 @@ namespace {
 thread_local bool faults_on = false;
 thread_local int64_t until_fault = 0;
 thread_local bool fault_happened = false;
+// If set: whether the allocation at hand is somebody else's, and neither counts nor fails.
+[[maybe_unused]] bool (*fault_spares)() = nullptr;
 
 void* AllocateOrNull(size_t bytes) noexcept {
-  if (faults_on && until_fault-- == 0) {
+  if (faults_on && (fault_spares == nullptr || !fault_spares()) && until_fault-- == 0) {
     fault_happened = true;
     return nullptr;
   }

@@ -64,9 +64,7 @@ static_assert(kTolerances.complete(), "an operator has no line in tolerances.inc
 
 }  // namespace
 
-Tolerance ToleranceOf(OpCode op, DType dtype) {
-  Tolerance tolerance = static_cast<int>(op) < kOpCodes ? kTolerances.of[static_cast<int>(op)]
-                                                        : ToleranceOfOwn(op);
+Tolerance InPrecisionOf(DType dtype, Tolerance tolerance) {
   const double steps = dtype == DType::kFloat64    ? 0x1p-29
                        : dtype == DType::kFloat16  ? 0x1p13
                        : dtype == DType::kBFloat16 ? 0x1p16
@@ -74,6 +72,11 @@ Tolerance ToleranceOf(OpCode op, DType dtype) {
   tolerance.relative *= steps;
   tolerance.absolute *= steps;
   return tolerance;
+}
+
+Tolerance ToleranceOf(OpCode op, DType dtype) {
+  return InPrecisionOf(dtype, static_cast<int>(op) < kOpCodes ? kTolerances.of[static_cast<int>(op)]
+                                                              : ToleranceOfOwn(op));
 }
 
 std::string Difference(const OperandValues& actual, const OperandValues& expected,

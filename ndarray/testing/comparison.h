@@ -9,6 +9,9 @@
 
 namespace tidepool {
 
+// A tolerance of f32 in the precision of `dtype`.
+Tolerance InPrecisionOf(DType dtype, Tolerance of_f32);
+
 // Of results of type `dtype`.
 Tolerance ToleranceOf(OpCode op, DType dtype = DType::kFloat32);
 

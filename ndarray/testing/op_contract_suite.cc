@@ -188,13 +188,23 @@ Results RunViews(const OpCase& c, const OpContract& contract, int threads, uint6
   return results;
 }
 
-// Null: the tolerance of the list.
+// What the contract says besides the list.
+Tolerance ToleranceHere(const OpContract& contract, OpCode op, DType dtype) {
+  for (const OpContract::Close& close : contract.close) {
+    if (Contains({close.kernels}, op, dtype)) {
+      return InPrecisionOf(dtype, {Comparison::kClose, close.relative, close.absolute});
+    }
+  }
+  return ToleranceOf(op, dtype);
+}
+
+// Null: the tolerance of the list, or the contract's.
 std::string Compare(const Results& actual, const Results& expected, const Tolerance* tolerance,
-                    const OpCase& c) {
+                    const OpCase& c, const OpContract& contract) {
   for (size_t o = 0; o < expected.size(); ++o) {
     const std::string difference =
         Difference(actual[o], expected[o],
-                   tolerance != nullptr ? *tolerance : ToleranceOf(c.op, expected[o].dtype),
+                   tolerance != nullptr ? *tolerance : ToleranceHere(contract, c.op, expected[o].dtype),
                    tolerance != nullptr ? 1 : c.inner);
     if (difference.empty()) continue;
     return absl::StrCat(OperandName(Info(c.op).outputs, static_cast<int>(o)), ": ", difference);
@@ -210,12 +220,12 @@ std::string CheckCase(const OpCase& c, const OpContract& contract, uint64_t layo
 
   const Results once = RunViews(c, contract, 1, layout_seed, -1, &problems);
   if (!problems.empty()) return problems;
-  std::string wrong = Compare(once, expected, nullptr, c);
+  std::string wrong = Compare(once, expected, nullptr, c, contract);
   if (!wrong.empty()) return wrong;
 
   for (int threads = 2; threads <= 3; ++threads) {
     const Results again = RunViews(c, contract, threads, layout_seed, -1, &problems);
-    wrong = Compare(again, once, &same_bits, c);
+    wrong = Compare(again, once, &same_bits, c, contract);
     if (!wrong.empty() || !problems.empty()) {
       return absl::StrCat("with ", threads, " threads instead of 1: ", wrong, problems);
     }
@@ -225,7 +235,7 @@ std::string CheckCase(const OpCase& c, const OpContract& contract, uint64_t layo
       continue;
     }
     const Results again = RunViews(c, contract, 1, layout_seed + 1, static_cast<int>(i), &problems);
-    wrong = Compare(again, expected, nullptr, c);
+    wrong = Compare(again, expected, nullptr, c, contract);
     if (!wrong.empty() || !problems.empty()) {
       return absl::StrCat("written over input ", i, ": ", wrong, problems);
     }
@@ -241,8 +251,8 @@ std::string CheckCase(const OpCase& c, const OpContract& contract, uint64_t layo
     WorkspaceScope scope(workspace);
     const NDArray shift({1}, DType::kFloat32, Place::CurrentOn(contract.device));
     const Results results = RunDense(c, contract.provider.c_str(), contract.device);
-    wrong = Compare(results, expected, nullptr, c);
-    if (wrong.empty() && cycle > 0) wrong = Compare(results, first_cycle, &same_bits, c);
+    wrong = Compare(results, expected, nullptr, c, contract);
+    if (wrong.empty() && cycle > 0) wrong = Compare(results, first_cycle, &same_bits, c, contract);
     if (!wrong.empty()) return absl::StrCat("in cycle ", cycle + 1, " of a workspace: ", wrong);
     first_cycle = results;
   }
@@ -339,7 +349,9 @@ std::vector<std::string> GapProblems(const OpContract& contract) {
           absl::StrCat("stale list: \"", contract.provider, "\" has a kernel for ", name));
     }
   });
-  for (const auto& list : {contract.gaps, contract.only, contract.may_refuse}) {
+  std::vector<std::string> close;
+  for (const OpContract::Close& each : contract.close) close.push_back(each.kernels);
+  for (const auto& list : {contract.gaps, contract.only, contract.may_refuse, close}) {
     for (const std::string& name : list) {
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;
       problems.push_back(

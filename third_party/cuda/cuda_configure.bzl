@@ -1,11 +1,28 @@
 """@local_config_cuda: what the machine's CUDA toolkit offers. The repository always exists."""
 
 _ABSENT = """
+filegroup(name = "nvcc_files")
 cc_library(name = "cudart")
 cc_library(name = "cublas")
 """
 
 _PRESENT = """
+# What nvcc runs and reads. It is run where it lies, and these are its inputs: another version of any compiles anew.
+filegroup(
+    name = "nvcc_files",
+    srcs = glob([
+        "bin/cudafe++",
+        "bin/crt/**",
+        "bin/fatbinary",
+        "bin/nvcc",
+        "bin/nvcc.profile",
+        "bin/nvlink",
+        "bin/ptxas",
+        "include/**",
+        "nvvm/bin/cicc",
+        "nvvm/libdevice/**",
+    ], allow_empty = True),
+)
 cc_library(
     name = "cudart",
     srcs = ["lib/libcudart_static.a"],
@@ -42,7 +59,8 @@ def _cuda_configure_impl(ctx):
     ctx.file("defs.bzl", "NVCC = %r\nNVCC_FLAGS = %r\n" % (nvcc, _flags(ctx, nvcc) if found else []))
     body = _HEADER % found
     if found:
-        ctx.symlink(root + "/include", "include")
+        for folder in ["bin", "include", "nvvm"]:
+            ctx.symlink(root + "/" + folder, folder)
         ctx.symlink(root + "/lib64/libcudart_static.a", "lib/libcudart_static.a")
         body += _PRESENT % (root, root)
     else:

@@ -38,7 +38,7 @@ def _nvcc_objects_impl(ctx):
             executable = NVCC,
             arguments = [args],
             outputs = [out],
-            inputs = depset(ctx.files.srcs, transitive = [compilation.headers]),
+            inputs = depset(ctx.files.srcs + ctx.files._nvcc_files, transitive = [compilation.headers]),
             use_default_shell_env = True,
             mnemonic = "NvccCompile",
             progress_message = "Compiling %s with nvcc" % src.short_path,
@@ -55,6 +55,7 @@ _nvcc_objects = rule(
         "deps": attr.label_list(providers = [CcInfo]),
         "copts": attr.string_list(),
         "_architectures": attr.label(default = Label("//backends/cuda:architectures")),
+        "_nvcc_files": attr.label(default = Label("@local_config_cuda//:nvcc_files")),
         "_cc_toolchain": attr.label(default = Label("@bazel_tools//tools/cpp:current_cc_toolchain")),
     },
 )

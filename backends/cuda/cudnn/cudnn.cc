@@ -52,6 +52,7 @@ struct State {
   Cudnn* made[kMaxDevicesPerType][kMostQueues] = {};
   bool tried[kMaxDevicesPerType][kMostQueues] = {};
   std::string problem;
+  std::map<std::string, std::string> of_kinds;  // that are left to our kernels: why
 };
 State& TheState() {
   static State* const state = new State();
@@ -70,9 +71,7 @@ Cudnn* Cudnn::Of(CudaDevice& device, int queue) {
   if (tried || device.capturing()) return made;
   tried = true;
   try {
-    std::unique_ptr<Cudnn> cudnn(new Cudnn(device, queue, *library));
-    state.problem = cudnn->CheckResults();
-    if (state.problem.empty()) made = cudnn.release();
+    made = new Cudnn(device, queue, *library);
   } catch (const Error& error) {
     state.problem = error.what();
   }
@@ -83,8 +82,37 @@ std::string Cudnn::Description() {
   const std::string library = CudnnLibrary::Description();
   State& state = TheState();
   std::lock_guard<std::mutex> lock(state.mutex);
-  if (CudnnLibrary::Find() == nullptr || state.problem.empty()) return library;
-  return absl::StrCat("not used: ", library, ": ", state.problem);
+  if (CudnnLibrary::Find() == nullptr) return library;
+  if (!state.problem.empty()) return absl::StrCat("not used: ", library, ": ", state.problem);
+  std::string text = library;
+  for (const auto& [kind, why] : state.of_kinds) absl::StrAppend(&text, "; not for ", kind, ": ", why);
+  return text;
+}
+
+bool Cudnn::IsRight(OpCode op, DType dtype) {
+  const int kind = op == OpCode::kConv2d ? 0 : op == OpCode::kConv2dGradInput ? 1 : 2;
+  std::atomic<Check>& known = checks_[kind][static_cast<int>(dtype)];
+  Check check = known.load(std::memory_order_acquire);
+  if (check != Check::kNotYet) return check == Check::kRight;
+  if (device_.capturing()) return false;
+  std::lock_guard<std::mutex> lock(checking_);
+  check = known.load(std::memory_order_relaxed);
+  if (check != Check::kNotYet) return check == Check::kRight;
+  std::string why;
+  try {
+    why = CheckResults(op, dtype);
+  } catch (const Error& error) {
+    // Memory may be there the next time.
+    if (error.code() == absl::StatusCode::kResourceExhausted) return false;
+    why = error.message();
+  }
+  if (!why.empty()) {
+    State& state = TheState();
+    std::lock_guard<std::mutex> state_lock(state.mutex);
+    state.of_kinds[absl::StrCat(Info(op).name, " ", DTypeName(dtype))] = why;
+  }
+  known.store(why.empty() ? Check::kRight : Check::kLeftToOurs, std::memory_order_release);
+  return why.empty();
 }
 
 // A queue that was closed leaves its number to another, which begins behind it.
@@ -107,8 +135,13 @@ Cudnn::Cudnn(CudaDevice& device, int queue, const CudnnLibrary& library)
     if (handle_ != nullptr) library.Destroy(handle_);
     ThrowInternal(absl::StrCat("cudnnCreate: ", library.GetErrorString(status)));
   }
-  if (known && cudaMemGetInfo(&after, &total) == cudaSuccess && after < before) {
-    charge_ = MemoryCharge::Imported(static_cast<int64_t>(before - after), device.device());
+  try {
+    if (known && cudaMemGetInfo(&after, &total) == cudaSuccess && after < before) {
+      charge_ = MemoryCharge::Imported(static_cast<int64_t>(before - after), device.device());
+    }
+  } catch (...) {  // the ledger has no memory
+    library.Destroy(handle_);
+    throw;
   }
 }
 
@@ -203,6 +236,11 @@ Cudnn::Plan& Cudnn::PlanOf(const KernelCall& call) {
 }
 
 bool Cudnn::Supports(const KernelCall& call) {
+  // What it does not take needs no check.
+  return HasPlan(call) && IsRight(call.op, call.outputs[0].dtype);
+}
+
+bool Cudnn::HasPlan(const KernelCall& call) {
   const auto& a = call.attrs<Conv2dAttributes>();
   if (a.pad_top != a.pad_bottom || a.pad_left != a.pad_right) return false;
   const Parts parts(call);

@@ -3,6 +3,7 @@
 #define TIDEPOOL_BACKENDS_CUDA_CUDNN_CUDNN_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -21,16 +22,17 @@ class Cudnn {
   ~Cudnn();
   Cudnn(const Cudnn&) = delete;
 
-  // Made at the first convolution of a queue; null where cuDNN is not found, does not start or gives
-  // other results than our kernels for a small convolution of each kind, and while a graph is
+  // Made at the first convolution of a queue; null where cuDNN is not found or does not start, and while a graph is
   // captured before it was made. Threads: any.
   static Cudnn* Of(CudaDevice& device, int queue);
-  // "version 91000", or why it is not used.
+  // "version 91000", with the kinds of convolutions that it is not used for and why; or why it is not used.
   static std::string Description();
 
   // Whether it takes a call of conv2d, conv2d_grad_input or conv2d_grad_filter: f32, f16 or bf16, the
   // same padding on both sides, operands at multiples of 16 bytes, and an algorithm that gives the
-  // same bits in every run. Asked of the library once per kind, shape and type.
+  // same bits in every run. Asked of the library once per kind, shape and type. Each of the three in each type is compared
+  // with our kernel in a small case first: one that gives other results, or knows neither of two cases, is left to ours, and
+  // says nothing about the others.
   bool Supports(const KernelCall& call);
   // Of a supported call.
   size_t ScratchBytes(const KernelCall& call);
@@ -51,8 +53,14 @@ class Cudnn {
   Plan& PlanOf(const KernelCall& call);  // needs mutex_
   Plan MakePlan(const KernelCall& call);
   void Release(Plan& plan);
-  // Empty when the results of our kernels are its results too.
-  std::string CheckResults();
+  // The operator in the type: whether its results are those of our kernel, found out once.
+  bool IsRight(OpCode op, DType dtype);
+  // Empty when they are.
+  std::string CheckResults(OpCode op, DType dtype);
+  // The same of a small case; not_supported: the library does not know it.
+  std::string CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t stride, bool* not_supported);
+  // As Supports() and Run(), of what may be wrong.
+  bool HasPlan(const KernelCall& call);
 
   CudaDevice& device_;
   const int queue_;
@@ -62,6 +70,9 @@ class Cudnn {
   void* handle_ = nullptr;
   std::mutex mutex_;
   std::map<Key, Plan> plans_;
+  enum class Check : uint8_t { kNotYet, kRight, kLeftToOurs };
+  std::mutex checking_;  // before mutex_
+  std::atomic<Check> checks_[3][kDTypes] = {};
 };
 
 }  // namespace tidepool::cuda

@@ -28,6 +28,9 @@ EmulatedCudnn KindAskedFor() {
       {"too_old", EmulatedCudnn::kTooOld},
       {"does_not_start", EmulatedCudnn::kDoesNotStart},
       {"wrong", EmulatedCudnn::kWrong},
+      {"wrong_in_part", EmulatedCudnn::kWrongInPart},
+      {"no_bf16", EmulatedCudnn::kNoBFloat16},
+      {"no_strides", EmulatedCudnn::kNoStrides},
       {"refuses_late", EmulatedCudnn::kRefusesLate},
   };
   const char* name = std::getenv("TIDEPOOL_EMULATED_CUDNN");
@@ -35,14 +38,36 @@ EmulatedCudnn KindAskedFor() {
     if (name != nullptr && std::strcmp(name, kind_name) == 0) return kind;
   }
   std::fprintf(stderr, "TIDEPOOL_EMULATED_CUDNN: found %s, expected absent, present, incomplete, too_old, "
-               "does_not_start, wrong or refuses_late\n", name == nullptr ? "nothing" : name);
+               "does_not_start, wrong, wrong_in_part, no_bf16, no_strides or refuses_late\n", name == nullptr ? "nothing" : name);
   std::exit(1);
 }
 
 const EmulatedCudnn kKind = KindAskedFor();
-const bool kIsUsed = kKind == EmulatedCudnn::kPresent || kKind == EmulatedCudnn::kRefusesLate;
 constexpr Device kDevice{DeviceType::kCuda, 0};
-constexpr long kChecks = 3;  // of the check at the first convolution
+
+// Of the forward convolution and the two gradients, in the order of CheckAll.
+long UsedOf(DType dtype) {
+  switch (kKind) {
+    case EmulatedCudnn::kPresent:
+    case EmulatedCudnn::kNoStrides:
+    case EmulatedCudnn::kRefusesLate: return 3;
+    case EmulatedCudnn::kWrongInPart: return dtype == DType::kFloat16 ? 2 : 3;
+    case EmulatedCudnn::kNoBFloat16: return dtype == DType::kBFloat16 ? 0 : 3;
+    default: return 0;
+  }
+}
+// Each kind and type is checked at its first convolution, by one of its own; what the library does not support is not.
+long ChecksOf(DType dtype) {
+  switch (kKind) {
+    case EmulatedCudnn::kPresent:
+    case EmulatedCudnn::kNoStrides:  // by a plainer case
+    case EmulatedCudnn::kRefusesLate:
+    case EmulatedCudnn::kWrong:
+    case EmulatedCudnn::kWrongInPart: return 3;
+    case EmulatedCudnn::kNoBFloat16: return dtype == DType::kBFloat16 ? 0 : 3;
+    default: return 0;
+  }
+}
 
 const bool set = [] {
   SetEmulatedCudnn(kKind);
@@ -89,24 +114,13 @@ long CheckAll(int64_t batch, const Conv2dAttributes& attributes, DType dtype = D
 TEST(EmulatedCudnnTest, ConvolutionsAreRightAndRunWhereTheNoteSays) {
   Conv2dAttributes same;
   same.pad_top = same.pad_bottom = same.pad_left = same.pad_right = 1;
-  CheckAll(2, same);  // checks the library first
-  switch (kKind) {
-    case EmulatedCudnn::kPresent:
-    case EmulatedCudnn::kRefusesLate:
-      EXPECT_EQ(EmulatedCudnnCalls(), kChecks + 3);
-      break;
-    case EmulatedCudnn::kWrong:
-      EXPECT_EQ(EmulatedCudnnCalls(), 1);  // and no further
-      break;
-    default:
-      EXPECT_EQ(EmulatedCudnnCalls(), 0);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    EXPECT_EQ(CheckAll(2, same, dtype), ChecksOf(dtype) + UsedOf(dtype)) << DTypeName(dtype);
+    EXPECT_EQ(CheckAll(4, same, dtype), UsedOf(dtype)) << DTypeName(dtype);
   }
-  EXPECT_EQ(CheckAll(4, same), kIsUsed ? 3 : 0);
-  EXPECT_EQ(CheckAll(2, same, DType::kFloat16), kIsUsed ? 3 : 0);
-  EXPECT_EQ(CheckAll(2, same, DType::kBFloat16), kIsUsed ? 3 : 0);
   Conv2dAttributes stride = same;
   stride.stride_width = 2, stride.stride_height = 3;
-  EXPECT_EQ(CheckAll(2, stride), kIsUsed ? 3 : 0);
+  EXPECT_EQ(CheckAll(2, stride), kKind == EmulatedCudnn::kNoStrides ? 0 : UsedOf(DType::kFloat32));
 }
 
 TEST(EmulatedCudnnTest, WhatItDoesNotTakeOurKernelsRun) {
@@ -118,7 +132,7 @@ TEST(EmulatedCudnnTest, WhatItDoesNotTakeOurKernelsRun) {
 
 TEST(EmulatedCudnnTest, ARefusalAtTheCallIsNoFailure) {
   const long first = CheckAll(3, {}), again = CheckAll(3, {});
-  EXPECT_EQ(first, kKind == EmulatedCudnn::kPresent ? 3 : 0);
+  EXPECT_EQ(first, kKind == EmulatedCudnn::kRefusesLate ? 0 : UsedOf(DType::kFloat32));
   EXPECT_EQ(again, first);
 }
 
@@ -127,12 +141,11 @@ TEST(EmulatedCudnnTest, EachQueueHasAHandleOfItsOwn) {
   CheckAll(2, {});
   const QueueScope scope(DeviceQueue::New(kDevice));
   const long first = CheckAll(2, {}), again = CheckAll(2, {});
-  const long checks = kIsUsed ? kChecks : kKind == EmulatedCudnn::kWrong ? 1 : 0;  // a wrong one no further than its first
-  EXPECT_EQ(first, checks + again);
+  EXPECT_EQ(first, ChecksOf(DType::kFloat32) + again);
 }
 
 TEST(EmulatedCudnnTest, TheNoteSaysWhatRuns) {
-  CheckAll(2, {});
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) CheckAll(2, {}, dtype);
   const std::string notes = KernelRegistry::Global().Notes();
   auto expect = [&](const std::string& text) {
     EXPECT_NE(notes.find(text), std::string::npos) << notes << "\nhas no\n" << text;
@@ -147,7 +160,13 @@ TEST(EmulatedCudnnTest, TheNoteSaysWhatRuns) {
     case EmulatedCudnn::kDoesNotStart:
       return expect("cudnn: not used: version 91000: cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED");
     case EmulatedCudnn::kWrong:
-      return expect("cudnn: not used: version 91000: conv2d of a small case gave ");
+      expect("cudnn: version 91000; not for conv2d bf16: a small case gave ");
+      return expect("; not for conv2d_grad_filter f32: a small case gave ");
+    case EmulatedCudnn::kWrongInPart:
+      return expect("cudnn: version 91000; not for conv2d_grad_filter f16: a small case gave ");
+    case EmulatedCudnn::kNoStrides:
+    case EmulatedCudnn::kNoBFloat16:  // and so is not asked: calls of it are refused as they come
+      return expect("cudnn: version 91000\n");
   }
 }
 

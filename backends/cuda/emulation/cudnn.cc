@@ -70,6 +70,8 @@ struct Problem {
     }
     // f32 takes either; 16-bit types need the matrix units.
     if (x.type != kFloat && v.math != kTensorMath) return kNotSupported;
+    if (x.type == kBFloat16 && kind == EmulatedCudnn::kNoBFloat16) return kNotSupported;
+    if (v.stride_h > 1 && kind == EmulatedCudnn::kNoStrides) return kNotSupported;
     // As real ones: not every direction knows groups.
     if (v.groups > 1 && v.dilation_h > 1) return kNotSupported;
     return kSuccess;
@@ -119,7 +121,8 @@ void Convolve(const Problem& p, Direction direction, double beta, T* x, T* w, T*
   for (int64_t i = 0; i < count; ++i) {
     to[i] = T(sums[i] + (beta == 0 ? 0 : beta * static_cast<double>(to[i])));
   }
-  if (kind == EmulatedCudnn::kWrong) to[count - 1] = T(static_cast<double>(to[count - 1]) + 1);
+  const bool wrong = kind == EmulatedCudnn::kWrongInPart && direction == kBackwardFilter && p.x.type == kHalf;
+  if (kind == EmulatedCudnn::kWrong || wrong) to[count - 1] = T(static_cast<double>(to[count - 1]) + 1);
 }
 
 int Queue(void* handle, Direction direction, const Problem& p, const void* alpha, const void* beta,

@@ -25,7 +25,22 @@ void ProtectOrDie(char* at, size_t bytes, int protection) {
 
 }  // namespace
 
-DeviceMemory::DeviceMemory() { std::fill_n(capacity_, kMaxDevices, size_t{1} << 30); }
+DeviceMemory::DeviceMemory() {
+  std::fill_n(capacity_, kMaxDevices, size_t{1} << 30);
+  for (int device = 0; device < kMaxDevices; ++device) pools_[device].device = device;
+}
+
+int DeviceMemory::CreatePool(int device) {
+  if (pool_count_ == kMaxPools) return -1;
+  pools_[pool_count_].device = device;
+  return pool_count_++;
+}
+
+size_t DeviceMemory::kept(int device) const {
+  size_t bytes = 0;
+  for (const Pool& pool : pools_) bytes += pool.device == device ? pool.kept : 0;
+  return bytes;
+}
 
 char* DeviceMemory::Reserve(size_t bytes, size_t alignment) {
   alignment = std::max(alignment, kPage);
@@ -55,7 +70,7 @@ bool DeviceMemory::Unreserve(char* base, size_t bytes) {
 }
 
 uint64_t DeviceMemory::Create(int device, size_t bytes) {
-  const size_t taken = used_[device] + pool_kept_[device];
+  const size_t taken = used_[device] + kept(device);
   if (bytes > capacity_[device] - std::min(capacity_[device], taken)) return 0;
   used_[device] += bytes;
   handles_[next_handle_] = Handle{device, bytes};
@@ -131,16 +146,18 @@ bool DeviceMemory::Unmap(char* at, size_t bytes) {
   return true;
 }
 
-char* DeviceMemory::Allocate(int device, size_t bytes, bool of_pool) {
+char* DeviceMemory::Allocate(int device, size_t bytes, int of_pool) {
   const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), kBlockAlignment);
   const size_t whole = RoundUp(rounded, kPage);
-  const size_t kept = of_pool ? std::min(whole, pool_kept_[device]) : 0;
-  pool_kept_[device] -= kept;
+  size_t none = 0;
+  size_t& pool_kept = of_pool >= 0 ? pools_[of_pool].kept : none;
+  const size_t kept = std::min(whole, pool_kept);
+  pool_kept -= kept;
   const uint64_t handle = Create(device, whole);
   char* const base = handle != 0 ? Reserve(whole, kPage) : nullptr;
   if (base == nullptr) {
     if (handle != 0) ReleaseHandle(handle);
-    pool_kept_[device] += kept;
+    pool_kept += kept;
     return nullptr;
   }
   Map(base, whole, handle);
@@ -148,9 +165,9 @@ char* DeviceMemory::Allocate(int device, size_t bytes, bool of_pool) {
   ReleaseHandle(handle);
   char* const data = base + whole - rounded;
   ranges_[base].block = data;
-  if (of_pool) {
-    ranges_[base].pool = device;
-    pool_used_[device] += whole;
+  if (of_pool >= 0) {
+    ranges_[base].pool = of_pool;
+    pools_[of_pool].used += whole;
   }
   blocks_[data] = base;
   return data;
@@ -162,8 +179,8 @@ bool DeviceMemory::Free(char* data) {
   char* const base = it->second;
   const size_t bytes = ranges_[base].bytes;
   if (const int pool = ranges_[base].pool; pool >= 0) {
-    pool_used_[pool] -= bytes;
-    pool_kept_[pool] += bytes;
+    pools_[pool].used -= bytes;
+    pools_[pool].kept += bytes;
   }
   blocks_.erase(it);
   Unmap(base, bytes);
@@ -223,7 +240,7 @@ bool DeviceMemory::IsReachable(const void* at, size_t bytes, int device) const {
   char* const place = static_cast<char*>(const_cast<void*>(at));
   for (auto it = std::prev(pieces_.upper_bound(place)); it != pieces_.end() && it->first < place + bytes; ++it) {
     const auto range = std::prev(ranges_.upper_bound(it->first));
-    const uint32_t pool = range->second.pool >= 0 ? pool_peers_[range->second.pool] : 0;
+    const uint32_t pool = range->second.pool >= 0 ? pools_[range->second.pool].peers : 0;
     if (((it->second.peers | pool) >> device & 1) == 0) return false;
   }
   return true;

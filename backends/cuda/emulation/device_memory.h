@@ -12,6 +12,7 @@ namespace tidepool::cuda_emulation {
 class DeviceMemory {
  public:
   static constexpr int kMaxDevices = 16;
+  static constexpr int kMaxPools = 64;  // the first of them are the devices' own
 
   // Address ranges without memory. Null when the system has none.
   char* Reserve(size_t bytes, size_t alignment);
@@ -22,12 +23,14 @@ class DeviceMemory {
   bool ReleaseHandle(uint64_t handle);
   bool Map(char* at, size_t bytes, uint64_t handle);
   bool SetAccess(char* at, size_t bytes, int device);
-  void SetPoolAccess(int pool, int device) { pool_peers_[pool] |= 1u << device; }
+  void SetPoolAccess(int pool, int device) { pools_[pool].peers |= 1u << device; }
+  // Of one more pool; -1: there are no more. A default pool is the number of its device.
+  int CreatePool(int device);
   bool Unmap(char* at, size_t bytes);
 
   // Single blocks; their end lies as near to a page without access as 256-byte alignment lets it.
   // Of a pool: takes what that one has kept, and leaves it the bytes when it is freed.
-  char* Allocate(int device, size_t bytes, bool of_pool = false);
+  char* Allocate(int device, size_t bytes, int of_pool = -1);
   bool Free(char* data);
 
   char* AllocateHost(size_t bytes);
@@ -47,12 +50,20 @@ class DeviceMemory {
   void Close();
 
   size_t used(int device) const { return used_[device]; }
-  // Of the device's pool: in blocks, and kept beside them, which used() does not have.
-  size_t pool_used(int device) const { return pool_used_[device]; }
-  size_t pool_kept(int device) const { return pool_kept_[device]; }
-  void TrimPool(int device, size_t bytes) {
-    const size_t most = bytes > pool_used_[device] ? bytes - pool_used_[device] : 0;
-    if (pool_kept_[device] > most) pool_kept_[device] = most;
+  // Beside them, by the device's pools.
+  size_t kept(int device) const;
+  // Of a pool: in blocks, and kept beside them, which used() does not have; its device, and what it was told to keep.
+  struct Pool {
+    int device = 0;
+    size_t used = 0, kept = 0;
+    uint64_t threshold = 0;
+    uint32_t peers = 0;
+  };
+  Pool& pool(int number) { return pools_[number]; }
+  void TrimPool(int number, size_t bytes) {
+    Pool& pool = pools_[number];
+    const size_t most = bytes > pool.used ? bytes - pool.used : 0;
+    if (pool.kept > most) pool.kept = most;
   }
   size_t pinned() const { return pinned_; }
   void set_capacity(int device, size_t bytes) { capacity_[device] = bytes; }
@@ -64,7 +75,7 @@ class DeviceMemory {
   struct Range {
     size_t bytes;
     char* block = nullptr;  // of a single block: where it begins
-    int pool = -1;          // the device whose pool it is of
+    int pool = -1;          // that it is of
   };
   struct Piece {  // of mapped memory
     size_t bytes;
@@ -89,8 +100,8 @@ class DeviceMemory {
   uint64_t next_handle_ = 1;
   int open_ = 0;
   size_t used_[kMaxDevices] = {}, capacity_[kMaxDevices];
-  size_t pool_used_[kMaxDevices] = {}, pool_kept_[kMaxDevices] = {};
-  uint32_t pool_peers_[kMaxDevices] = {};
+  Pool pools_[kMaxPools];
+  int pool_count_ = kMaxDevices;
   size_t pinned_ = 0;
 };
 

@@ -56,17 +56,22 @@ class EmulatedCuda {
   // Whether cuBLASLt has an algorithm for what it is asked for; true at first.
   void set_fused_products(bool known);
   size_t used_bytes(int device = 0) const;
-  size_t kept_bytes(int device = 0) const;  // beside them, by the pool
+  size_t kept_bytes(int device = 0) const;  // beside them, by its pools
   size_t pinned_bytes() const;
   Counters counters() const;
   // Of memory: cudaMalloc, cudaHostAlloc, cuMemCreate, cuMemAddressReserve.
   FaultPlan& allocation_faults() { return allocation_faults_; }
+  // What those fail with: cudaErrorMemoryAllocation at first.
+  void set_allocation_error(int error);
   // Of work: launches, copies, fills, events, products.
   FaultPlan& call_faults() { return call_faults_; }
   // Of kernels when they run, which use a wrong address then: the devices are lost (set_lost) until the test ends that.
   FaultPlan& kernel_faults() { return kernel_faults_; }
   // Runs all that is queued.
   void Finish();
+  // The calling thread is within an emulated call: a driver's memory is not the process's, and a test that refuses operator
+  // new spares it.
+  static bool in_call();
 
  private:
   FaultPlan allocation_faults_, call_faults_, kernel_faults_;

@@ -11,6 +11,9 @@ enum class EmulatedCudnn {
   kTooOld,       // version 7
   kDoesNotStart,
   kWrong,        // gives other results
+  kWrongInPart,  // in the filters' gradient of f16
+  kNoBFloat16,   // does not support it
+  kNoStrides,    // nor these
   kRefusesLate,  // calls of odd batches, when they are run
 };
 

@@ -11,6 +11,7 @@
 
 namespace tidepool::cuda_emulation {
 
+thread_local bool in_call = false;
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int captures_begun = 0;
@@ -51,7 +52,7 @@ void Die(const char* format, ...) {
 }
 
 cudaError_t Fail(cudaError_t error) {
-  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+  if (error != cudaSuccess) last_error = error;
   return error;
 }
 
@@ -240,7 +241,7 @@ void Emulation::RunAll() {
 cudaError_t QueueKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, Work body,
                         std::initializer_list<const void*> pointers) {
   Emulation& emulation = Emulation::Get();
-  std::lock_guard<std::mutex> lock(emulation.mutex);
+  CallLock lock(emulation.mutex);
   if (emulation.lost) return Fail(cudaErrorIllegalAddress);
   if (EmulatedCuda::Get().call_faults().Next()) return Fail(cudaErrorLaunchOutOfResources);
   CUstream_st* const queue = emulation.Stream(stream);
@@ -300,6 +301,10 @@ void EmulatedCuda::set_lost(bool lost) {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   Emulation::Get().lost = lost;
 }
+void EmulatedCuda::set_allocation_error(int error) {
+  std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
+  Emulation::Get().allocation_error = static_cast<cudaError_t>(error);
+}
 void EmulatedCuda::set_peers(bool peers) {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   Emulation::Get().peers = peers;
@@ -314,7 +319,7 @@ size_t EmulatedCuda::used_bytes(int device) const {
 }
 size_t EmulatedCuda::kept_bytes(int device) const {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
-  return Emulation::Get().memory.pool_kept(device);
+  return Emulation::Get().memory.kept(device);
 }
 size_t EmulatedCuda::pinned_bytes() const {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
@@ -324,6 +329,7 @@ EmulatedCuda::Counters EmulatedCuda::counters() const {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   return Emulation::Get().counters;
 }
+bool EmulatedCuda::in_call() { return cuda_emulation::in_call; }
 void EmulatedCuda::Finish() {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   Emulation::Get().RunAll();

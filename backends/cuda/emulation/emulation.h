@@ -75,6 +75,7 @@ class Emulation {
 
   int devices = EmulatedCuda::kDevices;
   bool lost = false;
+  cudaError_t allocation_error = cudaErrorMemoryAllocation;  // of the fault plan; the driver's have these numbers too
   bool fused_products = true;
   bool peers = true;
   EmulatedCuda::Counters counters;
@@ -116,6 +117,19 @@ class Emulation {
   std::vector<std::unique_ptr<CUstream_st>> streams_;
   CUstream_st* defaults_[16] = {};
   size_t queued_ = 0;
+};
+
+// A call of the calling thread holds the lock: what it allocates is the emulation's own.
+extern thread_local bool in_call;
+class CallLock {
+ public:
+  explicit CallLock(std::mutex& mutex) : lock_(mutex) { in_call = true; }
+  ~CallLock() { in_call = false; }
+  CallLock(const CallLock&) = delete;
+  CallLock& operator=(const CallLock&) = delete;
+
+ private:
+  std::lock_guard<std::mutex> lock_;
 };
 
 // Of the calling thread.

@@ -13,11 +13,10 @@ using tidepool::cuda_emulation::Fail;
 
 namespace {
 
-using Lock = std::lock_guard<std::mutex>;
+using Lock = tidepool::cuda_emulation::CallLock;
 
 char* Chars(void* pointer) { return static_cast<char*>(pointer); }
 char* Chars(CUdeviceptr pointer) { return reinterpret_cast<char*>(pointer); }
-int DeviceOf(cudaMemPool_t pool) { return static_cast<int>(reinterpret_cast<intptr_t>(pool)) - 1; }
 
 }  // namespace
 
@@ -25,8 +24,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);
   *total = emulation.memory.capacity(current_device);
-  const size_t used =
-      emulation.memory.used(current_device) + emulation.memory.pool_kept(current_device);
+  const size_t used = emulation.memory.used(current_device) + emulation.memory.kept(current_device);
   *free = *total - (used < *total ? used : *total);
   return cudaSuccess;
 }
@@ -39,7 +37,7 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   if (emulation.UnsafeWhileCapturing()) return Fail(cudaErrorStreamCaptureUnsupported);
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (EmulatedCuda::Get().allocation_faults().Next()) return Fail(cudaErrorMemoryAllocation);
+  if (EmulatedCuda::Get().allocation_faults().Next()) return Fail(emulation.allocation_error);
   *pointer = emulation.memory.Allocate(current_device, bytes);
   if (*pointer == nullptr) return Fail(cudaErrorMemoryAllocation);
   ++emulation.counters.allocations;
@@ -66,7 +64,7 @@ cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
   if (emulation.lost) return Fail(cudaErrorIllegalAddress);
   if (emulation.devices == 0) return Fail(cudaErrorNoDevice);
   if (emulation.UnsafeWhileCapturing()) return Fail(cudaErrorStreamCaptureUnsupported);
-  if (EmulatedCuda::Get().allocation_faults().Next()) return Fail(cudaErrorMemoryAllocation);
+  if (EmulatedCuda::Get().allocation_faults().Next()) return Fail(emulation.allocation_error);
   *pointer = emulation.memory.AllocateHost(bytes);
   if (*pointer == nullptr) return Fail(cudaErrorMemoryAllocation);
   ++emulation.counters.host_allocations;
@@ -89,7 +87,7 @@ cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned) {
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);
   if (emulation.lost) return Fail(cudaErrorIllegalAddress);
-  if (EmulatedCuda::Get().allocation_faults().Next()) return Fail(cudaErrorMemoryAllocation);
+  if (EmulatedCuda::Get().allocation_faults().Next()) return Fail(emulation.allocation_error);
   if (!emulation.memory.Register(Chars(pointer), bytes)) return Fail(cudaErrorInvalidValue);
   ++emulation.counters.host_allocations;
   return cudaSuccess;
@@ -104,76 +102,11 @@ cudaError_t cudaHostUnregister(void* pointer) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
-  *pool = reinterpret_cast<cudaMemPool_t>(static_cast<intptr_t>(device) + 1);
-  return cudaSuccess;
-}
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
-  Emulation& emulation = Emulation::Get();
-  Lock lock(emulation.mutex);
-  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
-  const int device = DeviceOf(pool);
-  size_t bytes = emulation.memory.pool_used(device);
-  if (attribute == cudaMemPoolAttrReservedMemCurrent) {
-    bytes += emulation.memory.pool_kept(device);
-  } else if (attribute != cudaMemPoolAttrUsedMemCurrent) {
-    return Fail(cudaErrorInvalidValue);
-  }
-  const uint64_t result = bytes;
-  std::memcpy(value, &result, sizeof(result));
-  return cudaSuccess;
-}
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes) {
-  Emulation& emulation = Emulation::Get();
-  Lock lock(emulation.mutex);
-  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
-  emulation.memory.TrimPool(DeviceOf(pool), bytes);
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* access, size_t count) {
-  Emulation& emulation = Emulation::Get();
-  Lock lock(emulation.mutex);
-  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
-  if (!emulation.peers) return Fail(cudaErrorInvalidDevice);
-  for (size_t i = 0; i < count; ++i) emulation.memory.SetPoolAccess(DeviceOf(pool), access[i].location.id);
-  return cudaSuccess;
-}
-
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);
   if (device >= emulation.devices || peer >= emulation.devices) return Fail(cudaErrorInvalidDevice);
   *can = device != peer && emulation.peers ? 1 : 0;
-  return cudaSuccess;
-}
-
-cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t pool,
-                                    cudaStream_t stream) {
-  Emulation& emulation = Emulation::Get();
-  Lock lock(emulation.mutex);
-  *pointer = nullptr;
-  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
-  if (emulation.Stream(stream)->capture != nullptr) Die("an allocation was captured");
-  if (EmulatedCuda::Get().allocation_faults().Next()) return Fail(cudaErrorMemoryAllocation);
-  *pointer = emulation.memory.Allocate(DeviceOf(pool), bytes, /*of_pool=*/true);
-  if (*pointer == nullptr) return Fail(cudaErrorMemoryAllocation);
-  ++emulation.counters.pool_allocations;
-  return cudaSuccess;
-}
-
-cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
-  Emulation& emulation = Emulation::Get();
-  Lock lock(emulation.mutex);
-  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
-  CUstream_st* const queue = emulation.Stream(stream);
-  if (queue->capture != nullptr) Die("the end of a block was captured");
-  if (!emulation.memory.IsDevice(pointer, 1)) Die("cudaFreeAsync(%p): not device memory", pointer);
-  ++emulation.counters.pool_frees;
-  emulation.Add(queue, [=, &emulation] {
-    if (!emulation.memory.Free(Chars(pointer))) Die("cudaFreeAsync(%p): not a block", pointer);
-  });
   return cudaSuccess;
 }
 
@@ -312,7 +245,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignmen
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);
   if (bytes == 0 || bytes % EmulatedCuda::kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (EmulatedCuda::Get().allocation_faults().Next()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (EmulatedCuda::Get().allocation_faults().Next()) return static_cast<CUresult>(emulation.allocation_error);
   char* const base = emulation.memory.Reserve(bytes, alignment);
   if (base == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = reinterpret_cast<CUdeviceptr>(base);
@@ -339,7 +272,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
       properties->location.id >= emulation.devices) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (EmulatedCuda::Get().allocation_faults().Next()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (EmulatedCuda::Get().allocation_faults().Next()) return static_cast<CUresult>(emulation.allocation_error);
   *handle = emulation.memory.Create(properties->location.id, bytes);
   return *handle != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

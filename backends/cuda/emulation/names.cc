@@ -56,7 +56,9 @@ const char* cudaGetErrorName(cudaError_t error) { return Find(error).name; }
 const char* cudaGetErrorString(cudaError_t error) { return Find(error).text; }
 
 CUresult cuGetErrorName(CUresult error, const char** name) {
-  *name = error == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR";
+  *name = error == CUDA_ERROR_OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == CUDA_ERROR_NOT_SUPPORTED ? "CUDA_ERROR_NOT_SUPPORTED"
+                                              : "CUDA_ERROR";
   return CUDA_SUCCESS;
 }
 CUresult cuGetErrorString(CUresult error, const char** text) {

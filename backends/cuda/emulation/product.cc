@@ -6,6 +6,8 @@
 namespace tidepool::cuda_emulation {
 namespace {
 
+constexpr int64_t kLongSum = 64;
+
 template <typename T>
 void Multiply(const Product& p) {
   for (int64_t item = 0; item < p.batch; ++item) {
@@ -16,6 +18,9 @@ void Multiply(const Product& p) {
       for (int64_t i = 0; i < p.m; ++i) {
         double sum = 0;
         for (int64_t l = 0; l < p.k; ++l) {
+          if (p.adds_parts_in_output && p.k >= kLongSum && l == p.k / 2) {
+            sum = static_cast<double>(T(sum));
+          }
           const auto left = static_cast<double>(p.transpose_a ? a[l + i * p.lda] : a[i + l * p.lda]);
           const auto right = static_cast<double>(p.transpose_b ? b[j + l * p.ldb] : b[l + j * p.ldb]);
           sum += left * right;

@@ -16,7 +16,7 @@ using tidepool::cuda_emulation::last_error;
 
 namespace {
 
-using Lock = std::lock_guard<std::mutex>;
+using Lock = tidepool::cuda_emulation::CallLock;
 
 // Whether work may be queued: the device is there and the fault plan does not say no.
 cudaError_t MayWork(Emulation& emulation) {
@@ -151,7 +151,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (queue->capture != nullptr) return Fail(cudaErrorStreamCaptureUnsupported);
   emulation.RunSome();
   if (emulation.lost) return Ran(emulation);
-  return queue->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+  return queue->queue.empty() ? cudaSuccess : Fail(cudaErrorNotReady);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   Emulation& emulation = Emulation::Get();
@@ -193,7 +193,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->mark->capture != nullptr) return Fail(cudaErrorStreamCaptureUnsupported);
   emulation.RunSome();
   if (emulation.lost) return Ran(emulation);
-  return event->mark->passed ? cudaSuccess : cudaErrorNotReady;
+  return event->mark->passed ? cudaSuccess : Fail(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Emulation& emulation = Emulation::Get();
@@ -212,7 +212,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   Lock lock(Emulation::Get().mutex);
   if (begin->mark == nullptr || end->mark == nullptr) return Fail(cudaErrorInvalidResourceHandle);
-  if (!begin->mark->passed || !end->mark->passed) return cudaErrorNotReady;
+  if (!begin->mark->passed || !end->mark->passed) return Fail(cudaErrorNotReady);
   *milliseconds = 0;  // nothing takes time here
   return cudaSuccess;
 }

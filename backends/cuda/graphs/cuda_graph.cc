@@ -21,16 +21,6 @@ CudaDevice& DeviceOrThrow(int index) {
   ThrowNotFound(absl::StrCat("CudaGraph: there is no device cuda:", index, ": ", CudaDevice::WhyAbsent()));
 }
 
-// Blocks given back meanwhile are kept; freed when it ends.
-class CapturingScope {
- public:
-  CapturingScope(CudaDevice& device, int queue) : device_(device) { device_.set_capturing(queue); }
-  ~CapturingScope() { device_.set_capturing(-1); }
-
- private:
-  CudaDevice& device_;
-};
-
 struct GraphDeleter {
   ~GraphDeleter() {
     if (graph != nullptr) cudaGraphDestroy(graph);
@@ -60,24 +50,19 @@ void CudaGraph::Capture(absl::FunctionRef<void()> step) {
   device_.Activate();
   // Copies under way are no part of it; what it queues comes behind them.
   queue_ = DeviceQueue::Here(device_.device());
-  const cudaStream_t stream = device_.compute(queue_.number());
   JoinQueues();
   GraphDeleter captured;
   {
-    CapturingScope scope(device_, queue_.number());
+    cuda::StreamCapture capture(device_, queue_.number());
     const CapturingThreadScope thread;
-    Check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-          "cudaStreamBeginCapture");
     std::exception_ptr failure;
     try {
       step();
     } catch (...) {
       failure = std::current_exception();
     }
-    const cudaError_t error = cudaStreamEndCapture(stream, &captured.graph);
-    if (error != cudaSuccess && cudaPeekAtLastError() == error) cudaGetLastError();
+    const cudaError_t error = capture.End(&captured.graph);
     if (error == cudaErrorStreamCaptureInvalidated) {
-      cudaGetLastError();
       ThrowFailedPrecondition(
           "CudaGraph: the step waits for the device or asks for memory, which a captured step cannot; "
           "let its workspace learn first, and read results after Run");

@@ -25,7 +25,9 @@
 //
 // Errors: what `step` throws, with nothing captured and the device usable; kFailedPrecondition when it
 // waited or asked for memory; kInternal when the runtime refuses. Threads: one at a time, the same one
-// for a capture; no other thread may queue kernels on the device meanwhile.
+// for a capture. Other threads go on meanwhile: what they queue is done as ever, and is no part of the step
+// (backends/cuda/runtime/stream_capture.h). Work of the program's own within `step` goes to
+// DeviceQueue::Here(device).native(), asked for there; a queue that was adopted is captured itself, and is the step's alone.
 // Cost: a launch of a few microseconds for any number of kernels.
 #ifndef TIDEPOOL_BACKENDS_CUDA_GRAPHS_CUDA_GRAPH_H_
 #define TIDEPOOL_BACKENDS_CUDA_GRAPHS_CUDA_GRAPH_H_

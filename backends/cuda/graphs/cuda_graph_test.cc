@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -104,6 +106,58 @@ TEST_F(CudaGraphTest, AStepThatWaitsOrThrowsIsNotCaptured) {
   graph.Run(1, [&] { Step(); });
   EXPECT_NE(state_.ToVector<float>(), before);
   EXPECT_EQ(graph.captures(), 1);
+}
+
+// What they queue there is done at once, and they get memory and may wait.
+TEST_F(CudaGraphTest, OtherThreadsGoOnWhileAStepIsCaptured) {
+  for (int i = 0; i < 3; ++i) Step();
+  CudaGraph alone;
+  alone.Run(1, [&] { Step(); });
+  Restart();
+  Step();
+  const std::vector<float> expected = state_.ToVector<float>();
+  Restart();
+  const NDArray shared = Full({64}, 2, DType::kFloat32, Place::On(kCuda));
+  CudaGraph graph;
+  const auto other = [&] {
+    for (int i = 0; i < 5; ++i) {
+      const NDArray sum = Add(shared, Full({64}, i, DType::kFloat32, Place::On(kCuda)));  // two blocks of the heap
+      EXPECT_EQ(sum.ToVector<float>(), std::vector<float>(64, 2.0f + static_cast<float>(i)));
+      EXPECT_EQ(MatMul(weights_, weights_).ToVector<float>().size(), 64u);  // by the same handle of cuBLAS
+      Workspace workspace("other", config_, kCuda);
+      WorkspaceScope scope(workspace);
+      EXPECT_EQ((shared * 3.0).At<float>({63}), 6);
+    }
+  };
+  graph.Capture([&] {
+    std::thread(other).join();
+    Step();
+    std::thread(other).join();
+  });
+  EXPECT_EQ(graph.nodes(), alone.nodes());
+  graph.Launch();
+  EXPECT_EQ(state_.ToVector<float>(), expected);
+}
+
+// A stream of the caller's own is captured itself: work of theirs goes there without asking.
+TEST_F(CudaGraphTest, AnAdoptedStreamIsCapturedItself) {
+  cudaStream_t theirs = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking), cudaSuccess);
+  {
+    const QueueScope scope(DeviceQueue::Adopt(kCuda, theirs));
+    for (int i = 0; i < 3; ++i) Step();
+    Restart();
+    CudaGraph graph;
+    graph.Capture([&] {
+      cudaMemsetAsync(state_.raw_data(), 0, 16, theirs);
+      EXPECT_EQ(DeviceQueue::Here(kCuda).native(), theirs);
+      Step();
+    });
+    EXPECT_EQ(state_.ToVector<float>()[0], 1) << "nothing of it is done yet";
+    graph.Launch();
+    EXPECT_NE(state_.ToVector<float>()[0], 1);
+  }
+  cudaStreamDestroy(theirs);
 }
 
 TEST(CudaGraphDevices, AMissingDeviceIsNamed) {

@@ -78,14 +78,17 @@ Cublas::Cublas(CudaDevice& device, int queue) : device_(device), queue_(queue) {
   const int64_t before = FreeBytes();
   try {
     CheckCublas(cublasCreate(&handle_), "cublasCreate");
+    // Parts of long sums of f16 and bf16 are added in f32, as products are documented; else the library may round each.
+    CheckCublas(cublasSetMathMode(handle_, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+                "cublasSetMathMode");
     FollowStream();
+    const int64_t taken = before - FreeBytes();
+    if (taken > 0) library_ = MemoryCharge::Imported(taken, device.device());
   } catch (...) {
     if (handle_ != nullptr) cublasDestroy(handle_);
     device.Release(workspace, bytes);
     throw;
   }
-  const int64_t taken = before - FreeBytes();
-  if (taken > 0) library_ = MemoryCharge::Imported(taken, device.device());
 }
 
 }  // namespace tidepool::cuda

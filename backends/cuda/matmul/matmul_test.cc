@@ -113,6 +113,23 @@ TEST_F(MatMul, WithoutTermsOnlyTheBiasIsLeft) {
   }
 }
 
+// Halves of 2049 and -2048, which is 1 in f32; rounded to 16 bits before they are added, the first one is 2048.
+TEST_F(MatMul, PartsOfSumsOf16BitTypesAreAddedInF32) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    for (const bool bias : {false, true}) {
+      OpCase c = ProductCase(dtype, {.m = 8, .n = 8, .k = 4096, .bias = bias, .relu = false});
+      c.inputs[0].reals.assign(c.inputs[0].reals.size(), 1);
+      for (size_t i = 0; i < c.inputs[1].reals.size(); ++i) {
+        const size_t term = i % 4096;
+        c.inputs[1].reals[i] = term == 0 ? 2 : term < 2048 ? 1 : -1;
+      }
+      if (bias) c.inputs[2].reals.assign(8, 0.5);
+      c.inner = 0;  // every sum is exact
+      CheckCase(c);
+    }
+  }
+}
+
 #if defined(TIDEPOOL_CUDA_EMULATED)
 TEST_F(MatMul, BiasAndReluAreNoKernelsOfTheirOwn) {
   for (DType dtype : kFusedTypes) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/backends/cuda/runtime/driver_memory.h"
 #include "tidepool/backends/cuda/runtime/error.h"
+#include "tidepool/backends/cuda/runtime/refusal.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_queue.h"
@@ -99,7 +100,13 @@ CudaDevice::CudaDevice(int index)
     ThrowInternal(absl::StrCat(name(), ": cuMemGetAllocationGranularity failed"));
   }
   const size_t free_before = FreeBytes();
-  Check(cudaDeviceGetDefaultMemPool(&pool_, index), "cudaDeviceGetDefaultMemPool");
+  // The default one is everybody's: what it keeps, and who may access it, is not ours to say.
+  cudaMemPoolProps of_pool = {};
+  of_pool.allocType = cudaMemAllocationTypePinned;
+  of_pool.handleTypes = cudaMemHandleTypeNone;
+  of_pool.location.type = cudaMemLocationTypeDevice;
+  of_pool.location.id = index;
+  Check(cudaMemPoolCreate(&pool_, &of_pool), "cudaMemPoolCreate");
   // Keeps what it has over synchronisations; TrimPool gives it back.
   uint64_t threshold = UINT64_MAX;
   Check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &threshold),
@@ -148,7 +155,12 @@ std::byte* CudaDevice::Reserve(size_t bytes) noexcept {
   const size_t unit = std::max(kMaxAlignment, kPiecesPerLarge * granularity_);
   CUdeviceptr base = 0;
   const size_t whole = (bytes + granularity_ - 1) / granularity_ * granularity_;
-  if (FindDriverMemory()->reserve(&base, whole, unit, 0, 0) != CUDA_SUCCESS) return nullptr;
+  ForgetRefusal();
+  const CUresult result = FindDriverMemory()->reserve(&base, whole, unit, 0, 0);
+  if (result != CUDA_SUCCESS) {
+    NoteRefusal(device_, result, "cuMemAddressReserve");
+    return nullptr;
+  }
   return reinterpret_cast<std::byte*>(base);
 }
 
@@ -165,10 +177,17 @@ bool CudaDevice::MapPiece(std::byte* at, size_t bytes) noexcept {
   const DriverMemory& driver = *FindDriverMemory();
   const CUmemAllocationProp properties = PropertiesOf(device_);
   CUmemGenericAllocationHandle handle;
-  if (driver.create(&handle, bytes, &properties, 0) != CUDA_SUCCESS) return false;
-  const bool mapped = driver.map(Pointer(at), bytes, 0, handle, 0) == CUDA_SUCCESS;
+  CUresult result = driver.create(&handle, bytes, &properties, 0);
+  if (result != CUDA_SUCCESS) {
+    NoteRefusal(device_, result, "cuMemCreate");
+    return false;
+  }
+  result = driver.map(Pointer(at), bytes, 0, handle, 0);
   driver.release(handle);  // lives on as long as it is mapped
-  if (!mapped) return false;
+  if (result != CUDA_SUCCESS) {
+    NoteRefusal(device_, result, "cuMemMap");
+    return false;
+  }
   bool accessible = LetAccess(at, bytes, device_.index);
   for (uint32_t peers = peers_; accessible && peers != 0; peers &= peers - 1) {
     accessible = LetAccess(at, bytes, std::countr_zero(peers));
@@ -181,23 +200,35 @@ bool CudaDevice::MapPiece(std::byte* at, size_t bytes) noexcept {
 bool CudaDevice::Commit(std::byte* at, size_t bytes, bool large_pages) noexcept {
   // Large pieces begin at their multiples. What is around them, as the tail behind the last one, is small.
   const size_t large = kPiecesPerLarge * granularity_;
+  ForgetRefusal();
   std::lock_guard<std::mutex> lock(mutex_);
   for (size_t done = 0, unit; done < bytes; done += unit) {
     const bool whole = large_pages && bytes - done >= large && reinterpret_cast<uintptr_t>(at + done) % large == 0;
     unit = whole ? large : granularity_;
-    bool mapped = MapPiece(at + done, unit);
-    if (!mapped) {
-      TrimPool(/*wait=*/true);
-      mapped = MapPiece(at + done, unit);
-    }
-    if (mapped) {
-      pieces_[at + done] = unit;
-      continue;
+    if (NotePiece(at + done, unit)) {
+      bool mapped = MapPiece(at + done, unit);
+      if (!mapped) {
+        TrimPool(/*wait=*/true);
+        mapped = MapPiece(at + done, unit);
+      }
+      if (mapped) continue;
+      pieces_.erase(at + done);
     }
     UnmapPieces(at, done);
     return false;
   }
+  ForgetRefusal();
   return true;
+}
+
+// Before it is mapped: the process may have no memory to know it by.
+bool CudaDevice::NotePiece(std::byte* at, size_t bytes) noexcept {
+  try {
+    pieces_[at] = bytes;
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 void CudaDevice::UnmapPieces(std::byte* at, size_t bytes) noexcept {
@@ -247,9 +278,52 @@ void CudaDevice::CloseQueue(int queue) noexcept {
 }
 
 void CudaDevice::ComputeAfterCopies(int queue) {
-  points_.StreamWait(compute(queue), {last_from_host_});
-  points_.StreamWait(compute(queue), {last_to_host_});
-  points_.StreamWait(compute(queue), {last_to_peers_});
+  for (const Last* last : {&last_from_host_, &last_to_host_, &last_to_peers_}) {
+    points_.StreamWait(compute(queue), last->point());
+  }
+}
+
+bool CudaDevice::IsOurs(int queue) {
+  std::lock_guard<std::mutex> lock(streams_mutex_);
+  return is_ours_[queue];
+}
+
+// Kept for the next capture: libraries know streams by their addresses.
+cudaStream_t CudaDevice::TakeCaptureStream() {
+  std::lock_guard<std::mutex> lock(streams_mutex_);
+  if (!capture_streams_.empty()) {
+    cudaStream_t const kept = capture_streams_.back();
+    capture_streams_.pop_back();
+    return kept;
+  }
+  cudaStream_t stream = nullptr;
+  Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return stream;
+}
+
+void CudaDevice::GiveCaptureStream(cudaStream_t stream) noexcept {
+  try {
+    std::lock_guard<std::mutex> lock(streams_mutex_);
+    capture_streams_.push_back(stream);
+  } catch (const std::bad_alloc&) {
+    cudaStreamDestroy(stream);
+  }
+}
+
+void CudaDevice::SetAdoptedCaptured(int queue, bool captured) noexcept {
+  captured ? adopted_captured_ |= 1u << queue : adopted_captured_ &= ~(1u << queue);
+}
+
+cudaStream_t CudaDevice::ComputeWhileCapturing(int queue) const noexcept {
+  const StreamCapture* const capture = StreamCapture::Of(*this);
+  return capture != nullptr && capture->queue() == queue ? capture->stream()
+                                                         : streams_[queue].load(std::memory_order_acquire);
+}
+
+bool CudaDevice::IsCapturing(int queue) const {
+  if ((adopted_captured_ >> queue & 1) != 0) return true;
+  const StreamCapture* const capture = newest_capture != nullptr ? StreamCapture::Of(*this) : nullptr;
+  return capture != nullptr && capture->queue() == queue;
 }
 
 template <typename Work>
@@ -318,7 +392,7 @@ void CudaDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   });
 }
 
-QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& last, void* to,
+QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, Last& last, void* to,
                                  const void* from, size_t bytes, cudaMemcpyKind kind,
                                  QueuePoint after) {
   if (bytes == 0) return after;
@@ -327,12 +401,11 @@ QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& las
   Check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
   QueuePoint point;
   try {
-    point = points_.Record(stream);
-  } catch (const Error&) {
+    point = last.Note([&] { return points_.Record(stream); });
+  } catch (...) {
     // The copy is queued already: without a point it must be over.
     Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
-  last = point.value;
   blocks_->NoteCopy(static_cast<const std::byte*>(kind == cudaMemcpyHostToDevice ? to : from), point);
   return point;
 }
@@ -347,7 +420,7 @@ QueuePoint CudaDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from
 }
 
 QueuePoint CudaDevice::ComputePoint(int queue) {
-  if (capturing_ == queue) {
+  if (IsCapturing(queue)) {
     ThrowFailedPrecondition(absl::StrCat(name(), ": a graph is being captured; what is queued now has "
                                          "no place in the device's work"));
   }

@@ -5,7 +5,7 @@
 // pieces are that large, else of the driver's granularity (2 MiB); giving back takes whole pieces.
 // It waits for the queues first: the driver does not.
 //
-// Blocks come from the device's memory pool (cudaMallocAsync) in the order of a stream of their own, in which
+// Blocks come from a memory pool of the device's that is ours (cudaMallocFromPoolAsync) in the order of a stream of their own, in which
 // nothing is ever waited for: so a new block is there at once, for compute queues and copies alike. One that is
 // released is kept with the points behind what uses it (memory/provider/kept_blocks.h), nobody waits, and it
 // goes back to the pool when they have passed. Blocks of the driver's own (cudaMalloc) would stop the device
@@ -17,7 +17,8 @@
 // Streams: one for each compute queue (device_queue.h; a queue that was adopted is the caller's stream); three
 // for copies, one each way and one to other devices; one for blocks. Ours do not wait for the default stream. Nothing here waits for the whole device.
 //
-// Errors: refusals of memory are null or false; other errors of the runtime are thrown as kInternal
+// Errors: refusals of memory are null or false, and where the driver's reason was another one than lack of memory
+// ThrowIfLost says it to the thread that asks next (refusal.h); other errors of the runtime are thrown as kInternal
 // with the function's name and the runtime's text; sticky ones are the device's loss (device_loss.h). Threads: any.
 #ifndef TIDEPOOL_BACKENDS_CUDA_RUNTIME_CUDA_DEVICE_H_
 #define TIDEPOOL_BACKENDS_CUDA_RUNTIME_CUDA_DEVICE_H_
@@ -32,12 +33,15 @@
 #include <vector>
 
 #include "cuda_runtime_api.h"
+#include "tidepool/backends/cuda/runtime/last_copy.h"
 #include "tidepool/backends/cuda/runtime/pinned_memory.h"
 #include "tidepool/backends/cuda/runtime/queue_points.h"
+#include "tidepool/backends/cuda/runtime/stream_capture.h"
 #include "tidepool/memory/accounting/memory_charge.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/kept_blocks.h"
+#include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool::cuda {
 
@@ -54,8 +58,9 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   size_t total_bytes() const { return total_bytes_; }
   const std::string& model() const { return model_; }
   int capability() const { return capability_; }  // 90 for 9.0
-  // Of an open compute queue.
+  // Of an open compute queue; for a thread that captures what it queues there the stream that captures (stream_capture.h).
   cudaStream_t compute(int queue = 0) const {
+    if (newest_capture != nullptr) [[unlikely]] return ComputeWhileCapturing(queue);
     return streams_[queue].load(std::memory_order_acquire);
   }
   QueuePoints& points() { return points_; }
@@ -65,10 +70,8 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   void Activate() const;
   // What is queued in that compute queue from here on begins when the copies queued so far have passed.
   void JoinCopies(int queue) { ComputeAfterCopies(queue); }
-  // While the work of a compute queue is captured, blocks given back are kept: freeing them would be
-  // captured. -1: none is.
-  void set_capturing(int queue);
-  bool capturing() const { return capturing_ >= 0; }
+  // Whether the calling thread captures what it queues somewhere on the device.
+  bool capturing() const { return newest_capture != nullptr && StreamCapture::Of(*this) != nullptr; }
   // Why memory is not copied to `there` directly; empty: it is, and this device may access all of its memory from here
   // on. Any thread.
   std::string WhyNoPeer(CudaDevice& there);
@@ -104,7 +107,7 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   void OpenQueue(int queue, void* native) override;
   void CloseQueue(int queue) noexcept override;
   void* NativeQueue(int queue) override { return compute(queue); }
-  bool IsCapturing(int queue) const override { return capturing_ == queue; }
+  bool IsCapturing(int queue) const override;
   QueuePoint EarlierUses(const std::byte* data, size_t) override { return blocks_->EarlierUses(data); }
   QueuePoint ComputePoint(int queue) override;
   void ComputeAfter(int queue, QueuePoint point) override;
@@ -118,6 +121,7 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   void FinishAll() noexcept override { FinishQueues(); }
 
  private:
+  friend class StreamCapture;
   static constexpr size_t kPoolAlignment = 256;
 
   explicit CudaDevice(int index);
@@ -125,8 +129,9 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   // The memory of a piece, and of those to come, and of the pool. Empty, or what refused it.
   bool LetAccess(std::byte* at, size_t bytes, int device) const noexcept;
   std::string LetPeer(int device);
+  bool NotePiece(std::byte* at, size_t bytes) noexcept;  // these three need mutex_
   bool MapPiece(std::byte* at, size_t bytes) noexcept;
-  void UnmapPieces(std::byte* at, size_t bytes) noexcept;  // needs mutex_
+  void UnmapPieces(std::byte* at, size_t bytes) noexcept;
   // What is kept of blocks first; `wait`: for what uses them. Not while capturing.
   void TrimPool(bool wait) noexcept;
   void CountKept() noexcept;
@@ -137,7 +142,14 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   void DoNow(const char* call, const Work& work);
   // All open ones, and the copies.
   void FinishQueues() noexcept;
-  QueuePoint QueueCopy(cudaStream_t stream, std::atomic<uint64_t>& last, void* to, const void* from,
+  cudaStream_t ComputeWhileCapturing(int queue) const noexcept;
+  // For StreamCapture: streams that nothing else is queued in, and which of the callers' own are captured.
+  bool IsOurs(int queue);
+  cudaStream_t TakeCaptureStream();
+  void GiveCaptureStream(cudaStream_t stream) noexcept;
+  void SetAdoptedCaptured(int queue, bool captured) noexcept;
+  using Last = LastCopy<StdSync, QueuePoint>;
+  QueuePoint QueueCopy(cudaStream_t stream, Last& last, void* to, const void* from,
                        size_t bytes, cudaMemcpyKind kind, QueuePoint after);
 
   const Device device_;
@@ -150,9 +162,10 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   std::vector<QueuePoint> ended_;           // behind the work of queues that were closed, which may be under way
   cudaStream_t from_host_ = nullptr, to_host_ = nullptr, to_peers_ = nullptr, of_blocks_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
-  std::atomic<uint64_t> last_from_host_{0}, last_to_host_{0}, last_to_peers_{0};  // points behind the copies
+  Last last_from_host_, last_to_host_, last_to_peers_;  // behind the copies
   std::atomic<bool> blocks_on_their_way_{false};  // to the pool
-  std::atomic<int> capturing_{-1};  // which compute queue
+  std::atomic<uint32_t> adopted_captured_{0};  // compute queues, a bit each
+  std::vector<cudaStream_t> capture_streams_;  // unused ones; streams_mutex_
   QueuePoints points_;
   PinnedMemory pinned_;
   MemoryCharge charge_;  // what the runtime and its libraries took when they started
@@ -160,7 +173,6 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   std::mutex mutex_;
   std::map<std::byte*, size_t> pieces_;
   uint32_t peers_ = 0;  // devices that may access all memory, a bit each
-  std::vector<Block> of_capture_;  // given back while capturing
 
   mutable std::mutex kept_mutex_;
   int64_t kept_counted_ = 0;         // by the pool, on the ledger

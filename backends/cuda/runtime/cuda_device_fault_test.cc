@@ -118,12 +118,13 @@ TEST(CudaDeviceFaults, BlocksGivenBackWhileCapturingAreKept) {
   CudaDevice& device = TheDevice();
   std::byte* const block = device.Allocate(4096, 256);
   device.blocks().Trim();
-  device.set_capturing(0);
-  EXPECT_EQ(device.Allocate(16, 256), nullptr);
-  EXPECT_THROW(device.ComputePoint(0), Error);
-  device.Release(block, 4096);
-  EXPECT_EQ(device.blocks().stats().kept_blocks, 0u);  // it is not anybody else's yet
-  device.set_capturing(-1);
+  {
+    const StreamCapture capture(device, 0);
+    EXPECT_EQ(device.Allocate(16, 256), nullptr);
+    EXPECT_THROW(device.ComputePoint(0), Error);
+    device.Release(block, 4096);
+    EXPECT_EQ(device.blocks().stats().kept_blocks, 0u);  // it is not anybody else's yet
+  }
   EXPECT_EQ(device.blocks().stats().kept_blocks, 1u);
   EXPECT_EQ(device.Allocate(4096, 256), block);
   device.Release(block, 4096);

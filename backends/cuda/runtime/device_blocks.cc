@@ -1,5 +1,7 @@
 // Blocks of a device's memory pool, and what the pool keeps. Part of CudaDevice.
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
+#include "tidepool/backends/cuda/runtime/error.h"
+#include "tidepool/backends/cuda/runtime/refusal.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 
@@ -46,7 +48,11 @@ int64_t CudaDevice::kept_bytes() const {
 
 std::byte* CudaDevice::Allocate(size_t bytes, size_t alignment) noexcept {
   // Within a capture it would become a part of the graph, which may run when it is somebody else's.
-  return capturing() ? nullptr : blocks_->Allocate(bytes, alignment);
+  if (capturing()) return nullptr;
+  ForgetRefusal();
+  std::byte* const data = blocks_->Allocate(bytes, alignment);
+  if (data != nullptr) ForgetRefusal();  // of a request on the way
+  return data;
 }
 
 std::byte* CudaDevice::TakeBlock(size_t bytes, QueuePoint* from) noexcept {
@@ -64,12 +70,12 @@ std::byte* CudaDevice::TakeBlock(size_t bytes, QueuePoint* from) noexcept {
       error = cudaMallocFromPoolAsync(&data, bytes, pool_, of_blocks_);
     }
     if (error != cudaSuccess) {
-      cudaGetLastError();
+      NoteRefusal(device_, error, "cudaMallocFromPoolAsync");
       return nullptr;
     }
     try {
       *from = points_.Record(of_blocks_);
-    } catch (const Error&) {
+    } catch (...) {
       // Without a point it must be there.
       cudaStreamSynchronize(of_blocks_);
     }
@@ -95,24 +101,10 @@ void CudaDevice::Release(std::byte* data, size_t bytes) noexcept {
 }
 
 void CudaDevice::ReleaseMany(const Block* blocks, int count) noexcept {
-  if (capturing()) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (capturing()) {
-      of_capture_.insert(of_capture_.end(), blocks, blocks + count);
-      return;
-    }
-  }
+  StreamCapture* const capture = newest_capture != nullptr ? StreamCapture::Of(*this) : nullptr;
+  // Their end would be captured.
+  if (capture != nullptr) return capture->Keep(blocks, count);
   blocks_->ReleaseMany(blocks, count);
-}
-
-void CudaDevice::set_capturing(int queue) {
-  std::vector<Block> released;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    capturing_ = queue;
-    if (queue < 0) released.swap(of_capture_);
-  }
-  blocks_->ReleaseMany(released.data(), static_cast<int>(released.size()));
 }
 
 }  // namespace tidepool::cuda

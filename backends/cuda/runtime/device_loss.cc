@@ -1,6 +1,7 @@
 // Whether a refusal is lack of memory or the end of the device. Part of CudaDevice.
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 #include "tidepool/backends/cuda/runtime/error.h"
+#include "tidepool/backends/cuda/runtime/refusal.h"
 #include "tidepool/memory/provider/device_loss.h"
 
 namespace tidepool::cuda {
@@ -10,10 +11,11 @@ void CudaDevice::ThrowIfLost(const std::string& who) {
   if (!IsLost(device_) && !capturing()) {
     Activate();
     const cudaError_t error = cudaStreamQuery(compute(0));
-    if (error != cudaSuccess) cudaGetLastError();
+    ForgetLastError(error);
     if (IsSticky(error)) LoseDevice(device_, Describe(error, "cudaStreamQuery"));
   }
   CheckNotLost(device_, who);
+  ThrowIfRefused(device_, who);
 }
 
 void PinnedMemory::ThrowIfLost(const std::string& who) {

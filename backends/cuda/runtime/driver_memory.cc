@@ -33,8 +33,20 @@ const DriverMemory* FindDriverMemory() {
                                Look("cuMemRelease", &functions.release) &&
                                Look("cuMemMap", &functions.map) &&
                                Look("cuMemUnmap", &functions.unmap) &&
-                               Look("cuMemSetAccess", &functions.set_access);
+                               Look("cuMemSetAccess", &functions.set_access) &&
+                               Look("cuGetErrorName", &functions.error_name) &&
+                               Look("cuGetErrorString", &functions.error_text);
   return complete ? &functions : nullptr;
+}
+
+std::string DescribeDriver(CUresult error, const char* call) {
+  const char *name = nullptr, *text = nullptr;
+  const DriverMemory* const driver = FindDriverMemory();
+  if (driver == nullptr || driver->error_name(error, &name) != CUDA_SUCCESS ||
+      driver->error_text(error, &text) != CUDA_SUCCESS || name == nullptr || text == nullptr) {
+    return std::string(call) + ": error " + std::to_string(static_cast<int>(error));
+  }
+  return std::string(call) + ": " + name + ": " + text;
 }
 
 }  // namespace tidepool::cuda

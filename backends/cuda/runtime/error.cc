@@ -46,7 +46,7 @@ void ThrowIfCurrentIsLost(const char* call) {
 }
 
 void ThrowError(cudaError_t error, const char* call) {
-  if (cudaPeekAtLastError() == error) cudaGetLastError();
+  ForgetLastError(error);
   if (IsSticky(error)) {
     const Device device = CurrentDevice();
     LoseDevice(device, Describe(error, call));

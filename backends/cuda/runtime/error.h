@@ -11,6 +11,12 @@ namespace tidepool::cuda {
 // "cudaMemcpyAsync: cudaErrorInvalidValue: invalid argument".
 std::string Describe(cudaError_t error, const char* call);
 
+// Of a call whose error is no error of the program's, as of a query that is answered with not-ready: the runtime does not
+// tell it to whoever asks for the last error next.
+inline void ForgetLastError(cudaError_t error) {
+  if (error != cudaSuccess && cudaPeekAtLastError() == error) cudaGetLastError();
+}
+
 // Every call that uses the device fails from then on: a kernel used a wrong address, was stopped or trapped, or memory
 // failed beyond correction.
 bool IsSticky(cudaError_t error);

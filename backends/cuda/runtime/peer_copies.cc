@@ -53,13 +53,12 @@ QueuePoint CudaDevice::QueueCopyToPeer(CudaDevice& there, int queue_there, std::
   Check(cudaMemcpyPeerAsync(to, there.index(), from, index(), bytes, to_peers_), "cudaMemcpyPeerAsync");
   QueuePoint point;
   try {
-    point = points_.Record(to_peers_);
+    point = last_to_peers_.Note([&] { return points_.Record(to_peers_); });
     points_.StreamWait(there.compute(queue_there), point);
-  } catch (const Error&) {
+  } catch (...) {
     // The copy is queued already: where the other queue cannot come behind it, it must be over.
     Check(cudaStreamSynchronize(to_peers_), "cudaStreamSynchronize");
   }
-  last_to_peers_ = point.value;
   blocks_->NoteCopy(from, point);
   return point;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cuda_runtime_api.h"
+#include "tidepool/backends/cuda/runtime/refusal.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/provider/host_provider.h"
 
@@ -61,14 +62,25 @@ void PinnedMemory::Unreserve(std::byte* base, size_t bytes) noexcept {
 }
 
 bool PinnedMemory::Commit(std::byte* at, size_t bytes, bool) noexcept {
+  ForgetRefusal();
   if (!HostProvider().Commit(at, bytes, false)) return false;
-  if (cudaHostRegister(at, bytes, cudaHostRegisterPortable) != cudaSuccess) {
-    cudaGetLastError();
+  std::map<std::byte*, size_t>::node_type place;  // before it is locked: there may be no memory to know it by
+  try {
+    std::map<std::byte*, size_t> alone;
+    alone[at] = bytes;
+    place = alone.extract(at);
+  } catch (const std::bad_alloc&) {
+    HostProvider().Decommit(at, bytes);
+    return false;
+  }
+  const cudaError_t error = cudaHostRegister(at, bytes, cudaHostRegisterPortable);
+  if (error != cudaSuccess) {
+    NoteRefusal(of_, error, "cudaHostRegister");
     HostProvider().Decommit(at, bytes);
     return false;
   }
   std::lock_guard<std::mutex> lock(mutex_);
-  committed_[at] = bytes;
+  committed_.insert(std::move(place));
   return true;
 }
 
@@ -105,14 +117,18 @@ std::byte* PinnedMemory::Allocate(size_t bytes, size_t alignment) noexcept {
     CountKept(-static_cast<int64_t>(size));
     return kept;
   }
+  ForgetRefusal();
   void* data = nullptr;
-  if (cudaHostAlloc(&data, size, cudaHostAllocPortable) != cudaSuccess) {
-    cudaGetLastError();
+  cudaError_t error = cudaHostAlloc(&data, size, cudaHostAllocPortable);
+  if (error != cudaSuccess) {
+    NoteRefusal(of_, error, "cudaHostAlloc");
     Trim();
-    if (cudaHostAlloc(&data, size, cudaHostAllocPortable) != cudaSuccess) {
-      cudaGetLastError();
+    error = cudaHostAlloc(&data, size, cudaHostAllocPortable);
+    if (error != cudaSuccess) {
+      NoteRefusal(of_, error, "cudaHostAlloc");
       return nullptr;
     }
+    ForgetRefusal();
   }
   return static_cast<std::byte*>(data);
 }

@@ -23,24 +23,37 @@ QueuePoint QueuePoints::Record(cudaStream_t stream) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (int i = 0; i < kLooks && !in_flight_.empty(); ++i) {
     Slot& oldest = slots_[in_flight_.front()];
-    if (oldest.in_flight && cudaEventQuery(oldest.event) != cudaSuccess) break;
+    if (oldest.in_flight) {
+      const cudaError_t error = cudaEventQuery(oldest.event);
+      ForgetLastError(error);
+      if (error != cudaSuccess) break;
+    }
     oldest.in_flight = false;
     free_.push_back(in_flight_.front());
     in_flight_.pop_front();
   }
   if (free_.empty()) {
-    Slot slot;
-    Check(cudaEventCreateWithFlags(&slot.event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    free_.push_back(slots_.size());
-    slots_.push_back(slot);
+    // The lists first: what the process has no memory for leaves no event that nobody knows of.
+    if (free_.capacity() <= slots_.size()) free_.reserve(2 * slots_.size() + 8);
+    slots_.emplace_back();
+    const cudaError_t error = cudaEventCreateWithFlags(&slots_.back().event, cudaEventDisableTiming);
+    if (error != cudaSuccess) {
+      slots_.pop_back();
+      ThrowError(error, "cudaEventCreateWithFlags");
+    }
+    free_.push_back(slots_.size() - 1);
   }
   const size_t index = free_.back();
   Slot& slot = slots_[index];
-  Check(cudaEventRecord(slot.event, stream), "cudaEventRecord");
+  in_flight_.push_back(index);
+  const cudaError_t error = cudaEventRecord(slot.event, stream);
+  if (error != cudaSuccess) {
+    in_flight_.pop_back();
+    ThrowError(error, "cudaEventRecord");
+  }
   free_.pop_back();
   ++slot.use;
   slot.in_flight = true;
-  in_flight_.push_back(index);
   return {slot.use << kSlotBits | index};
 }
 
@@ -49,7 +62,10 @@ bool QueuePoints::HasPassed(QueuePoint point) {
   Slot* const slot = Find(point);
   if (slot == nullptr) return true;
   const cudaError_t error = cudaEventQuery(slot->event);
-  if (error == cudaErrorNotReady) return false;
+  if (error == cudaErrorNotReady) {
+    ForgetLastError(error);
+    return false;
+  }
   Check(error, "cudaEventQuery");
   slot->in_flight = false;  // returned to free_ when it is the oldest
   return true;

@@ -1,0 +1,1 @@
+// Nothing: its compilation is looked at (nvcc_inputs_test).
