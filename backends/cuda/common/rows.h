@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "cuda_runtime.h"
@@ -45,6 +46,7 @@ inline constexpr int kRowBlocks = kOne && !std::is_same_v<T, double> ? 2 : 1;
 
 struct Rows {
   int64_t count = 0, size = 0;
+  double share = 0;   // 1 / size
   int lanes = 1;      // threads of a team: a power of two
   bool wide = false;  // a thread takes 16 bytes side by side; else single elements
 
@@ -54,6 +56,7 @@ struct Rows {
     Rows rows;
     rows.count = count;
     rows.size = size;
+    rows.share = size > 0 ? 1 / static_cast<double>(size) : std::numeric_limits<double>::infinity();
     rows.wide = size % kWidth == 0;
     // Single elements are spread over a warp before a lane takes a second.
     const int64_t wanted = rows.wide ? Ceiling(size, kWidth * kRowAccesses<T, kWidth>)
@@ -199,9 +202,13 @@ struct RowPart {
   __device__ __forceinline__ static void ForEachOf(const RowThread& at, int count, Visit visit,
                                                    const From*... from) {
     const bool aligned = kWidth > 1 && (IsAligned(from) && ...);
-    ForEachAccess(at, count, [&](int k, int i) {
-      VisitLanes(k * kWidth, visit, LoadAccess<kWidth>(from + i, aligned)...);
-    });
+    InBatches(
+        at, count, aligned,
+        [&](int k, int, const auto&... loaded) {
+#pragma unroll
+          for (int u = 0; u < kWidth; ++u) visit(k * kWidth + u, loaded.lane[u]...);
+        },
+        from...);
   }
 
   // Elements beyond the piece are `rest`.
@@ -223,25 +230,46 @@ struct RowPart {
   __device__ __forceinline__ static void Store(const RowThread& at, T* piece, int count,
                                                Result result, const More*... more) {
     const bool aligned = kWidth > 1 && IsAligned(piece) && (IsAligned(more) && ... && true);
-    ForEachAccess(at, count, [&](int k, int i) {
-      StoreAccess(piece + i, aligned,
-                  ResultsOf(k * kWidth, result, LoadAccess<kWidth>(more + i, aligned)...));
-    });
+    InBatches(
+        at, count, aligned,
+        [&](int k, int i, const auto&... loaded) {
+          Vector<T, kWidth> access;
+#pragma unroll
+          for (int u = 0; u < kWidth; ++u) {
+            access.lane[u] = result(k * kWidth + u, loaded.lane[u]...);
+          }
+          StoreAccess(piece + i, aligned, access);
+        },
+        more...);
   }
 
  private:
+  // visit(access, its place, what each of `from` has there). Two are loaded before the first is visited:
+  // loads do not pass the stores that visits make.
   template <typename Visit, typename... From>
-  __device__ __forceinline__ static void VisitLanes(int first, Visit visit, const From&... from) {
+  __device__ __forceinline__ static void InBatches(const RowThread& at, int count, bool aligned,
+                                                   Visit visit, const From*... from) {
+    if constexpr (kAccesses == 1) {
+      ForEachAccess(at, count,
+                    [&](int k, int i) { visit(k, i, LoadAccess<kWidth>(from + i, aligned)...); });
+    } else {
 #pragma unroll
-    for (int u = 0; u < kWidth; ++u) visit(first + u, from.lane[u]...);
-  }
-  template <typename Result, typename... More>
-  __device__ __forceinline__ static Vector<T, kWidth> ResultsOf(int first, Result result,
-                                                                const More&... more) {
-    Vector<T, kWidth> access;
-#pragma unroll
-    for (int u = 0; u < kWidth; ++u) access.lane[u] = result(first + u, more.lane[u]...);
-    return access;
+      for (int k = 0; k < kAccesses; k += 2) {
+        const int i = (k * at.lanes + at.lane) * kWidth, j = i + at.lanes * kWidth;
+        if (j < count) {
+          auto second = [&](const auto&... first) {
+            auto both = [&](const auto&... other) {
+              visit(k, i, first...);
+              visit(k + 1, j, other...);
+            };
+            both(LoadAccess<kWidth>(from + j, aligned)...);
+          };
+          second(LoadAccess<kWidth>(from + i, aligned)...);
+        } else if (i < count) {
+          visit(k, i, LoadAccess<kWidth>(from + i, aligned)...);
+        }
+      }
+    }
   }
 };
 

@@ -41,16 +41,16 @@ struct ThreadSum {
 template <typename T, int kWidth, bool kOne>
 __device__ __forceinline__ TwoParts<Statistic<T>> MeanOfRow(const RowThread& at,
                                                             RowPieces<T, kWidth, kOne>& pieces,
-                                                            const T* row, int64_t size,
+                                                            const T* row, const Rows& rows,
                                                             double* shared) {
   using S = Statistic<T>;
   S first = 0;
-  if constexpr (std::is_same_v<T, double>) first = size > 0 ? row[0] : 0;
+  if constexpr (std::is_same_v<T, double>) first = rows.size > 0 ? row[0] : 0;
   ThreadSum<S> sum;
   pieces.Each([&](int64_t, int count) {
     pieces.part.ForEach(at, count, [&](int u, int) { sum.Add(pieces.part.value[u] - first); });
   });
-  const double mean = MergeTeam(at, sum.total(), shared, AddUp()) / static_cast<double>(size);
+  const double mean = MergeTeam(at, sum.total(), shared, AddUp()) * rows.share;
   if constexpr (std::is_same_v<S, double>) {
     const double high = first + mean;
     return {high, mean - (high - first)};
@@ -64,6 +64,7 @@ __device__ __forceinline__ TwoParts<Statistic<T>> MeanOfRow(const RowThread& at,
 template <typename T, int kWidth, bool kOne, bool kMean>
 __global__ void __launch_bounds__(kMostRowThreads, (kRowBlocks<T, kOne>))
     RowNormKernel(Rows rows, const T* x, const T* scale, const T* shift, double epsilon, T* z,
+
                   Statistic<T>* mean_out, Statistic<T>* inverse_out) {
   using S = Statistic<T>;
   using Part = RowPart<T, kWidth>;
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kMostRowThreads, (kRowBlocks<T, kOne>))
   const int64_t size = rows.size;
   RowPieces<T, kWidth, kOne> pieces(at, x + at.row * size, size);
   TwoParts<S> mean;
-  if constexpr (kMean) mean = MeanOfRow(at, pieces, x + at.row * size, size, shared);
+  if constexpr (kMean) mean = MeanOfRow(at, pieces, x + at.row * size, rows, shared);
   auto deviation = [&](int u) {
     const S value = static_cast<S>(pieces.part.value[u]);
     return kMean ? (value - mean.high) - mean.low : value;
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(kMostRowThreads, (kRowBlocks<T, kOne>))
     squares += static_cast<double>(sum);
   });
   squares = MergeTeam(at, squares, shared, AddUp());
-  const S inverse = 1 / Sqrt(static_cast<S>(squares / static_cast<double>(size) + epsilon));
+  const S inverse = 1 / Sqrt(static_cast<S>(squares * rows.share + epsilon));
   if (!at.real) return;
   if (at.lane == 0) {
     if constexpr (kMean) mean_out[at.row] = mean.high;
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(kMostRowThreads, kRowBlocks<T>)
     sums = AddRowSums()(sums, {static_cast<double>(gradients), static_cast<double>(products)});
   });
   sums = MergeTeam(at, sums, shared, AddRowSums());
-  const RowSlopes<S> row = SlopesOf(mean, inverse, sums, rows.size, kMean);
+  const RowSlopes<S> row = SlopesOf(mean, inverse, sums, rows.share, kMean);
   if (!at.real) return;
   Part::ForEachPiece(at, rows.size, [&](int64_t begin, int count) {
     Part::Store(
@@ -230,7 +231,7 @@ __global__ void __launch_bounds__(kParameterThreads, 2)
         MergeTeam(at, RowSums{static_cast<double>(gradients), static_cast<double>(products)},
                   shared, AddRowSums());
     if (!at.real) continue;
-    const RowSlopes<S> row = SlopesOf(mean, inverse, row_sums, size, kMean);
+    const RowSlopes<S> row = SlopesOf(mean, inverse, row_sums, rows.share, kMean);
     Part::Store(at, dx + first, size, [&](int u) {
       return Narrow<T>(row.Of(static_cast<S>(values.value[u]),
                               static_cast<S>(slopes.value[u]) * static_cast<S>(scales.value[u])));
