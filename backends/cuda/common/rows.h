@@ -23,6 +23,7 @@
 #include <type_traits>
 
 #include "cuda_runtime.h"
+#include "tidepool/backends/cuda/common/access.h"
 #include "tidepool/backends/cuda/common/element.h"
 #include "tidepool/backends/cuda/common/shuffle.h"
 
@@ -30,10 +31,6 @@ namespace tidepool::cuda {
 
 inline constexpr int kRowThreads = 128;      // of a block whose teams are smaller
 inline constexpr int kMostRowThreads = 512;  // of a team, which is a block then
-
-// Elements of an access of 16 bytes.
-template <typename T>
-inline constexpr int kAccessWidth = 16 / sizeof(T);
 
 // Accesses of a thread before it needs the first: 64 bytes of what T is computed in.
 template <typename T, int kWidth>
@@ -134,30 +131,6 @@ struct AddUp {
     return a + b;
   }
 };
-
-template <typename T>
-__device__ __forceinline__ bool IsAligned(const T* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
-}
-
-// One access: by 16 bytes where that is allowed, else element by element.
-template <int kWidth, typename T>
-__device__ __forceinline__ Vector<T, kWidth> LoadAccess(const T* at, bool aligned) {
-  if (aligned) return *reinterpret_cast<const Vector<T, kWidth>*>(at);
-  Vector<T, kWidth> access;
-#pragma unroll
-  for (int u = 0; u < kWidth; ++u) access.lane[u] = at[u];
-  return access;
-}
-template <int kWidth, typename T>
-__device__ __forceinline__ void StoreAccess(T* at, bool aligned, const Vector<T, kWidth>& access) {
-  if (aligned) {
-    *reinterpret_cast<Vector<T, kWidth>*>(at) = access;
-  } else {
-#pragma unroll
-    for (int u = 0; u < kWidth; ++u) at[u] = access.lane[u];
-  }
-}
 
 // A thread's elements of a row, or of a piece of it where the row is too long for registers. A piece
 // begins at a pointer and has `count` elements, of which threads take what lies below.

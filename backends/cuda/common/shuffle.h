@@ -12,9 +12,8 @@ namespace tidepool::cuda {
 // What lane (this ^ by) has. All lanes of the warp take part.
 template <typename Value>
 __device__ __forceinline__ Value ShuffleXor(const Value& value, int by) {
-  static_assert(sizeof(Value) % 4 == 0);
-  constexpr int kWords = sizeof(Value) / 4;
-  uint32_t words[kWords];
+  constexpr int kWords = (sizeof(Value) + 3) / 4;
+  uint32_t words[kWords] = {};
   memcpy(words, &value, sizeof(Value));
 #pragma unroll
   for (int i = 0; i < kWords; ++i) words[i] = __shfl_xor_sync(0xffffffffu, words[i], by);

@@ -16,6 +16,8 @@ struct ParameterSums {
 // Of each column; the statistics are the rows'.
 template <typename T>
 struct ParameterGradOp {
+  static constexpr bool kColumns = true;
+  static constexpr int kRunWidth = kAccessWidth<T>;
   using State = ParameterSums;
   using Context = NoContext;
   struct Value {
@@ -33,11 +35,24 @@ struct ParameterGradOp {
   __device__ Value Load(Context, int64_t at, int64_t row) const {
     return {x[at], dz[at], mean[row], inverse[row]};
   }
+  __device__ bool IsAligned(int64_t at) const {
+    return cuda::IsAligned(x + at) && cuda::IsAligned(dz + at);
+  }
+  __device__ void LoadRun(int64_t at, int64_t row, bool aligned, Value (&values)[kRunWidth]) const {
+    const auto xs = LoadAccess<kRunWidth>(x + at, aligned);
+    const auto slopes = LoadAccess<kRunWidth>(dz + at, aligned);
+    const Statistic<T> its_mean = mean[row], its_inverse = inverse[row];
+#pragma unroll
+    for (int u = 0; u < kRunWidth; ++u) {
+      values[u] = {xs.lane[u], slopes.lane[u], its_mean, its_inverse};
+    }
+  }
   __device__ void Add(Context, const Value& v, int64_t, State* state) const {
-    const double slope = static_cast<double>(Wide(v.dz));
-    state->dshift += slope;
+    using S = Statistic<T>;
+    const S slope = static_cast<S>(Wide(v.dz));
+    state->dshift += static_cast<double>(slope);
     state->dscale +=
-        slope * static_cast<double>((static_cast<Statistic<T>>(Wide(v.x)) - v.mean) * v.inverse);
+        static_cast<double>(slope * ((static_cast<S>(Wide(v.x)) - v.mean) * v.inverse));
   }
   __device__ State Merge(const State& a, const State& b) const {
     return {a.dscale + b.dscale, a.dshift + b.dshift};
@@ -74,7 +89,8 @@ size_t LayerNormGradScratch(const KernelCall& call) {
   const RowsAndColumns shape(call.inputs[0]);
   const Rows rows = ParameterRows<T>(shape.rows, shape.columns);
   if (!rows.Fits<T>()) {
-    return ReduceScratchBytes<ParameterGradOp<T>>(PlanOfColumns(shape.rows, shape.columns));
+    return ReduceScratchBytes<ParameterGradOp<T>>(
+        PlanOfColumns(shape.rows, shape.columns, kAccessWidth<T>));
   }
   return static_cast<size_t>(ParameterBlocks(rows) * 2 * shape.columns) * sizeof(Statistic<T>);
 }
@@ -105,7 +121,7 @@ void LayerNormGrad(const KernelCall& call) {
     return;
   }
   Reduce(ParameterGradOp<T>{x, dz, mean, inverse, call.outputs[1].as<T>(), call.outputs[2].as<T>()},
-         PlanOfColumns(shape.rows, shape.columns), call.scratch, StreamOf(call));
+         PlanOfColumns(shape.rows, shape.columns, kAccessWidth<T>), call.scratch, StreamOf(call));
   if (shape.rows == 0) return;
   const Rows long_rows = Rows::Of<T>(shape.rows, shape.columns);
   WithRowWidth<T>(long_rows, [&](auto row_width) {

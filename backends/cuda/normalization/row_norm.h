@@ -136,8 +136,7 @@ struct RowSlopes {
 };
 template <typename S>
 __device__ __forceinline__ RowSlopes<S> SlopesOf(S mean, S inverse, const RowSums& sums,
-                                                 int64_t size, bool has_mean) {
-  const double share = 1 / static_cast<double>(size);
+                                                 double share, bool has_mean) {
   return {mean, inverse, has_mean ? static_cast<S>(sums.gradients * share) : S{0},
           static_cast<S>(sums.products * static_cast<double>(inverse) * share)};
 }
