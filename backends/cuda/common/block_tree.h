@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda_runtime.h"
+#include "tidepool/backends/cuda/common/shuffle.h"
 #include "tidepool/backends/cuda/common/slots.h"
 
 namespace tidepool::cuda {
@@ -13,7 +14,7 @@ namespace tidepool::cuda {
 struct SlotThread {
   int lanes, lane, slot, slots;
   int step;  // between the threads of neighbouring lanes
-  bool warp;  // a slot lies within a warp
+  bool along;
 
   __device__ __forceinline__ explicit SlotThread(Slots s) {
     const int t = static_cast<int>(threadIdx.x);
@@ -22,14 +23,7 @@ struct SlotThread {
     lane = s.along ? t & (lanes - 1) : t / slots;
     slot = s.along ? t / lanes : t & (slots - 1);
     step = s.along ? 1 : slots;
-    warp = s.along && lanes <= 32;
-  }
-  __device__ __forceinline__ void Sync() const {
-    if (warp) {
-      __syncwarp();
-    } else {
-      __syncthreads();
-    }
+    along = s.along;
   }
 };
 
@@ -39,15 +33,19 @@ struct SlotThread {
 template <typename Value, typename Merge>
 __device__ __forceinline__ Value MergeLanes(const SlotThread& at, Value value, Value* shared,
                                             Merge merge) {
+  if (at.along) {
+    return at.lanes <= 32 ? MergeWarp(at.lanes, value, merge)
+                          : MergeWarps(at.lanes, value, shared, merge);
+  }
   if (at.lanes == 1) return value;
   const int t = static_cast<int>(threadIdx.x);
-  at.Sync();  // of an earlier use
+  __syncthreads();  // of an earlier use
   shared[t] = value;
   for (int half = at.lanes / 2; half > 0; half /= 2) {
-    at.Sync();
+    __syncthreads();
     if (at.lane < half) shared[t] = merge(shared[t], shared[t + half * at.step]);
   }
-  at.Sync();
+  __syncthreads();
   return shared[t - at.lane * at.step];
 }
 

@@ -23,11 +23,19 @@ constexpr Kernel CudaKernel(OpCode op, DType dtype, void (*run)(const KernelCall
 
 // The four kernels of a template over the element type, for a KernelRegistrar's list; further
 // arguments as of CudaKernel.
-#define TIDEPOOL_CUDA_FLOAT_KERNELS(op, Run, ...)                                     \
-  ::tidepool::cuda::CudaKernel(op, DType::kFloat32, &Run<float> __VA_OPT__(, ) __VA_ARGS__),      \
-      ::tidepool::cuda::CudaKernel(op, DType::kFloat64, &Run<double> __VA_OPT__(, ) __VA_ARGS__), \
+#define TIDEPOOL_CUDA_FLOAT_KERNELS(op, Run, ...)                                                  \
+  ::tidepool::cuda::CudaKernel(op, DType::kFloat32, &Run<float> __VA_OPT__(, ) __VA_ARGS__),       \
+      ::tidepool::cuda::CudaKernel(op, DType::kFloat64, &Run<double> __VA_OPT__(, ) __VA_ARGS__),  \
       ::tidepool::cuda::CudaKernel(op, DType::kFloat16, &Run<Float16> __VA_OPT__(, ) __VA_ARGS__), \
-      ::tidepool::cuda::CudaKernel(op, DType::kBFloat16, &Run<BFloat16> __VA_OPT__(, ) __VA_ARGS__)
+      ::tidepool::cuda::CudaKernel(op, DType::kBFloat16,                                           \
+                                   &Run<BFloat16> __VA_OPT__(, ) __VA_ARGS__)
+
+// The same where the scratch depends on the type too: Bytes is a template as well.
+#define TIDEPOOL_CUDA_SCRATCH_KERNELS(op, Run, Bytes)                                    \
+  ::tidepool::cuda::CudaKernel(op, DType::kFloat32, &Run<float>, &Bytes<float>),         \
+      ::tidepool::cuda::CudaKernel(op, DType::kFloat64, &Run<double>, &Bytes<double>),   \
+      ::tidepool::cuda::CudaKernel(op, DType::kFloat16, &Run<Float16>, &Bytes<Float16>), \
+      ::tidepool::cuda::CudaKernel(op, DType::kBFloat16, &Run<BFloat16>, &Bytes<BFloat16>)
 
 // Bytes rounded up so that what follows is aligned for any type.
 constexpr int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }

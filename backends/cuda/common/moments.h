@@ -10,19 +10,18 @@ namespace tidepool::cuda {
 // Sums of deviations from a point that is near the mean, or one of the values, and of their squares.
 // Of f32 and 16-bit values, whose deviations have half of a double's bits, nothing is lost.
 struct Moments {
-  double count, sum, squares;
+  double sum, squares;
 };
 __device__ __forceinline__ void AddDeviation(double deviation, Moments* m) {
-  m->count += 1;
   m->sum += deviation;
   m->squares = fma(deviation, deviation, m->squares);
 }
 __device__ __forceinline__ Moments MergeMoments(const Moments& a, const Moments& b) {
-  return {a.count + b.count, a.sum + b.sum, a.squares + b.squares};
+  return {a.sum + b.sum, a.squares + b.squares};
 }
-// Sum of squared deviations from the mean.
-__device__ __forceinline__ double SquaresAroundMean(const Moments& m) {
-  const double squares = m.squares - m.sum * (m.sum / m.count);
+// Sum of squared deviations from the mean of `count` values.
+__device__ __forceinline__ double SquaresAroundMean(const Moments& m, double count) {
+  const double squares = m.squares - m.sum * (m.sum / count);
   return squares < 0 ? 0 : squares;  // NaN stays
 }
 

@@ -35,6 +35,16 @@ struct RowMeanOp {
   const T* target;
   T* loss;
   double count;
+  static constexpr int kRunWidth = kAccessWidth<T>;
+  __device__ bool IsAligned(int64_t at) const {
+    return cuda::IsAligned(x + at) && cuda::IsAligned(target + at);
+  }
+  __device__ void LoadRun(int64_t at, int64_t, bool aligned, Value (&values)[kRunWidth]) const {
+    const auto xs = LoadAccess<kRunWidth>(x + at, aligned);
+    const auto targets = LoadAccess<kRunWidth>(target + at, aligned);
+#pragma unroll
+    for (int u = 0; u < kRunWidth; ++u) values[u] = {xs.lane[u], targets.lane[u]};
+  }
   __device__ Context Begin(int64_t, int64_t) const { return {}; }
   __device__ State Init() const { return 0; }
   __device__ Value Load(Context, int64_t at, int64_t) const { return {x[at], target[at]}; }
@@ -47,12 +57,26 @@ struct RowMeanOp {
   }
 };
 
+// Elements that do not make a whole access are the last threads'.
 template <typename T, template <typename> typename Loss>
 __global__ void __launch_bounds__(kBlockThreads)
     GradKernel(int64_t count, const T* x, const T* target, T* gradient, Compute<T> scale) {
-  for (int64_t i = GlobalThread(); i < count; i += GlobalThreads()) {
-    gradient[i] = Narrow<T>(scale * Loss<Compute<T>>::Slope(Wide(x[i]), Wide(target[i])));
+  constexpr int kWidth = kAccessWidth<T>;
+  const bool aligned = IsAligned(x) && IsAligned(target) && IsAligned(gradient);
+  auto slope = [&](T value, T its_target) {
+    return Narrow<T>(scale * Loss<Compute<T>>::Slope(Wide(value), Wide(its_target)));
+  };
+  const int64_t accesses = count / kWidth;
+  for (int64_t n = GlobalThread(); n < accesses; n += GlobalThreads()) {
+    const auto xs = LoadAccess<kWidth>(x + n * kWidth, aligned);
+    const auto targets = LoadAccess<kWidth>(target + n * kWidth, aligned);
+    Vector<T, kWidth> result;
+#pragma unroll
+    for (int u = 0; u < kWidth; ++u) result.lane[u] = slope(xs.lane[u], targets.lane[u]);
+    StoreAccess(gradient + n * kWidth, aligned, result);
   }
+  const int64_t i = accesses * kWidth + GlobalThread();
+  if (i < count) gradient[i] = slope(x[i], target[i]);
 }
 
 int64_t RowElements(const TensorRef& x) {
@@ -61,17 +85,19 @@ int64_t RowElements(const TensorRef& x) {
   return count;
 }
 
+template <typename T>
 ReducePlan PlanOf(const KernelCall& call) {
-  return PlanOfRows(call.inputs[0].dims[0], RowElements(call.inputs[0]));
+  return PlanOfRows(call.inputs[0].dims[0], RowElements(call.inputs[0]), kAccessWidth<T>);
 }
 
+template <typename T>
 size_t ScratchBytes(const KernelCall& call) {
-  return ReduceScratchBytes<RowMeanOp<float, SquaredErrorOf>>(PlanOf(call));
+  return ReduceScratchBytes<RowMeanOp<T, SquaredErrorOf>>(PlanOf<T>(call));
 }
 
 template <typename T, template <typename> typename Loss>
 void RunLoss(const KernelCall& call) {
-  const ReducePlan plan = PlanOf(call);
+  const ReducePlan plan = PlanOf<T>(call);
   const RowMeanOp<T, Loss> op{call.inputs[0].as<T>(), call.inputs[1].as<T>(),
                               call.outputs[0].as<T>(), static_cast<double>(plan.count)};
   Reduce(op, plan, call.scratch, StreamOf(call));
@@ -82,8 +108,9 @@ void RunGrad(const KernelCall& call) {
   const int64_t count = call.outputs[0].NumElements();
   if (count == 0) return;
   const double scale = call.attrs<LossGradAttributes>().scale;
-  Launch(GradKernel<T, Loss>, BlocksFor(count, kBlockThreads), kBlockThreads, 0, StreamOf(call),
-         count, call.inputs[0].as<T>(), call.inputs[1].as<T>(), call.outputs[0].as<T>(),
+  Launch(GradKernel<T, Loss>, BlocksFor(count / kAccessWidth<T> + 1, kBlockThreads), kBlockThreads,
+         0, StreamOf(call), count, call.inputs[0].as<T>(), call.inputs[1].as<T>(),
+         call.outputs[0].as<T>(),
          static_cast<Compute<T>>(scale / static_cast<double>(RowElements(call.inputs[0]))));
 }
 
@@ -105,9 +132,9 @@ void BinaryCrossEntropyGrad(const KernelCall& call) {
 }
 
 const KernelRegistrar registrar({
-    TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kSquaredError, SquaredError, &ScratchBytes),
+    TIDEPOOL_CUDA_SCRATCH_KERNELS(OpCode::kSquaredError, SquaredError, ScratchBytes),
     TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kSquaredErrorGrad, SquaredErrorGrad),
-    TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kBinaryCrossEntropy, BinaryCrossEntropy, &ScratchBytes),
+    TIDEPOOL_CUDA_SCRATCH_KERNELS(OpCode::kBinaryCrossEntropy, BinaryCrossEntropy, ScratchBytes),
     TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kBinaryCrossEntropyGrad, BinaryCrossEntropyGrad),
 });
 

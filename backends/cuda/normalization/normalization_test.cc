@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "gtest/gtest.h"
 #include "tidepool/backends/cuda/testing/kernel_check.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
@@ -20,12 +23,14 @@ TEST_F(Normalization, RandomCasesOfLayers) {
 OpCase ForwardCase(OpCode op, DType dtype, int64_t rows, int64_t columns) {
   const int64_t statistics = op == OpCode::kBatchNorm ? columns : rows;
   const DType type = dtype == DType::kFloat64 ? dtype : DType::kFloat32;
-  OpCase c{op, dtype,
+  OpCase c{op,
+           dtype,
            {RandomOperand(dtype, {rows, columns}, 1), RandomOperand(dtype, {columns}, 2),
             RandomOperand(dtype, {columns}, 3)},
            {ResultOperand(dtype, {rows, columns}), ResultOperand(type, {statistics}),
             ResultOperand(type, {statistics})},
-           {}, 10};
+           {},
+           10};
   c.attributes = NormalizationAttributes{1e-5};
   return c;
 }
@@ -42,10 +47,55 @@ TEST_F(Normalization, LargeBatches) {
   CheckCase(far);
 }
 
+OpCase GradCase(OpCode op, DType dtype, int64_t rows, int64_t columns) {
+  const int64_t statistics = op == OpCode::kBatchNormGrad ? columns : rows;
+  const DType type = dtype == DType::kFloat64 ? dtype : DType::kFloat32;
+  OpCase c{op,
+           dtype,
+           {RandomOperand(dtype, {rows, columns}, 1), RandomOperand(dtype, {columns}, 2),
+            RandomOperand(type, {statistics}, 3), RandomOperand(type, {statistics}, 4),
+            RandomOperand(dtype, {rows, columns}, 5)},
+           {ResultOperand(dtype, {rows, columns}), ResultOperand(dtype, {columns}),
+            ResultOperand(dtype, {columns})},
+           {},
+           static_cast<double>(std::max<int64_t>(8, rows))};
+  for (double& inverse : c.inputs[3].reals) inverse = std::abs(inverse) + 0.5;
+  return c;
+}
+
+// By one thread, parts of a warp, several warps and a block; by 16 bytes and by elements; in pieces.
+constexpr int64_t kRowSizes[] = {1,    2,    3,    8,    31,   32,   33,   64,
+                                 100,  128,  129,  512,  513,  1000, 1024, 1025,
+                                 1536, 3000, 4096, 4104, 5001, 8192, 17000};
+
 TEST_F(Normalization, RowsOfEveryLengthAroundWarpsAndBlocks) {
-  for (const int64_t size : {1, 2, 31, 33, 128, 129, 512, 513, 1024, 1025, 3000}) {
+  for (const int64_t size : kRowSizes) {
     CheckCase(ForwardCase(OpCode::kLayerNorm, DType::kFloat32, 5, size));
     CheckCase(ForwardCase(OpCode::kLayerNorm, DType::kBFloat16, 2, size));
+    CheckCase(GradCase(OpCode::kLayerNormGrad, DType::kFloat32, 5, size));
+    CheckCase(GradCase(OpCode::kLayerNormGrad, DType::kFloat16, 3, size));
+    CheckCase(GradCase(OpCode::kLayerNormGrad, DType::kFloat64, 3, size));
+  }
+}
+
+// More rows than blocks that add up the gradients of scale and shift.
+TEST_F(Normalization, ManyRows) {
+  CheckCase(GradCase(OpCode::kLayerNormGrad, DType::kFloat32, 20001, 3));
+  CheckCase(GradCase(OpCode::kLayerNormGrad, DType::kFloat32, 1203, 256));
+}
+
+// The deviations are far smaller than what a mean in float is rounded by.
+TEST_F(Normalization, RowsOfAMeanFarAboveTheDeviation) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    for (const int64_t size : {2, 7, 640, 9000}) {
+      if (dtype == DType::kFloat64 && size > 1000)
+        continue;  // the reference's own mean is no better
+      OpCase c = ForwardCase(OpCode::kLayerNorm, dtype, 3, size);
+      VisitDType(dtype, [&](auto t) {
+        for (double& x : c.inputs[0].reals) x = static_cast<decltype(t)>(640 + x * 0.01);
+      });
+      CheckCase(c);
+    }
   }
 }
 

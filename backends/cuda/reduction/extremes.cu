@@ -20,6 +20,7 @@ __device__ __forceinline__ W Worst() {
 
 template <typename T, int kSign>
 struct ExtremeOp : Reading<T> {
+  static constexpr bool kColumns = kIsFloat<T>;
   using State = Compute<T>;
   T* z;
   ExtremeOp(const KernelCall& call, const ReducePlan&)

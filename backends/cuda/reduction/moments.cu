@@ -23,6 +23,7 @@ __device__ __forceinline__ double Deviation(T x, T first) {
 // Around the first element of each output, so that a large mean does not cancel.
 template <typename T>
 struct VarianceOp {
+  static constexpr bool kColumns = kIsFloat<T>;
   using Z = std::conditional_t<kIsFloat<T>, T, double>;
   using State = Moments;
   using Element = T;
@@ -30,10 +31,11 @@ struct VarianceOp {
   using Context = T;
   const T* x;
   Z* z;
-  double divisor;
+  double count, divisor;
   VarianceOp(const KernelCall& call, const ReducePlan& plan)
       : x(call.inputs[0].as<T>()),
         z(call.outputs[0].as<Z>()),
+        count(static_cast<double>(plan.count)),
         divisor(static_cast<double>(
             std::max<int64_t>(0, plan.count - call.attrs<ReduceAttributes>().ddof))) {}
   __device__ Context Begin(int64_t, int64_t at) const { return x[at]; }
@@ -44,7 +46,7 @@ struct VarianceOp {
   }
   __device__ State Merge(const State& a, const State& b) const { return MergeMoments(a, b); }
   __device__ void Finish(const Context&, int64_t, int64_t at, const State& state) const {
-    z[at] = Narrow<Z>(SquaresAroundMean(state) / divisor);
+    z[at] = Narrow<Z>(SquaresAroundMean(state, count) / divisor);
   }
 };
 
@@ -125,13 +127,10 @@ struct LogSumExpOp {
   __device__ void Add(Context, T value, int64_t, State* state) const {
     AddExponential(Wide(value), state);
   }
-  __device__ State Merge(const State& a, const State& b) const {
-    return MergeExponentials(a, b);
-  }
+  __device__ State Merge(const State& a, const State& b) const { return MergeExponentials(a, b); }
   __device__ void Finish(Context, int64_t, int64_t at, const State& state) const {
-    z[at] = Narrow<T>(IsFinite(state.largest)
-                          ? static_cast<double>(state.largest) + log(state.sum)
-                          : static_cast<double>(state.largest));
+    z[at] = Narrow<T>(IsFinite(state.largest) ? static_cast<double>(state.largest) + log(state.sum)
+                                              : static_cast<double>(state.largest));
   }
 };
 

@@ -10,6 +10,7 @@ namespace {
 
 template <typename T, bool kSquares>
 struct NormOp : Reading<T> {
+  static constexpr bool kColumns = kIsFloat<T>;
   using Z = std::conditional_t<kIsFloat<T>, T, double>;
   using State = double;
   Z* z;

@@ -10,7 +10,14 @@
 //   State Merge(const State& a, const State& b) const;
 //   void Finish(const Context&, int64_t output, int64_t z, const State&) const;  writes it
 //
-// Operators that read X alone also have `using Element = T` and a pointer `x` to it.
+// Operators that read X alone also have `using Element = T` and a pointer `x` to it. Others may say how
+// they read kRunWidth elements side by side, from `x` on, of outputs or of one output:
+//
+//   static constexpr int kRunWidth = ...;
+//   bool IsAligned(int64_t x) const;
+//   void LoadRun(int64_t x, int64_t index, bool aligned, Value (&values)[kRunWidth]) const;
+//
+// Operators with kColumns = true make kRunWidth outputs side by side at a time (columns_kernel.h).
 //
 // Which elements a thread adds and in which order states are merged is fixed by the plan.
 #ifndef TIDEPOOL_BACKENDS_CUDA_REDUCTION_REDUCE_KERNEL_H_
@@ -23,12 +30,11 @@
 #include "tidepool/backends/cuda/common/block_tree.h"
 #include "tidepool/backends/cuda/common/cuda_kernel.h"
 #include "tidepool/backends/cuda/common/element.h"
+#include "tidepool/backends/cuda/reduction/columns_kernel.h"
 #include "tidepool/backends/cuda/reduction/reduce_plan.h"
 #include "tidepool/backends/cuda/runtime/launch.h"
 
 namespace tidepool::cuda {
-
-struct NoContext {};
 
 // Offsets of element `index` of some axes.
 __device__ __forceinline__ void FindOffsets(const ReduceAxes& axes, int64_t index, int64_t* x,
@@ -60,30 +66,29 @@ template <typename Op>
 __device__ __forceinline__ void AddRuns(const Op& op, const typename Op::Context& context,
                                         const SlotThread& at, int64_t x, int64_t begin, int64_t end,
                                         typename Op::State* state) {
-  using T = typename Op::Element;
-  constexpr int kRun = 16 / sizeof(T);
-  using Run = Vector<T, kRun>;
-  const T* const row = op.x + x;
+  constexpr int kRun = kRunWidth<Op>, kAtOnce = 4;
+  using Value = typename Op::Value;
   const int64_t step = at.lanes * kRun;
+  const bool aligned = RunIsAligned(op, x + begin);
+  auto add = [&](const Value(&run)[kRun], int64_t first) {
+#pragma unroll
+    for (int u = 0; u < kRun; ++u) op.Add(context, run[u], first + u, state);
+  };
   int64_t i = begin + at.lane * kRun;
-  if (reinterpret_cast<uintptr_t>(row + begin) % sizeof(Run) == 0) {
-    auto load = [&](int64_t first) { return *reinterpret_cast<const Run*>(row + first); };
-    auto add = [&](const Run& run, int64_t first) {
-      for (int u = 0; u < kRun; ++u) op.Add(context, run.lane[u], first + u, state);
-    };
-    for (; i + step + kRun <= end; i += 2 * step) {
-      const Run run = load(i), other = load(i + step);
-      add(run, i);
-      add(other, i + step);
-    }
-    if (i + kRun <= end) add(load(i), i);
-  } else {
-    for (; i + kRun <= end; i += step) {
-      for (int u = 0; u < kRun; ++u) op.Add(context, row[i + u], i + u, state);
-    }
+  for (; i + (kAtOnce - 1) * step + kRun <= end; i += kAtOnce * step) {
+    Value runs[kAtOnce][kRun];
+#pragma unroll
+    for (int r = 0; r < kAtOnce; ++r) LoadRun(op, x + i + r * step, i + r * step, aligned, runs[r]);
+#pragma unroll
+    for (int r = 0; r < kAtOnce; ++r) add(runs[r], i + r * step);
+  }
+  for (; i + kRun <= end; i += step) {
+    Value run[kRun];
+    LoadRun(op, x + i, i, aligned, run);
+    add(run, i);
   }
   for (int64_t j = begin + (end - begin) / kRun * kRun + at.lane; j < end; j += at.lanes) {
-    op.Add(context, row[j], j, state);
+    op.Add(context, op.Load(context, x + j, j), j, state);
   }
 }
 
@@ -123,7 +128,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     const typename Op::Context context = op.Begin(output, x);
     State state = op.Init();
     bool added = false;
-    if constexpr (requires { typename Op::Element; }) {
+    if constexpr (kRunWidth < Op >> 1) {
       if (plan.run > 1) {
         AddRuns(op, context, at, x, begin, end, &state);
         added = true;
@@ -134,26 +139,27 @@ __global__ void __launch_bounds__(kBlockThreads)
                        [&](const State& a, const State& b) { return op.Merge(a, b); });
     if (at.lane != 0 || base + at.slot >= plan.outputs) continue;
     if (partials != nullptr) {
-      partials[output * plan.splits + blockIdx.y] = state;
+      partials[blockIdx.y * plan.outputs + output] = state;
     } else {
       op.Finish(context, output, z, state);
     }
   }
 }
 
-// A slot per output merges its partial states.
+// A slot per output merges its partial states, [splits, outputs].
 template <typename Op>
 __global__ void __launch_bounds__(kBlockThreads)
-    MergePartialsKernel(Op op, ReducePlan plan, const typename Op::State* partials) {
+    MergePartialsKernel(Op op, ReducePlan plan, Slots slots, const typename Op::State* partials) {
   using State = typename Op::State;
   __shared__ State shared[kBlockThreads];
-  const SlotThread at(Slots{32, true});
+  const SlotThread at(slots);
   for (int64_t base = static_cast<int64_t>(blockIdx.x) * at.slots; base < plan.outputs;
        base += static_cast<int64_t>(gridDim.x) * at.slots) {
     const int64_t output = min(base + at.slot, plan.outputs - 1);
     State state = op.Init();
+#pragma unroll 4
     for (int64_t i = at.lane; i < plan.splits; i += at.lanes) {
-      state = op.Merge(state, partials[output * plan.splits + i]);
+      state = op.Merge(state, partials[i * plan.outputs + output]);
     }
     state = MergeLanes(at, state, shared,
                        [&](const State& a, const State& b) { return op.Merge(a, b); });
@@ -174,14 +180,23 @@ template <typename Op>
 void Reduce(const Op& op, const ReducePlan& plan, void* scratch, cudaStream_t stream) {
   if (plan.outputs == 0) return;
   constexpr int64_t kMostBlocks = 2048;
-  auto* const partials =
-      plan.splits > 1 ? static_cast<typename Op::State*>(scratch) : nullptr;
+  auto* const partials = plan.splits > 1 ? static_cast<typename Op::State*>(scratch) : nullptr;
   const dim3 blocks(static_cast<unsigned>(std::min(plan.output_blocks(), kMostBlocks)),
                     static_cast<unsigned>(plan.splits));
-  Launch(ReduceKernel<Op>, blocks, kBlockThreads, 0, stream, op, plan, partials);
+  bool by_columns = false;
+  if constexpr (requires { requires Op::kColumns; }) by_columns = plan.width > 1;
+  if (by_columns) {
+    if constexpr (requires { requires Op::kColumns; }) {
+      Launch(ColumnsKernel<Op>, blocks, kBlockThreads, 0, stream, op, plan, partials);
+    }
+  } else {
+    Launch(ReduceKernel<Op>, blocks, kBlockThreads, 0, stream, op, plan, partials);
+  }
   if (partials == nullptr) return;
-  Launch(MergePartialsKernel<Op>, BlocksFor(plan.outputs, kBlockThreads / 32, kMostBlocks),
-         kBlockThreads, 0, stream, op, plan, partials);
+  // Neighbouring outputs' states lie side by side.
+  const Slots slots = plan.outputs < 16 ? Slots{kBlockThreads, true} : Slots{8, false};
+  Launch(MergePartialsKernel<Op>, BlocksFor(plan.outputs, slots.count(), kMostBlocks),
+         kBlockThreads, 0, stream, op, plan, slots, partials);
 }
 
 }  // namespace tidepool::cuda

@@ -6,10 +6,10 @@
 namespace tidepool::cuda {
 namespace {
 
-constexpr int64_t kWantedBlocks = 512;       // keeps every device busy
-constexpr int64_t kLeastPerThread = 16;      // elements, below which another part does not pay
+constexpr int64_t kWantedBlocks = 512;   // keeps every device busy
+constexpr int64_t kLeastPerThread = 16;  // elements, below which another part does not pay
 constexpr int64_t kMostSplits = 1024;
-constexpr int64_t kUnroll = 4;               // of the kernel's loop
+constexpr int64_t kUnroll = 4;  // of the kernel's loop
 
 int64_t PowerOfTwo(int64_t least) {
   int64_t power = 1;
@@ -23,7 +23,7 @@ void ChooseSlots(bool along, ReducePlan* plan) {
     const int64_t runs = (plan->count + plan->run - 1) / plan->run;
     lanes = runs > kBlockThreads ? kBlockThreads : std::min<int64_t>(32, runs);
   } else {
-    const int64_t side_by_side = std::min<int64_t>(32, PowerOfTwo(plan->outputs));
+    const int64_t side_by_side = std::min<int64_t>(32, PowerOfTwo(plan->outputs / plan->width));
     lanes = std::min(kBlockThreads / side_by_side, (plan->count + 3) / 4);
   }
   plan->slots = {static_cast<int>(PowerOfTwo(std::max<int64_t>(1, lanes))), along};
@@ -37,11 +37,20 @@ void ChooseSlots(bool along, ReducePlan* plan) {
   plan->splits = std::max<int64_t>(1, (plan->count + plan->chunk - 1) / plan->chunk);
 }
 
+// Whether lanes may make `width` outputs each: they and their elements lie side by side, at places that are
+// multiples of the width in every row.
+bool TakesColumns(const ReducePlan& plan, int width) {
+  const ReduceAxes &kept = plan.kept, &reduced = plan.reduced;
+  return kept.rank == 1 && kept.x_strides[0] == 1 && plan.outputs % width == 0 &&
+         reduced.rank == 1 && reduced.x_strides[0] % width == 0;
+}
+
 }  // namespace
 
 void ReduceAxes::Append(int64_t size, int64_t x_stride, int64_t z_stride) {
   if (size == 1) return;
-  if (rank > 0 && x_strides[rank - 1] == x_stride * size && z_strides[rank - 1] == z_stride * size) {
+  if (rank > 0 && x_strides[rank - 1] == x_stride * size &&
+      z_strides[rank - 1] == z_stride * size) {
     dims[rank - 1] *= size;
     x_strides[rank - 1] = x_stride;
     z_strides[rank - 1] = z_stride;
@@ -52,7 +61,7 @@ void ReduceAxes::Append(int64_t size, int64_t x_stride, int64_t z_stride) {
   z_strides[rank++] = z_stride;
 }
 
-ReducePlan MakeReducePlan(const TensorRef& x, uint32_t axes, const TensorRef& z) {
+ReducePlan MakeReducePlan(const TensorRef& x, uint32_t axes, const TensorRef& z, int width) {
   ReducePlan plan;
   int kept = 0;
   for (int i = 0; i < x.rank; ++i) {
@@ -71,26 +80,29 @@ ReducePlan MakeReducePlan(const TensorRef& x, uint32_t axes, const TensorRef& z)
   if (along && plan.reduced.rank == 1 && plan.reduced.x_strides[0] == 1) {
     plan.run = static_cast<int>(16 / DTypeBytes(x.dtype));
   }
+  if (!along && TakesColumns(plan, width)) plan.width = width;
   ChooseSlots(along, &plan);
   return plan;
 }
 
-ReducePlan PlanOfRows(int64_t rows, int64_t columns) {
+ReducePlan PlanOfRows(int64_t rows, int64_t columns, int width) {
   ReducePlan plan;
   plan.outputs = rows;
   plan.count = columns;
   plan.kept.Append(rows, columns, 1);
   plan.reduced.Append(columns, 1, 0);
+  plan.run = width;
   ChooseSlots(true, &plan);
   return plan;
 }
 
-ReducePlan PlanOfColumns(int64_t rows, int64_t columns) {
+ReducePlan PlanOfColumns(int64_t rows, int64_t columns, int width) {
   ReducePlan plan;
   plan.outputs = columns;
   plan.count = rows;
   plan.kept.Append(columns, 1, 1);
   plan.reduced.Append(rows, columns, 0);
+  if (TakesColumns(plan, width)) plan.width = width;
   ChooseSlots(false, &plan);
   return plan;
 }

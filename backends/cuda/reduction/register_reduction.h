@@ -7,18 +7,22 @@
 
 namespace tidepool::cuda {
 
-inline ReducePlan PlanOf(const KernelCall& call) {
-  return MakeReducePlan(call.inputs[0], call.attrs<ReduceAttributes>().axes, call.outputs[0]);
+template <typename Op>
+ReducePlan PlanOf(const KernelCall& call) {
+  int width = 1;
+  if constexpr (requires { requires Op::kColumns; }) width = kRunWidth<Op>;
+  return MakeReducePlan(call.inputs[0], call.attrs<ReduceAttributes>().axes, call.outputs[0],
+                        width);
 }
 
 template <typename Op>
 size_t ReductionScratch(const KernelCall& call) {
-  return ReduceScratchBytes<Op>(PlanOf(call));
+  return ReduceScratchBytes<Op>(PlanOf<Op>(call));
 }
 
 template <typename Op>
 void RunReduction(const KernelCall& call) {
-  const ReducePlan plan = PlanOf(call);
+  const ReducePlan plan = PlanOf<Op>(call);
   Reduce(Op(call, plan), plan, call.scratch, StreamOf(call));
 }
 

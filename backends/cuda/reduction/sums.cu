@@ -11,6 +11,7 @@ namespace {
 
 template <typename T>
 struct SumOp : Reading<T> {
+  static constexpr bool kColumns = kIsFloat<T>;
   using Z = std::conditional_t<kIsFloat<T>, T, int64_t>;
   using State = Total<T>;
   Z* z;
@@ -42,6 +43,7 @@ struct IntegerSum {
 
 template <typename T>
 struct MeanOp : Reading<T> {
+  static constexpr bool kColumns = kIsFloat<T>;
   using Z = std::conditional_t<kIsFloat<T>, T, double>;
   using State = std::conditional_t<kIsFloat<T>, double, IntegerSum>;
   Z* z;
@@ -73,8 +75,8 @@ struct MeanOp : Reading<T> {
       z[at] = Narrow<T>(state / count);
     } else {
       const int64_t high = state.high + static_cast<int64_t>(state.low >> 32);
-      const double sum = static_cast<double>(high) * 4294967296.0 +
-                         static_cast<double>(state.low & 0xffffffffu);
+      const double sum =
+          static_cast<double>(high) * 4294967296.0 + static_cast<double>(state.low & 0xffffffffu);
       z[at] = sum / count;
     }
   }

@@ -28,9 +28,11 @@ TEST_F(Softmax, RandomCases) {
 }
 
 TEST_F(Softmax, LinesOfEveryLengthAroundWarpsAndBlocks) {
-  for (const int64_t size : {1, 2, 31, 32, 33, 127, 128, 129, 512, 513, 1024, 1025, 5000}) {
+  for (const int64_t size :
+       {1, 2, 31, 32, 33, 64, 127, 128, 129, 512, 513, 1024, 1025, 5000, 5001, 9000}) {
     for (const OpCode op : kForward) {
       CheckCase(SoftmaxCase(op, DType::kFloat32, {5, size}, 1));
+      CheckCase(SoftmaxCase(op, DType::kFloat16, {3, size}, 1));
       CheckCase(SoftmaxCase(op, DType::kFloat64, {2, size, 9}, 1));
     }
     for (const OpCode op : kBackward) CheckCase(SoftmaxCase(op, DType::kFloat32, {3, size}, 1));
@@ -39,10 +41,10 @@ TEST_F(Softmax, LinesOfEveryLengthAroundWarpsAndBlocks) {
 
 TEST_F(Softmax, LargeAndInfiniteLogits) {
   for (const OpCode op : kForward) {
-    for (const double special : {1e4, -1e4, std::numeric_limits<double>::infinity(),
-                                 -std::numeric_limits<double>::infinity(),
-                                 std::numeric_limits<double>::quiet_NaN()}) {
-      for (const int64_t size : {7, 300, 2000}) {
+    for (const double special :
+         {1e4, -1e4, std::numeric_limits<double>::infinity(),
+          -std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+      for (const int64_t size : {7, 300, 2000, 9001}) {
         OpCase c = SoftmaxCase(op, DType::kFloat32, {2, size}, 1);
         c.inputs[0].reals[size / 2] = special;
         CheckCase(c);
