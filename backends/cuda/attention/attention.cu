@@ -6,21 +6,11 @@
 // makes one chunk of the output.
 #include "tidepool/backends/cuda/attention/attention_geometry.h"
 #include "tidepool/backends/cuda/attention/attention_tiles.h"
+#include "tidepool/backends/cuda/attention/half_attention.h"
 #include "tidepool/backends/cuda/common/cuda_kernel.h"
 
 namespace tidepool::cuda {
 namespace {
-
-template <typename T>
-struct Forward {
-  AttentionGeometry g;
-  BlockGrid grid;
-  HeadsView<const T> query, key, value;
-  MaskView<T> mask;
-  HeadsView<T> output;
-  Statistic<T>* log_sums;
-  int64_t log_sum_batch, log_sum_head, log_sum_query;
-};
 
 template <typename W, int kD, int kKeys>
 struct ForwardShared {
@@ -38,7 +28,7 @@ constexpr int kBlocks = sizeof(W) == 4 && kD <= 64 ? 3
 // kWhole: heads fit one chunk, so queries are loaded once.
 template <typename T, int kD, int kKeys, bool kWhole>
 __global__ void __launch_bounds__(kTileThreads, kBlocks<Compute<T>, kD>)
-    AttentionKernel(Forward<T> f, int64_t first_block) {
+    AttentionKernel(AttentionCall<T> f, int64_t first_block) {
   using W = Compute<T>;
   constexpr int kMicro = kKeys / kColumnThreads;
   const AttentionGeometry& g = f.g;
@@ -136,7 +126,7 @@ __global__ void __launch_bounds__(kTileThreads, kBlocks<Compute<T>, kD>)
 }
 
 template <typename T, int kD, int kKeys, bool kWhole>
-void LaunchForward(Forward<T> f, cudaStream_t stream) {
+void LaunchForward(AttentionCall<T> f, cudaStream_t stream) {
   f.grid = {CeilDiv(f.g.rows, kTileRows), std::max<int64_t>(1, CeilDiv(f.g.value_width, kD)),
             f.g.pairs, f.g.causal};
   LaunchGrid(AttentionKernel<T, kD, kKeys, kWhole>, f, kTileThreads,
@@ -148,26 +138,30 @@ void Attention(const KernelCall& call) {
   const AttentionGeometry g(call);
   if (g.pairs * g.rows == 0) return;
   const TensorRef& log_sums = call.outputs[1];
-  const Forward<T> f{g,
-                     {},
-                     HeadsView<const T>::Of(call.inputs[0]),
-                     HeadsView<const T>::Of(call.inputs[1]),
-                     HeadsView<const T>::Of(call.inputs[2]),
-                     MaskView<T>::Of(call.inputs[3]),
-                     HeadsView<T>::Of(call.outputs[0]),
-                     log_sums.as<Statistic<T>>(),
-                     log_sums.strides[0],
-                     log_sums.strides[1],
-                     log_sums.strides[2]};
+  const AttentionCall<T> f{g,
+                           {},
+                           HeadsView<const T>::Of(call.inputs[0]),
+                           HeadsView<const T>::Of(call.inputs[1]),
+                           HeadsView<const T>::Of(call.inputs[2]),
+                           MaskView<T>::Of(call.inputs[3]),
+                           HeadsView<T>::Of(call.outputs[0]),
+                           log_sums.as<Statistic<T>>(),
+                           log_sums.strides[0],
+                           log_sums.strides[1],
+                           log_sums.strides[2]};
   const cudaStream_t stream = StreamOf(call);
   const int64_t widest = std::max(g.width, g.value_width);
   if constexpr (sizeof(Compute<T>) == 8) {
     if (widest <= 64) return LaunchForward<T, 64, 64, true>(f, stream);
     LaunchForward<T, 64, 64, false>(f, stream);
   } else {
-    if (widest <= 32) return LaunchForward<T, 32, 64, true>(f, stream);
-    if (widest <= 64) return LaunchForward<T, 64, 64, true>(f, stream);
-    if (widest <= 128) return LaunchForward<T, 128, 32, true>(f, stream);
+    if constexpr (sizeof(T) == 2) {
+      if (widest <= kWidestHalfHeads) return QueueHalfAttention(f, stream);
+    } else {
+      if (widest <= 32) return LaunchForward<T, 32, 64, true>(f, stream);
+      if (widest <= 64) return LaunchForward<T, 64, 64, true>(f, stream);
+      if (widest <= 128) return LaunchForward<T, 128, 32, true>(f, stream);
+    }
     LaunchForward<T, 128, 32, false>(f, stream);
   }
 }

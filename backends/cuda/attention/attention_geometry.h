@@ -117,6 +117,29 @@ struct BlockGrid {
   }
 };
 
+// What the kernels of a call take; the launch fills in the grid.
+template <typename T>
+struct AttentionCall {
+  AttentionGeometry g;
+  BlockGrid grid;
+  HeadsView<const T> query, key, value;
+  MaskView<T> mask;
+  HeadsView<T> output;
+  Statistic<T>* log_sums;
+  int64_t log_sum_batch, log_sum_head, log_sum_query;  // strides
+};
+template <typename T>
+struct AttentionGradCall {
+  AttentionGeometry g;
+  BlockGrid grid;
+  HeadsView<const T> query, key, value, dz;
+  MaskView<T> mask;
+  HeadsView<T> dquery, dkey, dvalue;
+  const Statistic<T>*
+      log_sums;  // [pairs, rows], to the base of 2; infinity for rows that see nothing
+  const Statistic<T>* deltas;  // [pairs, rows]
+};
+
 // kernel(parameters, number of the first block), for all blocks of parameters.grid.
 template <typename Parameters>
 void LaunchGrid(void (*kernel)(Parameters, int64_t), const Parameters& parameters, int threads,

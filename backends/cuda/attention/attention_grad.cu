@@ -14,18 +14,6 @@
 namespace tidepool::cuda {
 namespace {
 
-template <typename T>
-struct Backward {
-  AttentionGeometry g;
-  BlockGrid grid;
-  HeadsView<const T> query, key, value, dz;
-  MaskView<T> mask;
-  HeadsView<T> dquery, dkey, dvalue;
-  const Statistic<T>*
-      log_sums;  // [pairs, rows], to the base of 2; infinity for rows that see nothing
-  const Statistic<T>* deltas;  // [pairs, rows]
-};
-
 // A warp per row: the row's delta, and its log_sum where the passes find it.
 template <typename T>
 struct RowSums {
@@ -81,7 +69,8 @@ struct QueriesShared {
 };
 
 template <typename T, int kD, int kRows, bool kWhole>
-__global__ void __launch_bounds__(kTileThreads) KeysGradKernel(Backward<T> b, int64_t first_block) {
+__global__ void __launch_bounds__(kTileThreads)
+    KeysGradKernel(AttentionGradCall<T> b, int64_t first_block) {
   using W = Compute<T>;
   constexpr int kMicro = kRows / kColumnThreads, kSums = kD / kColumnThreads;
   const AttentionGeometry& g = b.g;
@@ -185,7 +174,7 @@ __global__ void __launch_bounds__(kTileThreads) KeysGradKernel(Backward<T> b, in
 
 template <typename T, int kD, int kKeys, bool kWhole>
 __global__ void __launch_bounds__(kTileThreads)
-    QueriesGradKernel(Backward<T> b, int64_t first_block) {
+    QueriesGradKernel(AttentionGradCall<T> b, int64_t first_block) {
   using W = Compute<T>;
   constexpr int kMicro = kKeys / kColumnThreads, kSums = kD / kColumnThreads;
   const AttentionGeometry& g = b.g;
@@ -263,7 +252,7 @@ __global__ void __launch_bounds__(kTileThreads)
 }
 
 template <typename T, int kD, int kOther, bool kWhole>
-void LaunchBackward(Backward<T> b, cudaStream_t stream) {
+void LaunchBackward(AttentionGradCall<T> b, cudaStream_t stream) {
   using W = Compute<T>;
   const AttentionGeometry& g = b.g;
   const int64_t chunks = CeilDiv(g.width, kD);
@@ -307,18 +296,18 @@ void AttentionGrad(const KernelCall& call) {
     Launch(RowSumsKernel<T>, BlocksFor(g.elements_of_rows(), kBlockThreads / 32, 1 << 16),
            kBlockThreads, 0, stream, sums);
   }
-  const Backward<T> b{g,
-                      {},
-                      HeadsView<const T>::Of(call.inputs[0]),
-                      HeadsView<const T>::Of(call.inputs[1]),
-                      HeadsView<const T>::Of(call.inputs[2]),
-                      dz,
-                      MaskView<T>::Of(call.inputs[3]),
-                      HeadsView<T>::Of(call.outputs[0]),
-                      HeadsView<T>::Of(call.outputs[1]),
-                      HeadsView<T>::Of(call.outputs[2]),
-                      log_sums,
-                      deltas};
+  const AttentionGradCall<T> b{g,
+                               {},
+                               HeadsView<const T>::Of(call.inputs[0]),
+                               HeadsView<const T>::Of(call.inputs[1]),
+                               HeadsView<const T>::Of(call.inputs[2]),
+                               dz,
+                               MaskView<T>::Of(call.inputs[3]),
+                               HeadsView<T>::Of(call.outputs[0]),
+                               HeadsView<T>::Of(call.outputs[1]),
+                               HeadsView<T>::Of(call.outputs[2]),
+                               log_sums,
+                               deltas};
   const int64_t widest = std::max(g.width, g.value_width);
   if constexpr (sizeof(Compute<T>) == 8) {
     if (widest <= 64) return LaunchBackward<T, 64, 32, true>(b, stream);
