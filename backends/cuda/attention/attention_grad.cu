@@ -8,6 +8,7 @@
 // delta is the sum of z dz over a row. Heads wider than a tile are cut in chunks as in attention.cu.
 #include "tidepool/backends/cuda/attention/attention_geometry.h"
 #include "tidepool/backends/cuda/attention/attention_tiles.h"
+#include "tidepool/backends/cuda/attention/half_attention.h"
 #include "tidepool/backends/cuda/common/cuda_kernel.h"
 #include "tidepool/backends/cuda/common/slots.h"
 
@@ -313,9 +314,13 @@ void AttentionGrad(const KernelCall& call) {
     if (widest <= 64) return LaunchBackward<T, 64, 32, true>(b, stream);
     LaunchBackward<T, 64, 32, false>(b, stream);
   } else {
-    if (widest <= 32) return LaunchBackward<T, 32, 64, true>(b, stream);
-    if (widest <= 64) return LaunchBackward<T, 64, 64, true>(b, stream);
-    if (widest <= 128) return LaunchBackward<T, 128, 32, true>(b, stream);
+    if constexpr (sizeof(T) == 2) {
+      if (widest <= kWidestHalfHeads) return QueueHalfAttentionGrad(b, stream);
+    } else {
+      if (widest <= 32) return LaunchBackward<T, 32, 64, true>(b, stream);
+      if (widest <= 64) return LaunchBackward<T, 64, 64, true>(b, stream);
+      if (widest <= 128) return LaunchBackward<T, 128, 32, true>(b, stream);
+    }
     LaunchBackward<T, 64, 64, false>(b, stream);
   }
 }
