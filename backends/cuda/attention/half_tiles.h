@@ -133,7 +133,7 @@ template <int kD, typename T, int kM, int kN>
 __device__ __forceinline__ void AddHalfDots(const LaneThread& at, const T (*own)[kD + kHalfPad],
                                             int row, const T (*tile)[kD + kHalfPad],
                                             float (&products)[kM][kN][4]) {
-#pragma unroll
+#pragma unroll 4
   for (int k = 0; k < kD; k += 16) {
     uint32_t a[kM][4];
 #pragma unroll
