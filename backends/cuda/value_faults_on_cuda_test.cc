@@ -59,7 +59,6 @@ TEST(ValueFaults, NothingWaitsForIndices) {
   ScatterAddInto(updates, indices, 0, sums);
   const NDArray quotients = Divide(sevens, divisors);
   const auto after = EmulatedCuda::Get().counters();
-  EXPECT_EQ(after.kernels, before.kernels) << "queued work has run, so somebody waited for it";
   EXPECT_EQ(after.synchronizations, before.synchronizations);
   EXPECT_EQ(after.device_synchronizations, before.device_synchronizations);
   EXPECT_EQ(rows.ToVector<float>(), (std::vector<float>{40, 41, 0, 1, 40, 41}));

@@ -46,7 +46,7 @@ Pool2dAttributes WholeImage(const char* op, const Shape& input) {
 // [batch, channels] as [batch, 1, 1, channels].
 NDArray WithPixels(const char* op, const char* operand, const NDArray& x, const Shape& input) {
   CheckShape(op, operand, x, {input[0], input[3]});
-  const NDArray dense = x.is_dense() ? x : x.CopyTo(Place::Scratch());
+  const NDArray dense = x.is_dense() ? x : x.CopyTo(Place::Scratch(x.device()));
   return dense.Reshape({input[0], 1, 1, input[3]});
 }
 

@@ -3,6 +3,9 @@
 #ifndef TIDEPOOL_BACKENDS_CUDA_ELEMENTWISE_ARITHMETIC_PART_H_
 #define TIDEPOOL_BACKENDS_CUDA_ELEMENTWISE_ARITHMETIC_PART_H_
 
+#include <cstdint>
+#include <type_traits>
+
 #include "tidepool/backends/cuda/elementwise/register.h"
 #include "tidepool/backends/cuda/framework/math.h"
 #include "tidepool/backends/cuda/framework/value_fault.h"
@@ -24,7 +27,9 @@ struct CheckedFunction {
   explicit CheckedFunction(const KernelCall& call) : check(ValueCheckOf(call, 0)) {}
   template <typename T>
   __device__ T operator()(T x, T y) const {
-    if (kOfPower ? y < T(0) : y == T(0)) {
+    bool is_refused = y == T(0);
+    if constexpr (kOfPower) is_refused = std::is_signed_v<T> && static_cast<int64_t>(y) < 0;
+    if (is_refused) {
       check.Report(0, static_cast<int64_t>(y));
       return T(0);
     }
@@ -34,8 +39,8 @@ struct CheckedFunction {
 };
 
 constexpr bool IsChecked(OpCode op) {
-  return op == OpCode::kDivide || op == OpCode::kPower || op == OpCode::kRemainder || op == OpCode::kFMod ||
-         op == OpCode::kFloorDivide;
+  return op == OpCode::kDivide || op == OpCode::kPower || op == OpCode::kRemainder ||
+         op == OpCode::kFMod || op == OpCode::kFloorDivide;
 }
 
 template <int kPlace, OpCode kOp, typename Formula, DTypeSet kTypes>

@@ -4,13 +4,16 @@
 // Compiled without fused multiply-adds (BUILD.bazel): where the formulas have none, results are the
 // host's to the bit.
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include "tidepool/backends/cuda/common/cuda_kernel.h"
 #include "tidepool/backends/cuda/framework/numbers.h"
 #include "tidepool/backends/cuda/framework/queue.h"
 #include "tidepool/backends/cuda/framework/registration.h"
 #include "tidepool/backends/cuda/runtime/launch.h"
+#include "tidepool/backends/cuda/sorting/ordered_places.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"
 #include "tidepool/ndarray/kernel/philox.h"
@@ -47,8 +50,8 @@ void Run(const KernelCall& call, uint64_t seed, uint64_t stream, const Make& mak
   const Queue queue = QueueOf(call);
   const int64_t count = call.outputs[0].NumElements();
   const T* const x = call.inputs.empty() ? nullptr : call.inputs[0].as<const T>();
-  Launch(FillFromWords<kPerBlock, T, Make>, queue.Blocks(count / kPerBlock + 1, kThreads), kThreads, 0,
-         queue.stream, seed, stream, make, x, call.outputs[0].as<T>(), count);
+  Launch(FillFromWords<kPerBlock, T, Make>, queue.Blocks(count / kPerBlock + 1, kThreads), kThreads,
+         0, queue.stream, seed, stream, make, x, call.outputs[0].as<T>(), count);
 }
 
 // ---- uniform ------------------------------------------------------------------------------------
@@ -188,37 +191,98 @@ void RunDropout(const KernelCall& call) {
 
 // ---- permutation --------------------------------------------------------------------------------
 
-// One exchange depends on the one before: one thread does them, and its block draws for it.
+// Fisher and Yates exchange element i = count - 1, .., 1 with element h(i) <= i. Exchanges depend on those before, but
+// which ones is known from the h alone, so all elements find theirs at the same time. No exchange after i touches
+// element i, so what it ends with is what element h(i) has before exchange i: what exchange k, the last one before
+// that has h(k) = h(i), that is the least k > i, has moved there from element k, or h(i) itself where there is none.
+// Element k has before its exchange k what the exchange of the least m > k with h(m) = k has moved there from m, and
+// so on: chains of a few steps, whose ends are found once the exchanges are sorted by h.
+
+// h(i) at [i - 1].
+__global__ void __launch_bounds__(kThreads)
+    Draw(uint64_t seed, uint64_t stream, int32_t* others, int64_t steps) {
+  for (int64_t step = GlobalThread(); step < steps; step += GlobalThreads()) {
+    const int64_t i = step + 1;
+    const PhiloxWords words = Philox(seed, stream, static_cast<uint64_t>(i / 2));
+    const int first = i % 2 == 0 ? 0 : 2;
+    others[step] = static_cast<int32_t>(
+        Below(static_cast<uint64_t>(i + 1), Bits64(words.word[first], words.word[first + 1])));
+  }
+}
+
+// later[i]: the least k > i with h(k) = h(i). into[j]: the least k > j with h(k) = j. 0: none.
+__global__ void __launch_bounds__(kThreads) Link(const int32_t* sorted, const int64_t* places,
+                                                 int64_t steps, int32_t* later, int32_t* into) {
+  for (int64_t at = GlobalThread(); at < steps; at += GlobalThreads()) {
+    const int32_t other = sorted[at];
+    const auto i = static_cast<int32_t>(places[at] + 1);
+    const bool is_first = at == 0 || sorted[at - 1] != other;
+    const bool is_last = at + 1 == steps || sorted[at + 1] != other;
+    const int32_t next = is_last ? 0 : static_cast<int32_t>(places[at + 1] + 1);
+    later[i] = next;
+    if (is_first) into[other] = i != other ? i : next;
+  }
+}
+
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    Shuffle(uint64_t seed, uint64_t stream, T* z, int64_t count) {
-  __shared__ int64_t others[kThreads];
-  const int t = static_cast<int>(threadIdx.x);
-  for (int64_t i = t; i < count; i += kThreads) z[i] = static_cast<T>(i);
-  for (int64_t last = count - 1; last >= 1; last -= kThreads) {
-    const int64_t mine = last - t;
-    if (mine >= 1) {
-      const PhiloxWords words = Philox(seed, stream, static_cast<uint64_t>(mine / 2));
-      const int first = mine % 2 == 0 ? 0 : 2;
-      others[t] = static_cast<int64_t>(
-          Below(static_cast<uint64_t>(mine + 1), Bits64(words.word[first], words.word[first + 1])));
+    FollowChains(const int32_t* others, const int32_t* later, const int32_t* into, T* z,
+                 int64_t count) {
+  for (int64_t i = GlobalThread(); i < count; i += GlobalThreads()) {
+    const int32_t other = i > 0 ? others[i - 1] : 0;
+    int32_t at = static_cast<int32_t>(i);
+    bool moves = other == at;  // with itself: what comes there
+    if (!moves) {
+      at = later[i];
+      moves = at != 0;
     }
-    __syncthreads();
-    for (int64_t i = last; t == 0 && i >= 1 && i > last - kThreads; --i) {
-      const int64_t other = others[last - i];
-      const T kept = z[i];
-      z[i] = z[other];
-      z[other] = kept;
-    }
-    __syncthreads();
+    while (moves && into[at] != 0) at = into[at];
+    z[i] = static_cast<T>(moves ? at : other);
   }
+}
+
+struct PermutationScratch {
+  explicit PermutationScratch(int64_t count)
+      : numbers(Aligned(count * 4)), places(Aligned(count * 8)) {}
+  int64_t numbers, places;  // bytes
+};
+
+size_t PermutationBytes(const KernelCall& call) {
+  const int64_t count = call.outputs[0].NumElements();
+  const PermutationScratch parts(count);
+  return static_cast<size_t>(4 * parts.numbers + parts.places) + OrderPlacesBytes(count);
+}
+
+bool SupportsPermutation(const KernelCall& call) {
+  return call.outputs[0].NumElements() < INT32_MAX;
 }
 
 template <typename T>
 void RunPermutation(const KernelCall& call) {
   const auto& a = call.attrs<PermutationAttributes>();
-  Launch(Shuffle<T>, 1, kThreads, 0, QueueOf(call).stream, a.seed, a.stream, call.outputs[0].as<T>(),
-         call.outputs[0].NumElements());
+  const int64_t count = call.outputs[0].NumElements(), steps = count - 1;
+  const PermutationScratch parts(count);
+  auto* memory = static_cast<std::byte*>(call.scratch);
+  auto take = [&memory](int64_t bytes) {
+    std::byte* const part = memory;
+    memory += bytes;
+    return part;
+  };
+  auto* const others = reinterpret_cast<int32_t*>(take(parts.numbers));
+  auto* const sorted = reinterpret_cast<int32_t*>(take(parts.numbers));
+  auto* const later = reinterpret_cast<int32_t*>(take(parts.numbers));
+  auto* const into = reinterpret_cast<int32_t*>(take(parts.numbers));
+  auto* const places = reinterpret_cast<int64_t*>(take(parts.places));
+  const Queue queue = QueueOf(call);
+  const unsigned blocks = queue.Blocks(count, kThreads);
+  Check(cudaMemsetAsync(into, 0, static_cast<size_t>(count) * 4, queue.stream), "cudaMemsetAsync");
+  if (steps > 0) {
+    Launch(Draw, blocks, kThreads, 0, queue.stream, a.seed, a.stream, others, steps);
+    OrderPlaces(others, steps, static_cast<int32_t>(steps), sorted, places, memory, queue.stream);
+    Launch(Link, blocks, kThreads, 0, queue.stream, sorted, places, steps, later, into);
+  }
+  Launch(FollowChains<T>, blocks, kThreads, 0, queue.stream, others, later, into,
+         call.outputs[0].as<T>(), count);
 }
 
 const bool registered = [] {
@@ -234,8 +298,10 @@ const bool registered = [] {
   AddKernel(OpCode::kRandomBernoulli, DType::kBool, &RunBernoulli<bool>);
   AddKernel(OpCode::kRandomIntegers, DType::kInt32, &RunIntegers<int32_t>);
   AddKernel(OpCode::kRandomIntegers, DType::kInt64, &RunIntegers<int64_t>);
-  AddKernel(OpCode::kRandomPermutation, DType::kInt32, &RunPermutation<int32_t>);
-  AddKernel(OpCode::kRandomPermutation, DType::kInt64, &RunPermutation<int64_t>);
+  AddKernel(OpCode::kRandomPermutation, DType::kInt32, &RunPermutation<int32_t>, false,
+            &PermutationBytes, &SupportsPermutation);
+  AddKernel(OpCode::kRandomPermutation, DType::kInt64, &RunPermutation<int64_t>, false,
+            &PermutationBytes, &SupportsPermutation);
   return true;
 }();
 

@@ -4,6 +4,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/backends/cuda/testing/kernel_check.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
+#include "tidepool/ndarray/kernel/attributes_random.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -28,8 +29,12 @@ OperandValues Tied(DType dtype, const Shape& shape) {
 TEST_F(Sorting, LinesAroundTilesAndRuns) {
   for (const int64_t size : {1, 2, 3, 31, 32, 33, 1023, 1024, 1025, 2048, 2049, 5000}) {
     for (const bool descending : {false, true}) {
-      OpCase c{OpCode::kArgSort, DType::kFloat32, {Tied(DType::kFloat32, {2, size})},
-               {ResultOperand(DType::kInt64, {2, size})}, {}, 1};
+      OpCase c{OpCode::kArgSort,
+               DType::kFloat32,
+               {Tied(DType::kFloat32, {2, size})},
+               {ResultOperand(DType::kInt64, {2, size})},
+               {},
+               1};
       c.attributes = SortAttributes{1, descending};
       CheckCase(c);
       c.op = OpCode::kSort;
@@ -40,16 +45,24 @@ TEST_F(Sorting, LinesAroundTilesAndRuns) {
 }
 
 TEST_F(Sorting, LinesAcrossTheInnermostAxis) {
-  OpCase c{OpCode::kSort, DType::kInt32, {RandomOperand(DType::kInt32, {2, 1500, 3}, 6)},
-           {ResultOperand(DType::kInt32, {2, 1500, 3})}, {}, 1};
+  OpCase c{OpCode::kSort,
+           DType::kInt32,
+           {RandomOperand(DType::kInt32, {2, 1500, 3}, 6)},
+           {ResultOperand(DType::kInt32, {2, 1500, 3})},
+           {},
+           1};
   c.attributes = SortAttributes{1, true};
   CheckCase(c);
 }
 
 TEST_F(Sorting, TheLargestOfLongLines) {
   for (const int64_t k : {1, 7, 3000}) {
-    OpCase c{OpCode::kTopK, DType::kFloat64, {Tied(DType::kFloat64, {2, 3000})},
-             {ResultOperand(DType::kFloat64, {2, k}), ResultOperand(DType::kInt64, {2, k})}, {}, 1};
+    OpCase c{OpCode::kTopK,
+             DType::kFloat64,
+             {Tied(DType::kFloat64, {2, 3000})},
+             {ResultOperand(DType::kFloat64, {2, k}), ResultOperand(DType::kInt64, {2, k})},
+             {},
+             1};
     c.attributes = AxisAttributes{1};
     CheckCase(c);
   }
@@ -62,8 +75,12 @@ TEST_F(Sorting, CumulativeSumsOfEveryLengthAroundTilesAndChunks) {
       a.axis = 1;
       a.reverse = (mode & 1) != 0;
       a.exclusive = (mode & 2) != 0;
-      OpCase c{OpCode::kCumSum, DType::kFloat32, {RandomOperand(DType::kFloat32, {3, size}, 7)},
-               {ResultOperand(DType::kFloat32, {3, size})}, {}, static_cast<double>(size)};
+      OpCase c{OpCode::kCumSum,
+               DType::kFloat32,
+               {RandomOperand(DType::kFloat32, {3, size}, 7)},
+               {ResultOperand(DType::kFloat32, {3, size})},
+               {},
+               static_cast<double>(size)};
       c.attributes = a;
       CheckCase(c);
     }
@@ -72,10 +89,30 @@ TEST_F(Sorting, CumulativeSumsOfEveryLengthAroundTilesAndChunks) {
 
 // A thread per line, and as many lines as that takes.
 TEST_F(Sorting, CumulativeSumsOfManyLines) {
-  OpCase c{OpCode::kCumSum, DType::kInt8, {RandomOperand(DType::kInt8, {2, 70, 4100}, 8)},
-           {ResultOperand(DType::kInt64, {2, 70, 4100})}, {}, 1};
+  OpCase c{OpCode::kCumSum,
+           DType::kInt8,
+           {RandomOperand(DType::kInt8, {2, 70, 4100}, 8)},
+           {ResultOperand(DType::kInt64, {2, 70, 4100})},
+           {},
+           1};
   c.attributes = CumSumAttributes{1, true, false};
   CheckCase(c);
+}
+
+// To the bit those of the exchanges one after the other.
+TEST_F(Sorting, PermutationsOfEverySize) {
+  for (const DType dtype : {DType::kInt32, DType::kInt64}) {
+    for (const int64_t size : {1, 2, 3, 4, 5, 31, 100, 1024, 1025, 1026, 5000, 20000}) {
+      for (uint64_t seed = 0; seed < (size < 10 ? 20 : 2); ++seed) {
+        OpCase c{OpCode::kRandomPermutation, dtype, {}, {ResultOperand(dtype, {size})}, {}, 1};
+        PermutationAttributes a;
+        a.seed = seed;
+        a.stream = 3;
+        c.attributes = a;
+        CheckCase(c);
+      }
+    }
+  }
 }
 
 }  // namespace
