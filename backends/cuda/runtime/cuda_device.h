@@ -124,7 +124,8 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   friend class StreamCapture;
   static constexpr size_t kPoolAlignment = 256;
 
-  explicit CudaDevice(int index);
+  // `used_before`: bytes of the device in use before it had a context of this process; -1: unknown.
+  CudaDevice(int index, int64_t used_before);
   static CudaDevice* Make(int index);
   // The memory of a piece, and of those to come, and of the pool. Empty, or what refused it.
   bool LetAccess(std::byte* at, size_t bytes, int device) const noexcept;
@@ -168,7 +169,7 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   std::vector<cudaStream_t> capture_streams_;  // unused ones; streams_mutex_
   QueuePoints points_;
   PinnedMemory pinned_;
-  MemoryCharge charge_;  // what the runtime and its libraries took when they started
+  MemoryCharge charge_;  // what the context and the runtime took when they started
 
   std::mutex mutex_;
   std::map<std::byte*, size_t> pieces_;
