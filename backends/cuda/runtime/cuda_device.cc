@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <shared_mutex>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/backends/cuda/runtime/device_usage.h"
@@ -11,7 +11,6 @@
 #include "tidepool/backends/cuda/runtime/refusal.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/provider/device_queue.h"
 
 namespace tidepool::cuda {
 namespace {
