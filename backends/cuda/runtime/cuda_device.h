@@ -78,6 +78,10 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   // What memory/device_copy.h asks for.
   QueuePoint QueueCopyToPeer(CudaDevice& there, int queue_there, std::byte* to, const std::byte* from,
                              size_t bytes, QueuePoint after, QueuePoint after_there);
+  // A block of the same pool in the order of a stream of the caller's, which has no tail: for others that have their memory
+  // here (backends/cuda/torch). Null as Allocate's, after what is kept has gone. Neither changes the thread's queue.
+  std::byte* AllocateInStream(size_t bytes, cudaStream_t stream) noexcept;
+  void ReleaseInStream(std::byte* data, cudaStream_t stream) noexcept;
   KeptBlocks& blocks() { return *blocks_; }
   // What is kept of blocks, and by the pool, as the ledger has it now.
   int64_t kept_bytes() const;
