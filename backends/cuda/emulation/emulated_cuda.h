@@ -47,6 +47,9 @@ class EmulatedCuda {
   // Before the first use of the backend. 0: as where there is no device.
   void set_devices(int devices);
   void set_capacity(size_t bytes, int device = 0);  // 1 GiB at first
+  // What the context of a device takes from the first call on that makes one (cudaSetDevice, cudaMemGetInfo); 0 at first.
+  // Before the first use of the backend.
+  void set_context_bytes(size_t bytes);
   // Of the order of work and threads.
   void set_seed(uint64_t seed);
   // Every call fails from now on, as after a kernel that touched a wrong address.

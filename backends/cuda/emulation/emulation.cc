@@ -301,6 +301,10 @@ void EmulatedCuda::set_lost(bool lost) {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   Emulation::Get().lost = lost;
 }
+void EmulatedCuda::set_context_bytes(size_t bytes) {
+  std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
+  Emulation::Get().context_bytes = bytes;
+}
 void EmulatedCuda::set_allocation_error(int error) {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   Emulation::Get().allocation_error = static_cast<cudaError_t>(error);

@@ -76,11 +76,17 @@ class Emulation {
   int devices = EmulatedCuda::kDevices;
   bool lost = false;
   cudaError_t allocation_error = cudaErrorMemoryAllocation;  // of the fault plan; the driver's have these numbers too
+  size_t context_bytes = 0;     // that a device's context takes
+  bool has_context[16] = {};
   bool fused_products = true;
   bool peers = true;
   EmulatedCuda::Counters counters;
   DeviceMemory memory;
 
+  // Of a device's memory, with what pools keep and its context takes.
+  size_t TakenBytes(int device) const {
+    return memory.used(device) + memory.kept(device) + (has_context[device] ? context_bytes : 0);
+  }
   // Ends the program unless `stream` is one; null is the current device's own.
   CUstream_st* Stream(cudaStream_t stream);
   // Whether it can be captured from the calling thread: of an unsafe call. Marks captures invalid.

@@ -23,8 +23,9 @@ char* Chars(CUdeviceptr pointer) { return reinterpret_cast<char*>(pointer); }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);
+  emulation.has_context[current_device] = true;
   *total = emulation.memory.capacity(current_device);
-  const size_t used = emulation.memory.used(current_device) + emulation.memory.kept(current_device);
+  const size_t used = emulation.TakenBytes(current_device);
   *free = *total - (used < *total ? used : *total);
   return cudaSuccess;
 }

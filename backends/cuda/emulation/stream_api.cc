@@ -66,6 +66,15 @@ cudaError_t cudaSetDevice(int device) {
   Lock lock(emulation.mutex);
   if (device < 0 || device >= emulation.devices) return Fail(cudaErrorInvalidDevice);
   current_device = device;
+  emulation.has_context[device] = true;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  if (device < 0 || device >= emulation.devices) return Fail(cudaErrorInvalidDevice);
+  std::snprintf(id, static_cast<size_t>(bytes), "0000:%02x:00.0", static_cast<unsigned>(device));
   return cudaSuccess;
 }
 

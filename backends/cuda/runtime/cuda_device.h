@@ -78,6 +78,10 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   // What memory/device_copy.h asks for.
   QueuePoint QueueCopyToPeer(CudaDevice& there, int queue_there, std::byte* to, const std::byte* from,
                              size_t bytes, QueuePoint after, QueuePoint after_there);
+  // A block of the same pool in the order of a stream of the caller's, which has no tail: for others that have their memory
+  // here (backends/cuda/torch). Null as Allocate's, after what is kept has gone. Neither changes the thread's queue.
+  std::byte* AllocateInStream(size_t bytes, cudaStream_t stream) noexcept;
+  void ReleaseInStream(std::byte* data, cudaStream_t stream) noexcept;
   KeptBlocks& blocks() { return *blocks_; }
   // What is kept of blocks, and by the pool, as the ledger has it now.
   int64_t kept_bytes() const;
@@ -124,7 +128,8 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   friend class StreamCapture;
   static constexpr size_t kPoolAlignment = 256;
 
-  explicit CudaDevice(int index);
+  // `used_before`: bytes of the device in use before it had a context of this process; -1: unknown.
+  CudaDevice(int index, int64_t used_before);
   static CudaDevice* Make(int index);
   // The memory of a piece, and of those to come, and of the pool. Empty, or what refused it.
   bool LetAccess(std::byte* at, size_t bytes, int device) const noexcept;
@@ -168,7 +173,7 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   std::vector<cudaStream_t> capture_streams_;  // unused ones; streams_mutex_
   QueuePoints points_;
   PinnedMemory pinned_;
-  MemoryCharge charge_;  // what the runtime and its libraries took when they started
+  MemoryCharge charge_;  // what the context and the runtime took when they started
 
   std::mutex mutex_;
   std::map<std::byte*, size_t> pieces_;

@@ -5,6 +5,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/backends/cuda/emulation/emulated_cuda.h"
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/testing/failing_new.h"
@@ -22,6 +23,21 @@ std::string Reason(DeviceProvider& provider) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), absl::StatusCode::kInternal);
     return error.message();
+  }
+}
+
+constexpr size_t kContext = size_t{3} << 20;
+const bool contexts_take_memory = [] {
+  EmulatedCuda::Get().set_context_bytes(kContext);
+  return true;
+}();
+
+// Also the first question after free memory would make it.
+TEST(CudaDeviceContext, WhatItTakesIsOnTheLedger) {
+  for (const int index : {0, 1}) {
+    const Device device = CudaDevice::Find(index)->device();
+    EXPECT_EQ(MemoryTracker::Global().CurrentBytes(device, MemoryKind::kExternal), static_cast<int64_t>(kContext))
+        << index;
   }
 }
 

@@ -86,6 +86,37 @@ std::byte* CudaDevice::TakeBlock(size_t bytes, QueuePoint* from) noexcept {
   }
 }
 
+std::byte* CudaDevice::AllocateInStream(size_t bytes, cudaStream_t stream) noexcept {
+  ForgetRefusal();
+  try {
+    Activate();
+  } catch (...) {  // the device is lost
+    return nullptr;
+  }
+  void* data = nullptr;
+  cudaError_t error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream);
+  if (error == cudaErrorMemoryAllocation) {
+    ForgetLastError(error);
+    TrimPool(/*wait=*/true);
+    error = cudaMallocFromPoolAsync(&data, bytes, pool_, stream);
+  }
+  if (error != cudaSuccess) {
+    NoteRefusal(device_, error, "cudaMallocFromPoolAsync");
+    return nullptr;
+  }
+  CountKept();
+  return static_cast<std::byte*>(data);
+}
+
+void CudaDevice::ReleaseInStream(std::byte* data, cudaStream_t stream) noexcept {
+  try {
+    Activate();
+  } catch (...) {  // the device is lost, and the memory with it
+  }
+  ForgetLastError(cudaFreeAsync(data, stream));
+  CountKept();
+}
+
 void CudaDevice::GiveBlock(std::byte* data, size_t) noexcept {
   try {
     Activate();
