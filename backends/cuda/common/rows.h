@@ -184,18 +184,34 @@ struct RowPart {
         from...);
   }
 
-  // Elements beyond the piece are `rest`.
-  __device__ __forceinline__ void Load(const RowThread& at, const T* piece, int count, W rest = 0) {
+  // What a thread loads, before it is looked at: of several arrays all is under way then.
+  struct Raw {
+    Vector<T, kWidth> access[kAccesses];
+
+    // Elements beyond the piece are `rest`.
+    __device__ __forceinline__ Raw(const RowThread& at, const T* piece, int count, W rest = 0) {
 #pragma unroll
-    for (int u = 0; u < kCount; ++u) value[u] = rest;
-    if (kWidth > 1 && IsAligned(piece)) {
-      Vector<T, kWidth> access[kAccesses];
-      ForEachAccess(at, count,
-                    [&](int k, int i) { access[k] = LoadAccess<kWidth>(piece + i, true); });
-      ForEach(at, count, [&](int u, int) { value[u] = Wide(access[u / kWidth].lane[u % kWidth]); });
-    } else {
-      ForEach(at, count, [&](int u, int i) { value[u] = Wide(piece[i]); });
+      for (int k = 0; k < kAccesses; ++k) {
+#pragma unroll
+        for (int u = 0; u < kWidth; ++u) access[k].lane[u] = FromCompute<T>(rest);
+      }
+      if (kWidth > 1 && IsAligned(piece)) {
+        ForEachAccess(at, count,
+                      [&](int k, int i) { access[k] = LoadAccess<kWidth>(piece + i, true); });
+      } else {
+        ForEachAccess(at, count,
+                      [&](int k, int i) { access[k] = LoadAccess<kWidth>(piece + i, false); });
+      }
     }
+  };
+
+  RowPart() = default;
+  __device__ __forceinline__ explicit RowPart(const Raw& raw) {
+#pragma unroll
+    for (int u = 0; u < kCount; ++u) value[u] = Wide(raw.access[u / kWidth].lane[u % kWidth]);
+  }
+  __device__ __forceinline__ void Load(const RowThread& at, const T* piece, int count, W rest = 0) {
+    *this = RowPart(Raw(at, piece, count, rest));
   }
 
   // piece[i] = result(place in the part, what `more` have at place i...), which is of type T.

@@ -17,7 +17,10 @@ TEST_F(Normalization, RandomCasesOfBatches) {
   }
 }
 TEST_F(Normalization, RandomCasesOfLayers) {
-  for (const OpCode op : {OpCode::kLayerNorm, OpCode::kLayerNormGrad}) CheckRandomCases(op, 40);
+  for (const OpCode op :
+       {OpCode::kLayerNorm, OpCode::kLayerNormGrad, OpCode::kRmsNorm, OpCode::kRmsNormGrad}) {
+    CheckRandomCases(op, 40);
+  }
 }
 
 OpCase ForwardCase(OpCode op, DType dtype, int64_t rows, int64_t columns) {
@@ -45,6 +48,12 @@ TEST_F(Normalization, LargeBatches) {
   for (double& x : far.inputs[0].reals) x += 1000;
   far.inner = 1000;
   CheckCase(far);
+  for (const int64_t channels :
+       {3, 8}) {  // deviations far smaller than what a mean in float is rounded by
+    OpCase close = ForwardCase(OpCode::kBatchNorm, DType::kFloat32, 3000, channels);
+    for (double& x : close.inputs[0].reals) x = static_cast<float>(640 + x * 0.01);
+    CheckCase(close);
+  }
 }
 
 OpCase GradCase(OpCode op, DType dtype, int64_t rows, int64_t columns) {
@@ -63,6 +72,18 @@ OpCase GradCase(OpCode op, DType dtype, int64_t rows, int64_t columns) {
   return c;
 }
 
+// Columns by 16 bytes and by elements, in parts and at once.
+TEST_F(Normalization, ColumnsOfEveryCount) {
+  for (const int64_t channels : {1, 4, 6, 16, 24, 100, 136, 300}) {
+    for (const int64_t rows : {1, 5, 130, 2000}) {
+      if (rows * channels > 100000) continue;
+      CheckCase(ForwardCase(OpCode::kBatchNorm, DType::kFloat16, rows, channels));
+      CheckCase(GradCase(OpCode::kBatchNormGrad, DType::kFloat32, rows, channels));
+      CheckCase(GradCase(OpCode::kBatchNormGrad, DType::kBFloat16, rows, channels));
+    }
+  }
+}
+
 // By one thread, parts of a warp, several warps and a block; by 16 bytes and by elements; in pieces.
 constexpr int64_t kRowSizes[] = {1,    2,    3,    8,    31,   32,   33,   64,
                                  100,  128,  129,  512,  513,  1000, 1024, 1025,
@@ -75,6 +96,16 @@ TEST_F(Normalization, RowsOfEveryLengthAroundWarpsAndBlocks) {
     CheckCase(GradCase(OpCode::kLayerNormGrad, DType::kFloat32, 5, size));
     CheckCase(GradCase(OpCode::kLayerNormGrad, DType::kFloat16, 3, size));
     CheckCase(GradCase(OpCode::kLayerNormGrad, DType::kFloat64, 3, size));
+    OpCase rms = ForwardCase(OpCode::kLayerNorm, DType::kFloat32, 3, size);
+    rms.op = OpCode::kRmsNorm;
+    rms.inputs.pop_back();
+    rms.outputs.pop_back();
+    CheckCase(rms);
+    OpCase rms_grad = GradCase(OpCode::kLayerNormGrad, DType::kBFloat16, 3, size);
+    rms_grad.op = OpCode::kRmsNormGrad;
+    rms_grad.inputs.erase(rms_grad.inputs.begin() + 2);
+    rms_grad.outputs.pop_back();
+    CheckCase(rms_grad);
   }
 }
 

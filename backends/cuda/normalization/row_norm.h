@@ -215,9 +215,8 @@ __global__ void __launch_bounds__(kParameterThreads, 2)
        base += static_cast<int64_t>(gridDim.x) * at.slots) {
     at.Take(rows, base);
     const int64_t first = at.row * size;
-    Part values, slopes;
-    values.Load(at, x + first, size);
-    slopes.Load(at, dz + first, size);
+    const typename Part::Raw raw_values(at, x + first, size), raw_slopes(at, dz + first, size);
+    const Part values(raw_values), slopes(raw_slopes);
     const S mean = kMean ? means[at.row] : S{0}, inverse = inverses[at.row];
     S gradients = 0, products = 0;
 #pragma unroll

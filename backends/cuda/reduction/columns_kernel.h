@@ -4,6 +4,7 @@
 #define TIDEPOOL_BACKENDS_CUDA_REDUCTION_COLUMNS_KERNEL_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "tidepool/backends/cuda/common/access.h"
 #include "tidepool/backends/cuda/common/block_tree.h"
@@ -67,7 +68,6 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t base = static_cast<int64_t>(blockIdx.x) * at.slots * kWidth; base < plan.outputs;
        base += static_cast<int64_t>(gridDim.x) * at.slots * kWidth) {
     const int64_t first = min(base + at.slot * kWidth, plan.outputs - kWidth);
-    const bool aligned = RunIsAligned(op, first);
     typename Op::Context context[kWidth];
     State state[kWidth];
 #pragma unroll
@@ -79,21 +79,32 @@ __global__ void __launch_bounds__(kBlockThreads)
 #pragma unroll
       for (int u = 0; u < kWidth; ++u) op.Add(context[u], values[u], row, &state[u]);
     };
-    int64_t row = begin + at.lane;
-    for (; row + (kRows - 1) * at.lanes < end; row += kRows * at.lanes) {
-      typename Op::Value values[kRows][kWidth];
+    // Rows in their order either way; what lies off 16 bytes is not worth loads under way.
+    auto add_rows = [&](auto is_aligned) {
+      constexpr bool kAligned = is_aligned();
+      int64_t row = begin + at.lane;
+      if constexpr (kAligned) {
+        for (; row + (kRows - 1) * at.lanes < end; row += kRows * at.lanes) {
+          typename Op::Value values[kRows][kWidth];
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const int64_t i = row + r * at.lanes;
-        LoadRun(op, first + i * stride, i, aligned, values[r]);
+          for (int r = 0; r < kRows; ++r) {
+            const int64_t i = row + r * at.lanes;
+            LoadRun(op, first + i * stride, i, true, values[r]);
+          }
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) add(values[r], row + r * at.lanes);
+        }
       }
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) add(values[r], row + r * at.lanes);
-    }
-    for (; row < end; row += at.lanes) {
-      typename Op::Value values[kWidth];
-      LoadRun(op, first + row * stride, row, aligned, values);
-      add(values, row);
+      for (; row < end; row += at.lanes) {
+        typename Op::Value values[kWidth];
+        LoadRun(op, first + row * stride, row, kAligned, values);
+        add(values, row);
+      }
+    };
+    if (RunIsAligned(op, first)) {
+      add_rows(std::true_type());
+    } else {
+      add_rows(std::false_type());
     }
     // Each lane merges some of its slot's columns, lane after lane.
 #pragma unroll

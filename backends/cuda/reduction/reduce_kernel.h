@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "tidepool/backends/cuda/common/block_tree.h"
 #include "tidepool/backends/cuda/common/cuda_kernel.h"
@@ -69,23 +70,33 @@ __device__ __forceinline__ void AddRuns(const Op& op, const typename Op::Context
   constexpr int kRun = kRunWidth<Op>, kAtOnce = 4;
   using Value = typename Op::Value;
   const int64_t step = at.lanes * kRun;
-  const bool aligned = RunIsAligned(op, x + begin);
   auto add = [&](const Value(&run)[kRun], int64_t first) {
 #pragma unroll
     for (int u = 0; u < kRun; ++u) op.Add(context, run[u], first + u, state);
   };
-  int64_t i = begin + at.lane * kRun;
-  for (; i + (kAtOnce - 1) * step + kRun <= end; i += kAtOnce * step) {
-    Value runs[kAtOnce][kRun];
+  auto add_runs = [&](auto is_aligned) {
+    constexpr bool kAligned = is_aligned();
+    int64_t i = begin + at.lane * kRun;
+    if constexpr (kAligned) {
+      for (; i + (kAtOnce - 1) * step + kRun <= end; i += kAtOnce * step) {
+        Value runs[kAtOnce][kRun];
 #pragma unroll
-    for (int r = 0; r < kAtOnce; ++r) LoadRun(op, x + i + r * step, i + r * step, aligned, runs[r]);
+        for (int r = 0; r < kAtOnce; ++r)
+          LoadRun(op, x + i + r * step, i + r * step, true, runs[r]);
 #pragma unroll
-    for (int r = 0; r < kAtOnce; ++r) add(runs[r], i + r * step);
-  }
-  for (; i + kRun <= end; i += step) {
-    Value run[kRun];
-    LoadRun(op, x + i, i, aligned, run);
-    add(run, i);
+        for (int r = 0; r < kAtOnce; ++r) add(runs[r], i + r * step);
+      }
+    }
+    for (; i + kRun <= end; i += step) {
+      Value run[kRun];
+      LoadRun(op, x + i, i, kAligned, run);
+      add(run, i);
+    }
+  };
+  if (RunIsAligned(op, x + begin)) {
+    add_runs(std::true_type());
+  } else {
+    add_runs(std::false_type());
   }
   for (int64_t j = begin + (end - begin) / kRun * kRun + at.lane; j < end; j += at.lanes) {
     op.Add(context, op.Load(context, x + j, j), j, state);

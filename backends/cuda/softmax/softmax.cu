@@ -111,9 +111,8 @@ __global__ void __launch_bounds__(kMostRowThreads, (kRowBlocks<T, kOne>))
   };
   if constexpr (kOne) {
     const int size = static_cast<int>(rows.size);
-    Part values, slopes;
-    values.Load(at, z + first, size);
-    slopes.Load(at, dz + first, size);
+    const typename Part::Raw raw_values(at, z + first, size), raw_slopes(at, dz + first, size);
+    const Part values(raw_values), slopes(raw_slopes);
     W sum = 0;
 #pragma unroll
     for (int u = 0; u < Part::kCount; ++u) {  // zeros beyond the row
