@@ -59,9 +59,12 @@ Shape Sized(const Shape& shape) {
 NDArray Values(const Shape& shape, DType dtype = DType::kFloat32) {
   return Cast(RandomUniform(Sized(shape), -1, 1, /*seed=*/1, 0, Place::On(kDevice)), dtype);
 }
-NDArray Filled(const Shape& shape, double value) { return Full(Sized(shape), value, DType::kFloat32, Place::On(kDevice)); }
+NDArray Filled(const Shape& shape, double value) {
+  return Full(Sized(shape), value, DType::kFloat32, Place::On(kDevice));
+}
 NDArray Indices(const Shape& shape, int64_t end) {
-  return RandomIntegers(Sized(shape), 0, Sized(end), /*seed=*/5, 0, DType::kInt64, Place::On(kDevice));
+  return RandomIntegers(Sized(shape), 0, Sized(end), /*seed=*/5, 0, DType::kInt64,
+                        Place::On(kDevice));
 }
 
 // What has no kernel would run on the host.
@@ -71,32 +74,37 @@ bool HasKernel(OpCode op, DType dtype = DType::kFloat32) {
 
 // `mib`: what must move, in MiB; `flops`: of products.
 void Add(const char* name, double mib, std::function<void()> call, double flops = 0) {
-  benchmark::RegisterBenchmark(name, [call = std::move(call), mib, flops](benchmark::State& state) {
-    Workspace workspace("benchmark", WorkspaceConfig::Training(), kDevice);
-    auto cycle = [&] {
-      WorkspaceScope scope(workspace);
-      call();
-    };
-    for (int i = 0; i < 3; ++i) cycle();
-    CudaDevice& device = *CudaDevice::Find(0);
-    cudaEvent_t begin, end;
-    Check(cudaEventCreate(&begin), "cudaEventCreate");
-    Check(cudaEventCreate(&end), "cudaEventCreate");
-    for (auto _ : state) {
-      Check(cudaEventRecord(begin, device.compute()), "cudaEventRecord");
-      for (int i = 0; i < kCalls; ++i) cycle();
-      Check(cudaEventRecord(end, device.compute()), "cudaEventRecord");
-      Check(cudaEventSynchronize(end), "cudaEventSynchronize");
-      float milliseconds = 0;
-      Check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
-      state.SetIterationTime(milliseconds / 1000 / kCalls);
-    }
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    using benchmark::Counter;
-    if (mib > 0) state.counters["bytes"] = Counter(mib * 1048576, Counter::kIsIterationInvariantRate);
-    if (flops > 0) state.counters["flops"] = Counter(flops, Counter::kIsIterationInvariantRate);
-  })->UseManualTime()->Unit(benchmark::kMicrosecond);
+  benchmark::RegisterBenchmark(
+      name,
+      [call = std::move(call), mib, flops](benchmark::State& state) {
+        Workspace workspace("benchmark", WorkspaceConfig::Training(), kDevice);
+        auto cycle = [&] {
+          WorkspaceScope scope(workspace);
+          call();
+        };
+        for (int i = 0; i < 3; ++i) cycle();
+        CudaDevice& device = *CudaDevice::Find(0);
+        cudaEvent_t begin, end;
+        Check(cudaEventCreate(&begin), "cudaEventCreate");
+        Check(cudaEventCreate(&end), "cudaEventCreate");
+        for (auto _ : state) {
+          Check(cudaEventRecord(begin, device.compute()), "cudaEventRecord");
+          for (int i = 0; i < kCalls; ++i) cycle();
+          Check(cudaEventRecord(end, device.compute()), "cudaEventRecord");
+          Check(cudaEventSynchronize(end), "cudaEventSynchronize");
+          float milliseconds = 0;
+          Check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+          state.SetIterationTime(milliseconds / 1000 / kCalls);
+        }
+        cudaEventDestroy(begin);
+        cudaEventDestroy(end);
+        using benchmark::Counter;
+        if (mib > 0)
+          state.counters["bytes"] = Counter(mib * 1048576, Counter::kIsIterationInvariantRate);
+        if (flops > 0) state.counters["flops"] = Counter(flops, Counter::kIsIterationInvariantRate);
+      })
+      ->UseManualTime()
+      ->Unit(benchmark::kMicrosecond);
 }
 
 // What the operators are measured against: cuBLAS and the runtime's copies, called as they are.
@@ -110,19 +118,25 @@ void AddRaw() {
   });
   for (const int full : {256, 1024, 4096}) {
     const int side = static_cast<int>(Sized(full));
-    Add(absl::StrCat("raw_matmul_", full).c_str(), 0, [=] {
-      const float one = 1, zero = 0;
-      cuda::Cublas::Of(*CudaDevice::Find(0)).With([&](cublasHandle_t handle) {
-        cuda::CheckCublas(
-            cublasGemmStridedBatchedEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, side, side, side, &one, y.raw_data(), CUDA_R_32F,
-                                       side, 0, x.raw_data(), CUDA_R_32F, side, 0, &zero, z.raw_data(), CUDA_R_32F, side,
-                                       0, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-            "cublasGemmStridedBatchedEx");
-      });
-    }, 2.0 * side * side * side);
+    Add(
+        absl::StrCat("raw_matmul_", full).c_str(), 0,
+        [=] {
+          const float one = 1, zero = 0;
+          cuda::Cublas::Of(*CudaDevice::Find(0)).With([&](cublasHandle_t handle) {
+            cuda::CheckCublas(
+                cublasGemmStridedBatchedEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, side, side, side, &one,
+                                           y.raw_data(), CUDA_R_32F, side, 0, x.raw_data(),
+                                           CUDA_R_32F, side, 0, &zero, z.raw_data(), CUDA_R_32F,
+                                           side, 0, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                "cublasGemmStridedBatchedEx");
+          });
+        },
+        2.0 * side * side * side);
     if (full == 4096) continue;
     const NDArray small_x = Values({side, side}), small_y = Values({side, side});
-    Add(absl::StrCat("matmul_", full).c_str(), 0, [=] { MatMul(small_x, small_y); }, 2.0 * side * side * side);
+    Add(
+        absl::StrCat("matmul_", full).c_str(), 0, [=] { MatMul(small_x, small_y); },
+        2.0 * side * side * side);
   }
 }
 
@@ -143,8 +157,12 @@ void AddElementwise() {
   Add("tanh", 128, [=] { Tanh(x); });
   Add("gelu", 128, [=] { Gelu(x); });
   Add("gelu_f16", 64, [=] { Gelu(half); });
-  Add("random_uniform", 64, [] { RandomUniform(Sized(Shape{4096, 4096}), 0, 1, 7, 0, Place::CurrentOn(kDevice)); });
-  Add("random_normal", 64, [] { RandomNormal(Sized(Shape{4096, 4096}), 0, 1, 7, 0, Place::CurrentOn(kDevice)); });
+  Add("random_uniform", 64, [] {
+    RandomUniform(Sized(Shape{4096, 4096}), 0, 1, 7, 0, Place::CurrentOn(kDevice));
+  });
+  Add("random_normal", 64, [] {
+    RandomNormal(Sized(Shape{4096, 4096}), 0, 1, 7, 0, Place::CurrentOn(kDevice));
+  });
   Add("dropout", 192, [=] { Dropout(x, 0.5, 7, 1); });
 }
 
@@ -161,13 +179,15 @@ void AddReductions() {
   Add("argsort_rows", 31.25, [=] { ArgSort(rows, 1); });
   Add("cumsum_flat", 32, [=] { CumSum(flat, 0); });
   Add("cumsum_rows", 128, [=] { CumSum(x, 1); });
-  const NDArray table = Values({50000, 512}), indices = Indices({16384}, 50000), updates = Values({16384, 512});
+  const NDArray table = Values({50000, 512}), indices = Indices({16384}, 50000),
+                updates = Values({16384, 512});
   NDArray sums = Filled({50000, 512}, 0);
   Add("gather_rows", 64, [=] { Gather(table, indices); });
   Add("scatter_add_rows", 96, [=]() mutable { ScatterAddInto(updates, indices, 0, sums); });
   const NDArray few = Indices({16384}, 1000);
   Add("one_hot", 62.5, [=] { OneHot(few, Sized(1000)); });
-  Add("random_permutation", 8, [] { RandomPermutation(Sized(1 << 20), 7, 0, DType::kInt64, Place::CurrentOn(kDevice)); });
+  Add("random_permutation", 8,
+      [] { RandomPermutation(Sized(1 << 20), 7, 0, DType::kInt64, Place::CurrentOn(kDevice)); });
 }
 
 void AddNetworks() {
@@ -183,15 +203,19 @@ void AddNetworks() {
   Add("layer_norm", 128, [=] { LayerNorm(tokens, one, zero); });
   Add("layer_norm_bf16", 64, [=] { LayerNorm(tokens16, one16, zero16); });
   const Normalized layer = LayerNorm(tokens, one, zero);
-  Add("layer_norm_grad", 192, [=] { LayerNormGrad(tokens, one, layer.mean, layer.inverse_deviation, tokens); });
+  Add("layer_norm_grad", 192,
+      [=] { LayerNormGrad(tokens, one, layer.mean, layer.inverse_deviation, tokens); });
   if (HasKernel(OpCode::kRmsNorm)) Add("rms_norm", 128, [=] { RmsNorm(tokens, one); });
-  const NDArray image = Values({kPictures, kPictureSide, kPictureSide, 64}), one64 = Filled({64}, 1), zero64 = Filled({64}, 0);
+  const NDArray image = Values({kPictures, kPictureSide, kPictureSide, 64}),
+                one64 = Filled({64}, 1), zero64 = Filled({64}, 0);
   GroupNormAttributes groups;
   groups.groups = 8;
-  if (HasKernel(OpCode::kGroupNorm)) Add("group_norm", 128, [=] { GroupNorm(image, one64, zero64, groups); });
+  if (HasKernel(OpCode::kGroupNorm))
+    Add("group_norm", 128, [=] { GroupNorm(image, one64, zero64, groups); });
   Add("batch_norm", 128, [=] { BatchNorm(image, one64, zero64); });
   const Normalized batch = BatchNorm(image, one64, zero64);
-  Add("batch_norm_grad", 192, [=] { BatchNormGrad(image, one64, batch.mean, batch.inverse_deviation, image); });
+  Add("batch_norm_grad", 192,
+      [=] { BatchNormGrad(image, one64, batch.mean, batch.inverse_deviation, image); });
   const Pool2dAttributes pool;
   const NDArray pooled = MaxPool2d(image, pool);
   Add("max_pool", 80, [=] { MaxPool2d(image, pool); });
@@ -200,33 +224,54 @@ void AddNetworks() {
 }
 
 void AddProducts() {
-  for (const auto& [name, type] : {std::pair("matmul", DType::kFloat32), std::pair("matmul_bf16", DType::kBFloat16)}) {
+  for (const auto& [name, type] :
+       {std::pair("matmul", DType::kFloat32), std::pair("matmul_bf16", DType::kBFloat16)}) {
     const NDArray x = Values({4096, 4096}, type), y = Values({4096, 4096}, type);
-    Add(name, 0, [=] { MatMul(x, y); }, 2.0 * 4096 * 4096 * 4096);
+    Add(
+        name, 0, [=] { MatMul(x, y); }, 2.0 * 4096 * 4096 * 4096);
   }
   const NDArray q = Values({512, 128, 64}), k = Values({512, 128, 64});
-  Add("matmul_batch", 0, [=] { MatMul(q, k, {.transpose_y = true}); }, 2.0 * 512 * 128 * 128 * 64);
-  const NDArray image = Values({kImages, kImageSide, kImageSide, 64}), filter = Values({64, 3, 3, 64});
+  Add(
+      "matmul_batch", 0, [=] { MatMul(q, k, {.transpose_y = true}); }, 2.0 * 512 * 128 * 128 * 64);
+  const NDArray image = Values({kImages, kImageSide, kImageSide, 64}),
+                filter = Values({64, 3, 3, 64});
   Conv2dAttributes same;
   same.pad_top = same.pad_bottom = same.pad_left = same.pad_right = 1;
   const double flops = 2.0 * kImages * kImageSide * kImageSide * 64 * 9 * 64;
-  Add("conv_3x3", 0, [=] { Conv2d(image, filter, nullptr, same); }, flops);
-  Add("conv_3x3_own", 0, [=] {
-    const ScopedProvider own("cuda");
-    Conv2d(image, filter, nullptr, same);
-  }, flops);
-  Add("conv_3x3_grad_input", 0, [=] { Conv2dGradInput(image, filter, image.shape(), same); }, flops);
+  Add(
+      "conv_3x3", 0, [=] { Conv2d(image, filter, nullptr, same); }, flops);
+  Add(
+      "conv_3x3_own", 0,
+      [=] {
+        const ScopedProvider own("cuda");
+        Conv2d(image, filter, nullptr, same);
+      },
+      flops);
+  Add(
+      "conv_3x3_grad_input", 0, [=] { Conv2dGradInput(image, filter, image.shape(), same); },
+      flops);
   NDArray filter_gradient = filter.Dup();
-  Add("conv_3x3_grad_filter", 0, [=]() mutable { Conv2dGradFilterInto(image, image, filter_gradient, same); }, flops);
+  Add(
+      "conv_3x3_grad_filter", 0,
+      [=]() mutable { Conv2dGradFilterInto(image, image, filter_gradient, same); }, flops);
   const NDArray image16 = Cast(image, DType::kFloat16), filter16 = Cast(filter, DType::kFloat16);
-  Add("conv_3x3_f16", 0, [=] { Conv2d(image16, filter16, nullptr, same); }, flops);
+  Add(
+      "conv_3x3_f16", 0, [=] { Conv2d(image16, filter16, nullptr, same); }, flops);
   if (!HasKernel(OpCode::kAttention) || !HasKernel(OpCode::kAttentionGrad)) return;
   const NDArray heads = Values({8, 16, 1024, 64}), heads16 = Cast(heads, DType::kBFloat16);
   const double attention = 4.0 * 8 * 16 * 1024 * 1024 * 64;
-  Add("attention", 0, [=] { Attention(heads, heads, heads); }, attention);
-  Add("attention_bf16", 0, [=] { Attention(heads16, heads16, heads16); }, attention);
+  Add(
+      "attention", 0, [=] { Attention(heads, heads, heads); }, attention);
+  Add(
+      "attention_bf16", 0, [=] { Attention(heads16, heads16, heads16); }, attention);
   const Attended attended = Attention(heads, heads, heads);
-  Add("attention_grad", 0, [=] { AttentionGrad(heads, heads, heads, attended, heads); }, 2.5 * attention);
+  Add(
+      "attention_grad", 0, [=] { AttentionGrad(heads, heads, heads, attended, heads); },
+      2.5 * attention);
+  const Attended attended16 = Attention(heads16, heads16, heads16);
+  Add(
+      "attention_grad_bf16", 0,
+      [=] { AttentionGrad(heads16, heads16, heads16, attended16, heads16); }, 2.5 * attention);
 }
 
 }  // namespace

@@ -143,16 +143,20 @@ def device_operators(device):
     heads16 = heads.bfloat16()
     yield "attention", lambda: F.scaled_dot_product_attention(heads, heads, heads)
     yield "attention_bf16", lambda: F.scaled_dot_product_attention(heads16, heads16, heads16)
-    with torch.enable_grad(), torch.inference_mode(False):
-        watched = [torch.rand(8, 16, 1024, 64, device=device, requires_grad=True) for _ in range(3)]
-        attended = F.scaled_dot_product_attention(*watched)
-        gradient = torch.rand_like(attended)
+    for name, dtype in (("attention_grad", torch.float32), ("attention_grad_bf16", torch.bfloat16)):
+        with torch.enable_grad(), torch.inference_mode(False):
+            watched = [
+                torch.rand(8, 16, 1024, 64, device=device, dtype=dtype, requires_grad=True)
+                for _ in range(3)
+            ]
+            attended = F.scaled_dot_product_attention(*watched)
+            gradient = torch.rand_like(attended)
 
-    def attention_grad():
-        with torch.enable_grad():
-            torch.autograd.grad(attended, watched, gradient, retain_graph=True)
+        def attention_grad(attended=attended, watched=watched, gradient=gradient):
+            with torch.enable_grad():
+                torch.autograd.grad(attended, watched, gradient, retain_graph=True)
 
-    yield "attention_grad", attention_grad
+        yield name, attention_grad
 
 
 def operators():

@@ -99,6 +99,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     }
     AddHalfProduct<kD>(at, scores, shared.value, sums);
   }
+  WaitForCopies<0>();
 
 #pragma unroll
   for (int m = 0; m < kM; ++m) {

@@ -35,16 +35,17 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   float of_key[1][kSums][4] = {}, of_value[1][kSums][4] = {};
 
   // The first tile of rows from `first` on some of which see a key of this block.
-  auto next_seen = [&](int64_t first) {
-    for (; first < g.rows; first += kRows) {
+  const int all_rows = static_cast<int>(g.rows);
+  auto next_seen = [&](int first) {
+    for (; first < all_rows; first += kRows) {
       int least, most;
-      g.VisibleToRows(first, min(first + kRows, g.rows), &least, &most);
+      g.VisibleToRows(first, min(int64_t{first} + kRows, g.rows), &least, &most);
       if (most > first_key) break;
     }
     return first;
   };
-  auto load = [&](int64_t first, int buffer) {
-    if (first < g.rows) {
+  auto load = [&](int first, int buffer) {
+    if (first < all_rows) {
       LoadHalfRows<kRows, kD>(shared.other_first[buffer], b.query, g, p, first, g.width);
       LoadHalfRows<kRows, kD>(shared.other_second[buffer], b.dz, g, p, first, g.value_width);
       FindRowsOfGradient(g, p, b.mask, first, b.log_sums, b.deltas, &shared.rows[buffer]);
@@ -53,11 +54,11 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   };
   LoadHalfKeys<kTileRows, kD>(shared.own_first, b.key, p, first_key, g.keys, g.width);
   LoadHalfKeys<kTileRows, kD>(shared.own_second, b.value, p, first_key, g.keys, g.value_width);
-  int64_t first = next_seen(0);
+  int first = next_seen(0);
   load(first, 0);
   int buffer = 0;
-  while (first < g.rows) {
-    const int64_t next = next_seen(first + kRows);
+  while (first < all_rows) {
+    const int next = next_seen(first + kRows);
     load(next, buffer ^ 1);
     WaitForCopies<1>();
     __syncthreads();  // this tile is there
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     AddHalfDots<kD>(at, shared.own_first, warp_row, query, weights);
     AddHalfDots<kD>(at, shared.own_second, warp_row, dz, slopes);
     int least, most;
-    g.VisibleToRows(first, min(first + kRows, g.rows), &least, &most);
+    g.VisibleToRows(first, min(int64_t{first} + kRows, g.rows), &least, &most);
     const bool all_seen = b.mask.data == nullptr && first_key + kTileRows <= least;
 #pragma unroll
     for (int n = 0; n < kScores; ++n) {
@@ -95,6 +96,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     first = next;
     buffer ^= 1;
   }
+  WaitForCopies<0>();
 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -169,6 +171,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     AddHalfProduct<kD>(at, slopes, shared.other_first[buffer], sums);
     __syncthreads();  // all have used this tile
   }
+  WaitForCopies<0>();
 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

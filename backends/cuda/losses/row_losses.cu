@@ -1,6 +1,8 @@
-// Squared error and binary cross-entropy: means over all axes but the first, with gradients.
+// Squared and absolute error, Huber's and binary cross-entropy: means over all axes but the first,
+// with gradients.
 #include "tidepool/backends/cuda/common/cuda_kernel.h"
 #include "tidepool/backends/cuda/common/element.h"
+#include "tidepool/backends/cuda/framework/divider.h"
 #include "tidepool/backends/cuda/reduction/reduce_kernel.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 
@@ -9,18 +11,40 @@ namespace {
 
 template <typename W>
 struct SquaredErrorOf {
-  static __device__ W Term(W x, W target) { return (x - target) * (x - target); }
-  static __device__ W Slope(W x, W target) { return 2 * (x - target); }
+  __device__ W Term(W x, W target) const { return (x - target) * (x - target); }
+  __device__ W Slope(W x, W target) const { return 2 * (x - target); }
 };
 
 template <typename W>
 struct BinaryCrossEntropyOf {
   // log(1 + exp(x)) - x * target without overflow.
-  static __device__ W Term(W x, W target) {
+  __device__ W Term(W x, W target) const {
     const W positive = x < 0 ? 0 : x;  // NaN stays
     return positive - x * target + Log1p(Exp(-Fabs(x)));
   }
-  static __device__ W Slope(W x, W target) { return Sigmoid(x) - target; }
+  __device__ W Slope(W x, W target) const { return Sigmoid(x) - target; }
+};
+
+template <typename W>
+struct AbsoluteErrorOf {
+  __device__ W Term(W x, W target) const { return Fabs(x - target); }
+  __device__ W Slope(W x, W target) const {
+    const W d = x - target;
+    return d > 0 ? W{1} : d < 0 ? W{-1} : d * 0;  // NaN stays
+  }
+};
+
+template <typename W>
+struct HuberErrorOf {
+  W delta;
+  __device__ W Term(W x, W target) const {
+    const W d = Fabs(x - target);
+    return d > delta ? delta * (d - delta / 2) : d * d / 2;
+  }
+  __device__ W Slope(W x, W target) const {
+    const W d = x - target;
+    return d > delta ? delta : d < -delta ? -delta : d;
+  }
 };
 
 template <typename T, template <typename> typename Loss>
@@ -35,6 +59,7 @@ struct RowMeanOp {
   const T* target;
   T* loss;
   double count;
+  Loss<W> of;
   static constexpr int kRunWidth = kAccessWidth<T>;
   __device__ bool IsAligned(int64_t at) const {
     return cuda::IsAligned(x + at) && cuda::IsAligned(target + at);
@@ -49,7 +74,7 @@ struct RowMeanOp {
   __device__ State Init() const { return 0; }
   __device__ Value Load(Context, int64_t at, int64_t) const { return {x[at], target[at]}; }
   __device__ void Add(Context, const Value& value, int64_t, State* state) const {
-    *state += static_cast<double>(Loss<W>::Term(Wide(value.x), Wide(value.target)));
+    *state += static_cast<double>(of.Term(Wide(value.x), Wide(value.target)));
   }
   __device__ State Merge(State a, State b) const { return a + b; }
   __device__ void Finish(Context, int64_t row, int64_t, State state) const {
@@ -64,7 +89,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   constexpr int kWidth = kAccessWidth<T>;
   const bool aligned = IsAligned(x) && IsAligned(target) && IsAligned(gradient);
   auto slope = [&](T value, T its_target) {
-    return Narrow<T>(scale * Loss<Compute<T>>::Slope(Wide(value), Wide(its_target)));
+    return Narrow<T>(scale * Loss<Compute<T>>().Slope(Wide(value), Wide(its_target)));
   };
   const int64_t accesses = count / kWidth;
   for (int64_t n = GlobalThread(); n < accesses; n += GlobalThreads()) {
@@ -77,6 +102,18 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   const int64_t i = accesses * kWidth + GlobalThread();
   if (i < count) gradient[i] = slope(x[i], target[i]);
+}
+
+// By the gradient of each row's loss.
+template <typename T, template <typename> typename Loss>
+__global__ void __launch_bounds__(kBlockThreads)
+    GradOfRowsKernel(int64_t count, Divider by_row, const T* x, const T* target,
+                     const T* loss_gradient, T* gradient, Compute<T> scale, Loss<Compute<T>> loss) {
+  for (int64_t i = GlobalThread(); i < count; i += GlobalThreads()) {
+    int64_t rest;
+    const Compute<T> of_row = Wide(loss_gradient[by_row.Divide(i, &rest)]) * scale;
+    gradient[i] = Narrow<T>(of_row * loss.Slope(Wide(x[i]), Wide(target[i])));
+  }
 }
 
 int64_t RowElements(const TensorRef& x) {
@@ -96,10 +133,10 @@ size_t ScratchBytes(const KernelCall& call) {
 }
 
 template <typename T, template <typename> typename Loss>
-void RunLoss(const KernelCall& call) {
+void RunLoss(const KernelCall& call, const Loss<Compute<T>>& loss = {}) {
   const ReducePlan plan = PlanOf<T>(call);
   const RowMeanOp<T, Loss> op{call.inputs[0].as<T>(), call.inputs[1].as<T>(),
-                              call.outputs[0].as<T>(), static_cast<double>(plan.count)};
+                              call.outputs[0].as<T>(), static_cast<double>(plan.count), loss};
   Reduce(op, plan, call.scratch, StreamOf(call));
 }
 
@@ -112,6 +149,17 @@ void RunGrad(const KernelCall& call) {
          0, StreamOf(call), count, call.inputs[0].as<T>(), call.inputs[1].as<T>(),
          call.outputs[0].as<T>(),
          static_cast<Compute<T>>(scale / static_cast<double>(RowElements(call.inputs[0]))));
+}
+
+template <typename T, template <typename> typename Loss>
+void RunGradOfRows(const KernelCall& call, const Loss<Compute<T>>& loss = {}) {
+  const int64_t count = call.outputs[0].NumElements();
+  if (count == 0) return;
+  const int64_t row = RowElements(call.inputs[0]);
+  Launch(GradOfRowsKernel<T, Loss>, BlocksFor(count, kBlockThreads), kBlockThreads, 0,
+         StreamOf(call), count, Divider(row, count), call.inputs[0].as<T>(), call.inputs[1].as<T>(),
+         call.inputs[2].as<T>(), call.outputs[0].as<T>(),
+         static_cast<Compute<T>>(1 / static_cast<double>(row)), loss);
 }
 
 template <typename T>
@@ -131,11 +179,36 @@ void BinaryCrossEntropyGrad(const KernelCall& call) {
   RunGrad<T, BinaryCrossEntropyOf>(call);
 }
 
+template <typename T>
+void AbsoluteError(const KernelCall& call) {
+  RunLoss<T, AbsoluteErrorOf>(call);
+}
+template <typename T>
+void AbsoluteErrorGrad(const KernelCall& call) {
+  RunGradOfRows<T, AbsoluteErrorOf>(call);
+}
+template <typename T>
+HuberErrorOf<Compute<T>> HuberOf(const KernelCall& call) {
+  return {static_cast<Compute<T>>(call.attrs<HuberAttributes>().delta)};
+}
+template <typename T>
+void HuberError(const KernelCall& call) {
+  RunLoss<T, HuberErrorOf>(call, HuberOf<T>(call));
+}
+template <typename T>
+void HuberErrorGrad(const KernelCall& call) {
+  RunGradOfRows<T, HuberErrorOf>(call, HuberOf<T>(call));
+}
+
 const KernelRegistrar registrar({
     TIDEPOOL_CUDA_SCRATCH_KERNELS(OpCode::kSquaredError, SquaredError, ScratchBytes),
     TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kSquaredErrorGrad, SquaredErrorGrad),
     TIDEPOOL_CUDA_SCRATCH_KERNELS(OpCode::kBinaryCrossEntropy, BinaryCrossEntropy, ScratchBytes),
     TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kBinaryCrossEntropyGrad, BinaryCrossEntropyGrad),
+    TIDEPOOL_CUDA_SCRATCH_KERNELS(OpCode::kAbsoluteError, AbsoluteError, ScratchBytes),
+    TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kAbsoluteErrorGrad, AbsoluteErrorGrad),
+    TIDEPOOL_CUDA_SCRATCH_KERNELS(OpCode::kHuberError, HuberError, ScratchBytes),
+    TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kHuberErrorGrad, HuberErrorGrad),
 });
 
 }  // namespace
