@@ -81,6 +81,10 @@ def tests_of(program, env):
     return names
 
 
+# When tests are not begun any more: a machine may be lent for minutes.
+DEADLINE = [float("inf")]
+
+
 def watched(command, env, limit):
     """The output and status of a process, which is ended when it has printed nothing for `limit` seconds."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=HERE)
@@ -101,6 +105,9 @@ def run_tests(command, names, env, limit, outcome):
     """Runs `names` in one process, and in further ones what a crash or a hang leaves. `limit`: seconds without a word."""
     left = list(names)
     while left:
+        if time.time() > DEADLINE[0]:
+            outcome.results.update((name, ("not run", 0, "")) for name in left)
+            return
         output, status, hung = watched(command + ["--gtest_filter=" + ":".join(left)], env, limit)
         running, lines, done = None, [], 0
         for line in output.split("\n"):
@@ -138,7 +145,8 @@ def suites(arguments, env, log):
     names = tests_of(program, env)
     alone = [name for name in names if not name.startswith("OpContract")]
     contract = [name for name in names if name.startswith("OpContract")]
-    groups = [alone[i::12] for i in range(12)] + [contract[i::24] for i in range(24)]
+    # Small groups, so that all processes have work to the end, and a deadline costs what is under way.
+    groups = [alone[i::12] for i in range(12)] + [contract[i::72] for i in range(72)]
     outcome = Outcome()
     begin = time.time()
     in_parallel(arguments.jobs, [(run_tests, START + [program], group, env, arguments.limit, outcome) for group in groups if group])
@@ -155,7 +163,8 @@ def suites(arguments, env, log):
             log.write("--- alone\n" + second[2][:3000] + "\n")
     seconds = time.time() - begin
     slowest = sorted(outcome.results, key=lambda name: -outcome.results[name][1])[:5]
-    text = [f"{outcome.count('passed')} passed, {outcome.count('failed')} failed, {outcome.count('skipped')} skipped in {seconds:.0f} s", ""]
+    text = [f"{outcome.count('passed')} passed, {outcome.count('failed')} failed, {outcome.count('skipped')} skipped, "
+            f"{outcome.count('not run')} not run in {seconds:.0f} s", ""]
     text += ["Failed:", ""] + [f"- {name} (alone: {again.results.get(name, ('not run',))[0]})" for name in failed] + [""] if failed else []
     text += ["Slowest: " + ", ".join(f"{name} {outcome.results[name][1]:.1f} s" for name in slowest)]
     return outcome, text
@@ -288,14 +297,18 @@ def training(arguments, env, log):
     """Training steps beside PyTorch, where the Python that runs this has it."""
     program, outcome, text = os.path.join(HERE, "bin", "train_benchmark_on_cuda"), Outcome(), []
     models = arguments.models.split(",")
-    for graphs, mode in ((False, "channels_last"), (True, "graphs")):
+    # TF32: PyTorch's convolutions have it by default, its products do not; ours have it where they are told to, both.
+    kinds = {"eager": (False, "channels_last", "0"), "graphs": (True, "graphs", "0"), "graphs_tf32": (True, "graphs", "1")}
+    for kind in arguments.training.split(","):
+        graphs, mode, tf32 = kinds[kind]
         for model in models:
             command = START + [program, "--force", "--device=cuda", f"--graphs={str(graphs).lower()}", f"--models={model}", "--threads=4",
                        f"--batches={arguments.batches}", "--rounds=3", "--round_seconds=0.2", "--data=examples/data/mnist",
                        f"--torch_peer=env -u LD_LIBRARY_PATH {sys.executable} torch_training.py --mode={mode} --device=cuda"]
-            name = f"training {model} {mode}"
+            name = f"training {model} {kind}"
             try:
-                done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=HERE, timeout=arguments.limit, check=False)
+                done = subprocess.run(command, capture_output=True, text=True, env={**env, "TIDEPOOL_CUDA_TF32": tf32}, cwd=HERE,
+                                      timeout=arguments.limit, check=False)
                 outcome.results[name] = ("passed" if done.returncode == 0 else "failed", 0, done.stderr)
                 if done.returncode == 0:
                     text += [f"{name}", ""] + [line for line in done.stdout.split("\n") if line.startswith("|")] + [""]
@@ -320,6 +333,8 @@ def main():
     parser.add_argument("--parts", default=",".join(PARTS), help="of " + ", ".join(PARTS))
     parser.add_argument("--models", default="mlp,lenet,residual,lstm,transformer")
     parser.add_argument("--batches", default="128")
+    parser.add_argument("--training", default="eager,graphs,graphs_tf32", help="of eager, graphs and graphs_tf32")
+    parser.add_argument("--seconds", type=float, default=0, help="of a part, after which no more of its tests begin (no end)")
     parser.add_argument("--operators", default="", help="filter of the benchmark of operators (all)")
     arguments = parser.parse_args()
     arguments.out = os.path.abspath(arguments.out)
@@ -346,6 +361,7 @@ def main():
     with open(os.path.join(arguments.out, "tests.log"), "w", encoding="utf-8") as log:
         for part in wanted:
             begin = time.time()
+            DEADLINE[0] = begin + arguments.seconds if arguments.seconds else float("inf")
             try:
                 outcome, text = PARTS[part](arguments, env, log)
             except Exception as error:  # the next part still runs

@@ -70,8 +70,8 @@ expect_contains "a wrong result is named" "- Graphs.Wrong (alone: failed)" "$out
 rehearse "a crash" 1 "4 passed, 1 failed" "FAULTS=Graphs.Crash Graphs.Behind"
 rehearse "a hang" 1 "4 passed, 1 failed" "FAULTS=Graphs.Hang Graphs.Behind"
 expect_contains "the hang is told" "silent for 3 s" "$(cat "$TEST_TMPDIR/out/tests.log")"
-many=$(for i in $(seq 30); do echo "OpContract_cuda.case$i"; done)
-rehearse "a sticky error" 1 "32 passed, 2 failed" "FAULTS=OpContract_cuda.Sticky $(tr '\n' ' ' <<<"$many")"
+many=$(for i in $(seq 100); do echo "OpContract_cuda.case$i"; done)
+rehearse "a sticky error" 1 "102 passed, 2 failed" "FAULTS=OpContract_cuda.Sticky $(tr '\n' ' ' <<<"$many")"
 expect_contains "what it spoils runs alone" "(alone: passed)" "$output"
 rehearse "no start" 1 "2 passed, 1 failed" START=1 FAULTS=
 rehearse "a bad end" 1 "3 passed, 3 failed" END=1 FAULTS=
