@@ -203,7 +203,9 @@ TEST_F(MemoryOnCuda, ARefusedSlotLosesThatBatchOnly) {
 TEST_F(MemoryOnCuda, GradientsOfGlobalPoolsTakeViews) {
   const NDArray numbers = Arange(0, 12, 1, DType::kFloat32).Reshape({3, 4});
   const NDArray here = numbers.Transpose(), there = numbers.To(kCuda).Transpose();
-  EXPECT_EQ(GlobalAveragePool2dGrad(there, {4, 2, 2, 3}).ToVector<float>(),
+  const NDArray gradient = GlobalAveragePool2dGrad(there, {4, 2, 2, 3});
+  EXPECT_EQ(gradient.device(), kCuda);
+  EXPECT_EQ(gradient.ToVector<float>(),
             GlobalAveragePool2dGrad(here, {4, 2, 2, 3}).ToVector<float>());
 }
 
