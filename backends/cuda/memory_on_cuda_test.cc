@@ -19,6 +19,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/pooling.h"
 
 namespace tidepool {
 namespace {
@@ -196,6 +197,16 @@ TEST_F(MemoryOnCuda, ARefusedSlotLosesThatBatchOnly) {
     if (!happened) break;
   }
   EXPECT_GT(refused, 1);
+}
+
+// What makes a view dense is on its device.
+TEST_F(MemoryOnCuda, GradientsOfGlobalPoolsTakeViews) {
+  const NDArray numbers = Arange(0, 12, 1, DType::kFloat32).Reshape({3, 4});
+  const NDArray here = numbers.Transpose(), there = numbers.To(kCuda).Transpose();
+  const NDArray gradient = GlobalAveragePool2dGrad(there, {4, 2, 2, 3});
+  EXPECT_EQ(gradient.device(), kCuda);
+  EXPECT_EQ(gradient.ToVector<float>(),
+            GlobalAveragePool2dGrad(here, {4, 2, 2, 3}).ToVector<float>());
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 // Indices are i64 or i32 arrays of any shape, from 0 to size - 1; each is checked before anything is
 // written, and one that is outside is refused with its value and its position (row-major). Negative
 // indices do not count from the end: they are refused. Data may be of any type unless said otherwise.
+// Kernels of CUDA devices look at the indices themselves, so that nobody waits for them: one that is
+// outside gives zeros or is left out, and the same error comes at the next read of values or Wait() in
+// that queue (memory/provider/value_faults.h).
 //
 // Errors: kInvalidArgument naming operator, operand, found, expected; kFailedPrecondition for stale
 // operands. Results are made in the current place; the ...Into forms write to a given array. Cost:

@@ -12,43 +12,29 @@ __global__ void __launch_bounds__(kBlockThreads) Count(int64_t* numbers, int64_t
   for (int64_t i = GlobalThread(); i < count; i += GlobalThreads()) numbers[i] = i;
 }
 
-bool IsByRadix([[maybe_unused]] int64_t count) {
-#if defined(TIDEPOOL_CUDA_EMULATED)
-  return false;
-#else
-  return count > kTileEntries;
-#endif
-}
-
 }  // namespace
 
 size_t OrderPlacesBytes(int64_t count) {
-#if !defined(TIDEPOOL_CUDA_EMULATED)
-  if (IsByRadix(count)) {
-    return static_cast<size_t>(Aligned(count * 8)) +
-           RadixSortBytes<uint32_t>(count, /*placed=*/true);
-  }
-#endif
-  return SortScratchBytes<int32_t, true>(1, count);
+  if (count <= kTileEntries) return 0;
+  return static_cast<size_t>(Aligned(count * 8)) + RadixSortBytes<uint32_t>(count, /*placed=*/true);
 }
 
-void OrderPlaces(const int32_t* keys, int64_t count, [[maybe_unused]] int32_t most, int32_t* sorted,
-                 int64_t* places, void* scratch, cudaStream_t stream) {
-#if !defined(TIDEPOOL_CUDA_EMULATED)
-  if (IsByRadix(count)) {
-    auto* const numbers = static_cast<int64_t*>(scratch);
-    Launch(Count, BlocksFor(count, kBlockThreads), kBlockThreads, 0, stream, numbers, count);
-    const RadixSort<uint32_t> sort{
-        count,
-        static_cast<int>(std::bit_width(static_cast<uint32_t>(most) | 1)),
-        reinterpret_cast<const uint32_t*>(keys),
-        reinterpret_cast<uint32_t*>(sorted),
-        numbers,
-        places};
-    return QueueRadixSort(sort, static_cast<std::byte*>(scratch) + Aligned(count * 8), stream);
+void OrderPlaces(const int32_t* keys, int64_t count, int32_t most, int32_t* sorted, int64_t* places,
+                 void* scratch, cudaStream_t stream) {
+  // One kernel.
+  if (count <= kTileEntries) {
+    return SortAll<int32_t, true>({1, count, 1, count, false, keys, sorted, places}, scratch,
+                                  stream);
   }
-#endif
-  SortAll<int32_t, true>({1, count, 1, count, false, keys, sorted, places}, scratch, stream);
+  auto* const numbers = static_cast<int64_t*>(scratch);
+  Launch(Count, BlocksFor(count, kBlockThreads), kBlockThreads, 0, stream, numbers, count);
+  const RadixSort<uint32_t> sort{count,
+                                 static_cast<int>(std::bit_width(static_cast<uint32_t>(most) | 1)),
+                                 reinterpret_cast<const uint32_t*>(keys),
+                                 reinterpret_cast<uint32_t*>(sorted),
+                                 numbers,
+                                 places};
+  QueueRadixSort(sort, static_cast<std::byte*>(scratch) + Aligned(count * 8), stream);
 }
 
 }  // namespace tidepool::cuda

@@ -1,5 +1,5 @@
 // Sorted lines: values alone, whose equals need not be told apart.
-#include "tidepool/backends/cuda/sorting/sort_kernel.h"
+#include "tidepool/backends/cuda/sorting/sort_by_radix.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 
 namespace tidepool::cuda {
@@ -8,7 +8,7 @@ namespace {
 template <typename T>
 size_t ScratchBytes(const KernelCall& call) {
   const AxisSplit split(call.inputs[0], call.attrs<SortAttributes>().axis);
-  return SortScratchBytes<T, false>(split.outer * split.inner, split.size);
+  return SortLinesBytes<T, false>(split.outer * split.inner, split.size);
 }
 
 template <typename T>
@@ -19,7 +19,7 @@ void Sort(const KernelCall& call) {
                            split.inner,               split.size,
                            a.descending,              call.inputs[0].as<T>(),
                            call.outputs[0].as<T>(),   nullptr};
-  SortAll<T, false>(lines, call.scratch, StreamOf(call));
+  QueueSortLines<T, false>(lines, call.scratch, StreamOf(call));
 }
 
 const bool registered = [] {

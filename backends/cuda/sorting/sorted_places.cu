@@ -1,5 +1,5 @@
 // Places in sorted order, and the k largest elements with their places.
-#include "tidepool/backends/cuda/sorting/sort_kernel.h"
+#include "tidepool/backends/cuda/sorting/sort_by_radix.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 
 namespace tidepool::cuda {
@@ -8,7 +8,7 @@ namespace {
 template <typename T>
 size_t BytesOf(const KernelCall& call, int axis) {
   const AxisSplit split(call.inputs[0], axis);
-  return SortScratchBytes<T, true>(split.outer * split.inner, split.size);
+  return SortLinesBytes<T, true>(split.outer * split.inner, split.size);
 }
 
 template <typename T>
@@ -24,7 +24,7 @@ void ArgSort(const KernelCall& call) {
                            split.inner,               split.size,
                            a.descending,              call.inputs[0].as<T>(),
                            nullptr,                   call.outputs[0].as<int64_t>()};
-  SortAll<T, true>(lines, call.scratch, StreamOf(call));
+  QueueSortLines<T, true>(lines, call.scratch, StreamOf(call));
 }
 
 template <typename T>
@@ -40,7 +40,7 @@ void TopK(const KernelCall& call) {
                            split.inner,               call.outputs[0].dims[axis],
                            true,                      call.inputs[0].as<T>(),
                            call.outputs[0].as<T>(),   call.outputs[1].as<int64_t>()};
-  SortAll<T, true>(lines, call.scratch, StreamOf(call));
+  QueueSortLines<T, true>(lines, call.scratch, StreamOf(call));
 }
 
 const bool registered = [] {

@@ -5,6 +5,7 @@
 #include "tidepool/backends/cuda/testing/kernel_check.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"
+#include "tidepool/ndarray/kernel/registry.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -97,6 +98,30 @@ TEST_F(Sorting, CumulativeSumsOfManyLines) {
            1};
   c.attributes = CumSumAttributes{1, true, false};
   CheckCase(c);
+}
+
+// Lines of a type each, in its own order; several lines side by side, and the numbers between which keys are shifted.
+TEST_F(Sorting, LongLinesOfEveryType) {
+  for (int d = 0; d < kDTypes; ++d) {
+    const auto dtype = static_cast<DType>(d);
+    if (KernelRegistry::Find(OpCode::kSort, DeviceType::kCuda, dtype).empty()) continue;
+    for (const Shape& shape : {Shape{1, 3000}, Shape{3, 1500}, Shape{2, 1200, 2}}) {
+      for (const bool descending : {false, true}) {
+        OpCase c{OpCode::kSort, dtype, {RandomOperand(dtype, shape, 7)}, {ResultOperand(dtype, shape)}, {}, 1};
+        for (size_t i = 0; i + 40 < c.inputs[0].reals.size(); i += 40) {
+          constexpr double kInfinity = std::numeric_limits<double>::infinity();
+          constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+          constexpr double kEnds[] = {kInfinity, -kInfinity, kNaN, -kNaN, 0.0, -0.0, kNaN};
+          c.inputs[0].reals[i] = kEnds[i / 40 % 7];
+        }
+        c.attributes = SortAttributes{1, descending};
+        CheckCase(c);
+        c.op = OpCode::kArgSort;
+        c.outputs = {ResultOperand(DType::kInt64, shape)};
+        CheckCase(c);
+      }
+    }
+  }
 }
 
 // To the bit those of the exchanges one after the other.
