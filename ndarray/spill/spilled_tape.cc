@@ -28,21 +28,20 @@ auto SpilledTape::Stalled(const Call& call) {
 }
 
 void SpilledTape::Stays(const NDArray& array) {
-  if (!array.is_defined() || !array.buffer()) return;
-  Item item;
-  item.buffer_id = array.buffer()->id;
-  item.state = State::kStays;
-  if (numbers_.emplace(item.buffer_id, items_.size()).second) items_.push_back(std::move(item));
+  if (array.is_defined() && array.buffer()) numbers_.emplace(array.buffer()->id, kStaysAlways);
 }
 
 void SpilledTape::EndPart(int part, bool spills) {
   tape_.VisitKept([&](const BufferHandle& buffer) {
     const auto found = numbers_.find(buffer->id);
     if (found != numbers_.end()) {
-      items_[found->second].last_part = part;
+      if (found->second != kStaysAlways) items_[found->second].last_part = part;
       return;
     }
-    if (!spills || buffer->device != Host() || buffer->bytes == 0 || buffer->MayBeWrittenOutside()) return;
+    if (!spills || buffer->device != Host() || buffer->bytes == 0 || buffer->MayBeWrittenOutside()) {
+      numbers_.emplace(buffer->id, kStaysAlways);
+      return;
+    }
     numbers_.emplace(buffer->id, items_.size());
     writing_.push_back(items_.size());
     Item& item = items_.emplace_back();

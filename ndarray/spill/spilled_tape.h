@@ -88,7 +88,8 @@ class SpilledTape final : public KeptArrayStore {
   const SpilledTapeOptions options_;
   SpilledTapeStats stats_;
   std::vector<Item> items_;
-  std::unordered_map<uint64_t, size_t> numbers_;  // by id
+  static constexpr size_t kStaysAlways = SIZE_MAX;
+  std::unordered_map<uint64_t, size_t> numbers_;  // of items, by id of the buffer
   std::vector<size_t> writing_;                   // those, the first ones first
   std::vector<size_t> away_;                      // by last part, the last ones last; after EndForward()
 };

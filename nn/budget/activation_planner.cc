@@ -41,6 +41,7 @@ constexpr int kRungs = 16;           // of the ladder of peaks
 constexpr int64_t kMostWork = 90'000'000;  // of all evaluations, in layers and arrays
 
 bool HasFewPlans(int layers, size_t ways) {
+  if (layers > kMostSingle) return false;
   int64_t plans = 1;
   for (int i = 0; i < layers; ++i) {
     plans *= static_cast<int64_t>(ways);
@@ -246,7 +247,7 @@ class Search {
     const size_t count = found_.size();
     for (size_t i = 0; i < count; ++i) {
       if (!found_[i].plan.spills()) continue;
-      for (const auto [behind, ahead] : {std::pair(1, 0), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2), std::pair(4, 4)}) {
+      for (const auto& [behind, ahead] : {std::pair(1, 0), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2), std::pair(4, 4)}) {
         ActivationPlan plan = found_[i].plan;
         plan.spill_behind = behind;
         plan.spill_ahead = ahead;

@@ -49,7 +49,6 @@ struct Ticks {
 struct Transfer {
   int begin = 0, due = 0;  // ticks: behind `begin` and at the end of `due` of a write, at the begin of both of a read
   int64_t bytes = 0;
-  double done = 0;
 };
 
 // Puts what the plan does with each array on the clock.
@@ -137,8 +136,9 @@ class Timeline {
     const int gone = ticks_.EndOf(released);
     Add(array.made + 1, gone, array.bytes);
     Add(read_at, end, array.bytes);
-    writes_.push_back({ticks_.EndOf(first_keeper), gone, array.bytes, 0});
-    reads_.push_back({read_at, ticks_.BackAt(last_keeper), array.bytes, 0});
+    const int64_t bytes = array.written_bytes > 0 ? array.written_bytes : array.bytes;
+    writes_.push_back({ticks_.EndOf(first_keeper), gone, bytes});
+    reads_.push_back({read_at, ticks_.BackAt(last_keeper), bytes});
   }
 
   // Made by the second run of its segment.

@@ -23,6 +23,7 @@ struct ActivationArray {
   int used_until = 0;          // the last one whose forward call has it
   std::vector<int> input_of;   // layers that take it, ascending
   std::vector<int> kept_by;    // layers whose gradients read it, ascending; empty: it is gone behind its last use
+  int64_t written_bytes = 0;   // where it is spilled; 0: as many as it takes
   bool can_spill = true;       // false: operators do not tell of it
 };
 

@@ -49,8 +49,10 @@ void RunStep(Network& network, const StepShape& shape, int64_t batch, bool dry) 
   network.QueueGradients(inputs, [](const NDArray&) {});
 }
 
+// Of dry runs: what nobody touches costs no memory.
 void RenewWorkspace(Network& network) {
-  const WorkspaceConfig config = network.training_workspace().config();
+  WorkspaceConfig config = network.training_workspace().config();
+  config.prefault = false;
   network.set_training_workspace(network.training_mode(), config);
 }
 
@@ -74,6 +76,8 @@ class StepTrace final : public SegmentObserver {
       kept_by_.assign(layers_ + 1, {});
       outputs_.assign(layers_, {});
       back_begins_.assign(layers_ + 1, -1);
+      kept_.clear();
+      held_.clear();
     }
     forward_begins_[s] = Clock();
     for (const NDArray& input : inputs) AddSlot(input, &input_of_[s]);
@@ -90,6 +94,9 @@ class StepTrace final : public SegmentObserver {
   void EndForward(GradientTape& tape) override {
     forward_begins_[layers_ + 1] = Clock();
     Visit(layers_, tape);
+    for (const auto& [buffer, slot] : kept_) {
+      if (buffer->references.load(std::memory_order_relaxed) > tape.KeptHandles(buffer->id)) held_.push_back(slot);
+    }
   }
   void BackwardIsAt(int segment) override {
     if (segment >= 0) back_begins_[static_cast<size_t>(segment)] = Clock();
@@ -113,7 +120,10 @@ class StepTrace final : public SegmentObserver {
   }
   void Visit(size_t layer, GradientTape& tape) {
     tape.VisitKept([&](const BufferHandle& buffer) {
-      if (buffer->attached) kept_by_[layer].push_back(buffer->request.slot);
+      if (!buffer->attached) return;
+      kept_by_[layer].push_back(buffer->request.slot);
+      kept_.emplace(buffer.get(), buffer->request.slot);
+      bytes_[buffer->request.slot] = static_cast<int64_t>(buffer->bytes);
     });
   }
 
@@ -124,6 +134,9 @@ class StepTrace final : public SegmentObserver {
   std::vector<int64_t> back_begins_;     // of layers and the loss; -1: it has nothing
   std::vector<std::vector<size_t>> input_of_, kept_by_, outputs_;  // requests, by layer
   std::vector<bool> is_view_;
+  std::map<const Buffer*, size_t> kept_;  // by the tape, and their requests
+  std::map<size_t, int64_t> bytes_;       // of these requests
+  std::vector<size_t> held_;              // of these, what somebody has beside it
 };
 
 // Requests that are alive between parts of the step are arrays of the problem; what else there is at once belongs to the parts.
@@ -191,12 +204,13 @@ ActivationProblem StepTrace::Problem() const {
       array.kept_by.clear();
       continue;
     }
+    // Not what a gradient function of a layer's own has. What lives on behind the gradients that read it was overwritten by one.
+    array.can_spill = !array.kept_by.empty() && std::find(held_.begin(), held_.end(), r) == held_.end();
+    if (const auto bytes = bytes_.find(r); bytes != bytes_.end()) array.written_bytes = bytes->second;
+    if (!array.kept_by.empty()) continue;
     int dies = n;
     while (dies > 0 && back_end(dies) < upper) --dies;
-    if (!array.kept_by.empty() && dies >= array.kept_by.front()) continue;
-    // Somebody beside the tape has it: a gradient function of a layer's own.
-    array.can_spill = false;
-    if (array.kept_by.empty()) array.kept_by = {std::max(dies, array.made)};
+    array.kept_by = {std::max(dies, array.made)};
   }
 
   // What is alive at once in each part, beside the arrays that the clock of the problem has there.
@@ -237,18 +251,20 @@ class ObserverOfTimes final : public SegmentObserver {
     End();
     to_ = &times_.forward_seconds[static_cast<size_t>(segment)];
   }
-  void EndSegment(int, absl::Span<const NDArray>, GradientTape&) override {
+  void EndSegment(int segment, absl::Span<const NDArray>, GradientTape&) override {
     End();
-    to_ = &times_.forward_seconds.back();
+    if (static_cast<size_t>(segment) + 2 == times_.forward_seconds.size()) to_ = &times_.forward_seconds.back();
   }
   void EndForward(GradientTape&) override { End(); }
   void BackwardIsAt(int segment) override {
     End();
     if (segment >= 0) to_ = &times_.backward_seconds[static_cast<size_t>(segment)];
   }
+  // Dry runs do not count.
+  void Start() { is_on_ = true; }
   void End() {
     const auto now = std::chrono::steady_clock::now();
-    if (to_ != nullptr) *to_ = std::min(*to_, std::chrono::duration<double>(now - begin_).count());
+    if (to_ != nullptr && is_on_) *to_ = std::min(*to_, std::chrono::duration<double>(now - begin_).count());
     begin_ = now;
     to_ = nullptr;
   }
@@ -267,6 +283,7 @@ class ObserverOfTimes final : public SegmentObserver {
  private:
   static constexpr double kNone = 1e30;
   StepTimes times_;
+  bool is_on_ = false;
   double* to_ = nullptr;
   std::chrono::steady_clock::time_point begin_;
 };
@@ -278,16 +295,21 @@ ActivationPlan PlanOfLayers(const Network& network, Retention retention) {
 }
 
 StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan, const std::shared_ptr<SpillFile>& file,
-                       int64_t limit) {
+                       int64_t limit, const WorkspaceConfig* config) {
   network.SetActivationPlan(plan, file);
-  RenewWorkspace(network);
+  if (config != nullptr) {
+    network.set_training_workspace(network.training_mode(), *config);
+  } else {
+    RenewWorkspace(network);
+  }
   for (int i = 0; i < kCycles; ++i) RunStep(network, shape, shape.batch, /*dry=*/true);
   Workspace& workspace = network.training_workspace();
   const auto memory = [&] {
     const WorkspaceStats stats = workspace.stats();
     return StepMemory{static_cast<int64_t>(stats.live_lower_bound_bytes), static_cast<int64_t>(stats.planned_peak_bytes)};
   };
-  if (const StepMemory first = memory(); first.planned_bytes <= limit || first.live_bytes > limit) return first;
+  const StepMemory first = memory();
+  if (config == nullptr && (first.planned_bytes <= limit || first.live_bytes > limit)) return first;
   workspace.FinishPlanSearch();
   RunStep(network, shape, shape.batch, /*dry=*/true);
   return memory();
@@ -328,6 +350,7 @@ StepTimes MeasureTimes(Network& network, const StepShape& shape, const Activatio
   RenewWorkspace(network);
   for (int i = 0; i < kCycles; ++i) RunStep(network, shape, batch, /*dry=*/true);
   constexpr int kRuns = 3;
+  observer.Start();
   for (int i = 0; i < kRuns; ++i) {
     RunStep(network, shape, batch, /*dry=*/false);
     observer.End();

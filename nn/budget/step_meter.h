@@ -26,10 +26,11 @@ struct StepMemory {
   int64_t planned_bytes = 0;  // the workspace's planned peak
 };
 
-// The network has the plan and a workspace that has learned it from here on. `limit`: when the first plan of places is beyond it
-// and what is alive is not, better places are looked for. Throws as SetActivationPlan and steps do.
+// By dry steps. The network has the plan and a workspace that has learned it from here on: of that configuration, whose search for
+// better places is waited for; null: of its own, but that no page is touched, and places are searched for where the first ones are beyond `limit`
+// and what is alive is not. Throws as SetActivationPlan and steps do.
 StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan, const std::shared_ptr<SpillFile>& file,
-                       int64_t limit);
+                       int64_t limit, const WorkspaceConfig* config = nullptr);
 
 // All of the problem but for times and the file. Everything is kept afterwards.
 ActivationProblem MeasureActivations(Network& network, const StepShape& shape);
