@@ -178,23 +178,34 @@ class Search {
     return tried;
   }
 
-  // From everything kept down a ladder of peaks: the change of a block that takes most off what is too much for its time.
+  // From each pure choice down a ladder of peaks: the change of a block that takes most off what is too much, for its time. And once
+  // more whatever the time, as the least memory there is hangs on no clock.
   void Descend() {
     KeepBest();
-    const int64_t most = found_.front().cost.peak_bytes, least = found_.back().cost.peak_bytes;
-    std::vector<Way> ways(block_begins_.size() - 1, Way::kKeep);
-    for (int rung = 1; rung <= kRungs + 2 && left_ > 0; ++rung) {
-      const auto target = most - static_cast<int64_t>(static_cast<double>(most - least) * rung / kRungs);
-      const bool reached = Reach(ways, target);
-      if (reached) Quicken(ways, target);
-      Add(PlanOf(ways));
-      if (!reached) return;
+    const int64_t most = found_.front().cost.peak_bytes;
+    const int64_t all = left_;
+    std::vector<Way> starts = {Way::kKeep};
+    if (Has(Way::kSpill)) starts.push_back(Way::kSpill);
+    if (Has(Way::kRecompute)) starts.push_back(Way::kRecompute);
+    int64_t spent_by = all;
+    for (const bool is_timed : {true, false}) {
+      for (const Way start : starts) {
+        spent_by -= all / static_cast<int64_t>(2 * starts.size());
+        std::vector<Way> ways(block_begins_.size() - 1, start);
+        for (int rung = 1; rung < kRungs && left_ > spent_by; ++rung) {
+          const int64_t target = most - most / kRungs * rung;
+          const bool reached = Reach(ways, target, is_timed, spent_by);
+          if (reached && is_timed) Quicken(ways, target, spent_by);
+          Add(PlanOf(ways));
+          if (!reached) break;
+        }
+      }
     }
   }
 
-  bool Reach(std::vector<Way>& ways, int64_t target) {
+  bool Reach(std::vector<Way>& ways, int64_t target, bool is_timed, int64_t spent_by) {
     Tried now = Try(ways, target);
-    while (now.excess > 0 && left_ > 0) {
+    while (now.excess > 0 && left_ > spent_by) {
       double best_score = 0;
       size_t best_block = 0;
       Way best_way = Way::kKeep;
@@ -208,7 +219,8 @@ class Search {
           const double gain = now.excess - tried.excess;
           if (gain <= 0) continue;
           // What costs nothing comes first.
-          const double score = gain / std::max(tried.cost.seconds - now.cost.seconds, 1e-3 * now.cost.seconds / static_cast<double>(layers_));
+          const double least_seconds = 1e-3 * now.cost.seconds / static_cast<double>(layers_);
+          const double score = is_timed ? gain / std::max(tried.cost.seconds - now.cost.seconds, least_seconds) : gain;
           if (score <= best_score) continue;
           best_score = score;
           best_block = b;
@@ -225,9 +237,9 @@ class Search {
   }
 
   // What is not needed for the target any more.
-  void Quicken(std::vector<Way>& ways, int64_t target) {
+  void Quicken(std::vector<Way>& ways, int64_t target, int64_t spent_by) {
     double seconds = Try(ways, target).cost.seconds;
-    for (size_t b = 0; b < ways.size() && left_ > 0; ++b) {
+    for (size_t b = 0; b < ways.size() && left_ > spent_by; ++b) {
       Way best = ways[b];
       const Way before = ways[b];
       for (const Way way : ways_) {

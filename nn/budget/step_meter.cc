@@ -338,7 +338,8 @@ StepTimes MeasureTimes(Network& network, const StepShape& shape, const Activatio
   NDArray beside;
   if (network.beside().is_defined()) {
     const ScopeOutOfWorkspaces heap;
-    beside = network.beside().Dup();
+    const HandlesOwnScope handles;  // a model's manager is capped
+    beside = network.beside().CopyTo(Place::Heap());
   }
   network.SetActivationPlan(plan, nullptr, &observer);
   const absl::Cleanup restore = [&] {
