@@ -111,6 +111,9 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   if (budget.shape.batch < 1) {
     ThrowInvalidArgument(absl::StrCat("step budget: a batch of ", budget.shape.batch, ", expected at least 1"));
   }
+  if (network.config() == nullptr) {
+    ThrowUnimplemented(absl::StrCat("step budget: network [", network.name(), "]: the order of layers is a program's, expected a network of a configuration"));
+  }
   if (network.training_mode() != WorkspaceMode::kEnabled) {
     ThrowUnimplemented(absl::StrCat("step budget: network [", network.name(), "] trains in another workspace mode than enabled, which has no "
                                     "planned peak"));
@@ -155,7 +158,8 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   report.unlimited_seconds = CostOf(problem, keep).seconds;
 
   // The first one that fits once its arrays have places, the fastest one first.
-  const std::vector<PlannedActivations> plans = FindPlans(problem, budget.strategy);
+  std::vector<PlannedActivations> plans = {{keep, CostOf(problem, keep)}};  // nothing is faster
+  for (PlannedActivations& one : FindPlans(problem, budget.strategy)) plans.push_back(std::move(one));
   const auto file_of = [&](const ActivationPlan& plan) { return plan.spills() ? file : nullptr; };
   const PlannedActivations* chosen = nullptr;
   const PlannedActivations* least = &plans.back();

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/nn/model.h"
 #include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/testing/deep_networks.h"
 #include "tidepool/nn/testing/example_networks.h"
@@ -17,6 +19,8 @@
 
 namespace tidepool::nn {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr int64_t kBatch = 16;
 
@@ -115,6 +119,73 @@ TEST(StepBudgetTest, ABudgetChangesNoBitAndIsKeptToTheByte) {
       }
     }
   }
+}
+
+TEST(StepBudgetTest, WhatDoesNotFitIsToldWithWhatWouldBeEnough) {
+  Network network = ExampleNetwork("lenet", Options(WorkspaceMode::kEnabled));
+  const StepBudget hard{.limit = "50%", .shape = {.batch = kBatch}};
+  int64_t enough = 0;
+  try {
+    SetStepBudget(network, hard);
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    // Its first convolution, with its gradients, is all there is at once.
+    EXPECT_THAT(error.message(), HasSubstr("would have been enough"));
+    EXPECT_THAT(error.report(), HasSubstr("host"));
+    EXPECT_EQ(network.activations(), nullptr);
+  }
+  StepBudget soft = hard;
+  soft.hard = false;
+  const StepBudgetReport report = SetStepBudget(network, soft);
+  EXPECT_FALSE(report.fits);
+  enough = report.least_bytes;
+  EXPECT_THAT(report.ToString(), HasSubstr("beyond it: nothing takes less"));
+  const StepBudgetReport fits = SetStepBudget(network, {.limit = std::to_string(enough), .shape = {.batch = kBatch}});
+  EXPECT_TRUE(fits.fits);
+  EXPECT_LE(fits.planned_bytes, enough);
+
+  const auto refused = [&](StepBudget budget, Network& by) { return MessageOf([&] { SetStepBudget(by, budget); }); };
+  for (const char* const text : {"", "0%", "101%", "-1", "much", "50 %x"}) {
+    EXPECT_THAT(refused({.limit = text, .shape = {.batch = kBatch}}, network), HasSubstr("step budget: limit")) << text;
+  }
+  EXPECT_THAT(refused({.limit = "50%", .shape = {.batch = 0}}, network), HasSubstr("a batch of 0"));
+  EXPECT_THAT(refused({.limit = "50%", .costs = StepCosts{}}, network), HasSubstr("costs of 0 and 0 parts"));
+  Network heap = ExampleNetwork("lenet", Options(WorkspaceMode::kNone));
+  EXPECT_THAT(refused({.limit = "50%"}, heap), HasSubstr("another workspace mode than enabled"));
+  Network program = ExampleNetwork("program", Options(WorkspaceMode::kEnabled));
+  EXPECT_THAT(refused({.limit = "50%"}, program), HasSubstr("a program's"));
+}
+
+// With the same costs, whatever they are.
+TEST(StepBudgetTest, ALargerBudgetIsNeverSlower) {
+  for (const char* const name : {"residual", "lstm"}) {
+    Network network = Deep(name);
+    const size_t parts = network.config()->nodes.size() + 1;
+    StepCosts costs{std::vector<double>(parts, 1e-3), std::vector<double>(parts, 2e-3), 1e9, 1e9};
+    for (size_t i = 0; i < parts; ++i) costs.forward_seconds[i] *= static_cast<double>(1 + i % 3);
+    double before = 1e30;
+    for (const char* const limit : {"30%", "40%", "50%", "60%", "80%", "100%"}) {
+      const StepBudgetReport report = SetStepBudget(network, {.limit = limit, .shape = {.batch = kBatch}, .costs = costs});
+      EXPECT_LE(report.predicted.seconds, before) << name << " " << limit;
+      before = report.predicted.seconds;
+    }
+    EXPECT_EQ(before, SetStepBudget(network, {.limit = "100%", .shape = {.batch = kBatch}, .costs = costs}).unlimited_seconds);
+    EXPECT_FALSE(network.activations()->plan.spills() || network.activations()->plan.recomputes());
+  }
+}
+
+// Of a model, whose manager is capped, and where averages are kept beside parameters: to measure changes nothing.
+TEST(StepBudgetTest, MeasuringLeavesTheModelAsItIs) {
+  Model model("deep", 10, std::make_unique<Network>(Deep("residual")));
+  const std::string before = BytesOf(model.network->arrays());
+  const StepBudgetReport report = SetStepBudget(*model.network, {.limit = "50%", .shape = {.batch = kBatch}});
+  EXPECT_GE(report.timed_batch, 1);
+  EXPECT_LE(report.timed_batch, kBatch);
+  EXPECT_EQ(BytesOf(model.network->arrays()), before);
+  EXPECT_EQ(model.network->step(), 0u);
+  EXPECT_EQ(report.ways.size(), model.network->config()->nodes.size());
+  Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kSgd));
+  trainer.Step([&] { return SomeBatch(kBatch, 1); });
 }
 
 }  // namespace
