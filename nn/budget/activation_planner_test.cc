@@ -24,7 +24,7 @@ ActivationProblem RandomProblem(int layers, std::mt19937& random) {
   problem.read_bytes_per_second = 1 + up_to(60);
   problem.file_bytes = up_to(20);
   problem.layers.resize(static_cast<size_t>(layers));
-  for (ActivationLayer& layer : problem.layers) {
+  for (LayerActivations& layer : problem.layers) {
     layer.forward_seconds = up_to(10);
     layer.backward_seconds = 2 * layer.forward_seconds;
     layer.forward_bytes = up_to(60);

@@ -163,7 +163,7 @@ class Timeline {
     int64_t sum = 0;
     for (size_t t = 0; t < at.size(); ++t) at[t] = sum += change_[t];
     for (int i = 0; i < ticks_.layers; ++i) {
-      const ActivationLayer& layer = problem_.layers[static_cast<size_t>(i)];
+      const LayerActivations& layer = problem_.layers[static_cast<size_t>(i)];
       at[static_cast<size_t>(i)] += layer.forward_bytes;
       at[static_cast<size_t>(ticks_.gradients[static_cast<size_t>(i)])] += layer.backward_bytes;
       const int again = ticks_.again[static_cast<size_t>(i)];
@@ -179,7 +179,7 @@ class Timeline {
 
   double SecondsOf(int tick, std::vector<int>& layer_at) const {
     const int layer = layer_at[static_cast<size_t>(tick)];
-    const ActivationLayer& of = layer == ticks_.layers ? problem_.loss : problem_.layers[static_cast<size_t>(layer)];
+    const LayerActivations& of = layer == ticks_.layers ? problem_.loss : problem_.layers[static_cast<size_t>(layer)];
     const bool forward = tick <= ticks_.loss || (layer < ticks_.layers && ticks_.again[static_cast<size_t>(layer)] == tick);
     return forward ? of.forward_seconds : of.backward_seconds;
   }
@@ -224,7 +224,7 @@ class Timeline {
       }
       wait(written_by[static_cast<size_t>(tick)]);
     }
-    cost->seconds = now;
+    cost->seconds = now + static_cast<double>(cost->spilled_bytes) * problem_.round_trip_seconds_per_byte;
   }
 
   const ActivationProblem& problem_;

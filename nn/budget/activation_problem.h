@@ -27,7 +27,7 @@ struct ActivationArray {
   bool can_spill = true;       // false: operators do not tell of it
 };
 
-struct ActivationLayer {
+struct LayerActivations {
   double forward_seconds = 0, backward_seconds = 0;
   // Most that is alive during the call beside arrays that were there before, and during that of its gradients beside arrays.
   int64_t forward_bytes = 0, backward_bytes = 0;
@@ -36,13 +36,15 @@ struct ActivationLayer {
 };
 
 struct ActivationProblem {
-  std::vector<ActivationLayer> layers;
-  ActivationLayer loss;
+  std::vector<LayerActivations> layers;
+  LayerActivations loss;
   std::vector<ActivationArray> arrays;
   int64_t constant_bytes = 0;  // the batch, from begin to end
   // Of the file; and what it takes of memory.
   double written_bytes_per_second = 1e9, read_bytes_per_second = 1e9;
   int64_t file_bytes = 0;
+  // What a byte that goes to the file and back takes from whoever computes: copies, checksums.
+  double round_trip_seconds_per_byte = 0;
 };
 
 struct ActivationCost {

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <ctime>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -61,8 +63,13 @@ void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
     return best;
   };
   SpilledBytes kept;
+  const std::clock_t begin = std::clock();
   problem->written_bytes_per_second = per_second([&] { kept = file.Write(data.data(), data.size()); });
   problem->read_bytes_per_second = per_second([&] { file.Read(kept, back.data()); });
+  // Of all threads, which steps would have had; they compute on all processors.
+  const double processor_seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  problem->round_trip_seconds_per_byte = processor_seconds / (3 * static_cast<double>(data.size())) /
+                                         std::max(1u, std::thread::hardware_concurrency());
 }
 
 void TakeCosts(ActivationProblem* problem, const std::vector<double>& forward, const std::vector<double>& backward) {
@@ -72,7 +79,7 @@ void TakeCosts(ActivationProblem* problem, const std::vector<double>& forward, c
                                       " parts, expected those of ", layers, " layers and the loss"));
   }
   for (size_t i = 0; i <= layers; ++i) {
-    ActivationLayer& layer = i < layers ? problem->layers[i] : problem->loss;
+    LayerActivations& layer = i < layers ? problem->layers[i] : problem->loss;
     layer.forward_seconds = forward[i];
     layer.backward_seconds = backward[i];
   }

@@ -230,7 +230,7 @@ ActivationProblem StepTrace::Problem() const {
   const auto beside = [&](int64_t bytes, int tick) { return std::max<int64_t>(0, bytes - arrays[static_cast<size_t>(tick)]); };
   for (int layer = 0; layer <= n; ++layer) {
     const auto at = static_cast<size_t>(layer);
-    ActivationLayer& of = layer < n ? problem.layers[at] : problem.loss;
+    LayerActivations& of = layer < n ? problem.layers[at] : problem.loss;
     const int64_t begin = back[at];
     const int tick = n + 1 + (n - layer);
     of.forward_bytes = beside(most(forward_begins_[at], forward_begins_[at + 1]), layer);
