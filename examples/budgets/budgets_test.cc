@@ -23,7 +23,9 @@ Network SixteenLayers() {
   return Network({64}, layers, /*seed=*/1);
 }
 
-Batch MakeBatch(int64_t size) { return {RandomUniform({size, 64}, -1, 1, 1), Zeros({size}, DType::kInt64)}; }
+Batch MakeBatch(int64_t size) {
+  return {RandomUniform({size, 64}, -1, 1, 1), Zeros({size}, DType::kInt64)};
+}
 
 // [budget]
 double TrainWithin(Network& network, const std::string& limit, int steps) {
@@ -44,7 +46,8 @@ double TrainWithin(Network& network, const std::string& limit, int steps) {
 void PlanByHand(Network& network) {
   ActivationPlan plan;
   plan.segments.push_back({.layers = 8, .retention = Retention::kRecompute});
-  for (int i = 0; i < 4; ++i) plan.segments.push_back({.layers = 1, .retention = Retention::kSpill});
+  for (int i = 0; i < 4; ++i)
+    plan.segments.push_back({.layers = 1, .retention = Retention::kSpill});
   plan.segments.push_back({.layers = 5, .retention = Retention::kKeep});
   network.SetActivationPlan(plan, std::make_shared<SpillFile>());
 }

@@ -5,9 +5,11 @@
 
 namespace tidepool {
 
-void KeptArrays::Visit(const TapeRecords& records, absl::FunctionRef<void(const BufferHandle&)> visit) {
+void KeptArrays::Visit(const TapeRecords& records,
+                       absl::FunctionRef<void(const BufferHandle&)> visit) {
   std::vector<TapeRecord*> fresh;
-  for (TapeRecord* record = records.last(); record != visited_ && record != nullptr; record = record->previous) {
+  for (TapeRecord* record = records.last(); record != visited_ && record != nullptr;
+       record = record->previous) {
     fresh.push_back(record);
   }
   visited_ = records.last();
@@ -16,14 +18,16 @@ void KeptArrays::Visit(const TapeRecords& records, absl::FunctionRef<void(const 
     for (int v = 0; v < (*record)->input_count + (*record)->output_count; ++v) {
       TapedView& view = (*record)->views[v];
       if (!view.buffer) continue;
-      const auto [found, is_new] = numbers_.try_emplace(view.buffer->id, static_cast<int32_t>(kept_.size()));
+      const auto [found, is_new] =
+          numbers_.try_emplace(view.buffer->id, static_cast<int32_t>(kept_.size()));
       if (is_new) {
         kept_.emplace_back();
         kept_.back().buffer_id = view.buffer->id;
       }
       kept_[static_cast<size_t>(found->second)].views.push_back(&view);
-      const bool again = std::any_of(seen.begin(), seen.end(),
-                                     [&](const BufferHandle& other) { return other.get() == view.buffer.get(); });
+      const bool again = std::any_of(seen.begin(), seen.end(), [&](const BufferHandle& other) {
+        return other.get() == view.buffer.get();
+      });
       if (!again) seen.push_back(view.buffer);
     }
   }
@@ -32,7 +36,9 @@ void KeptArrays::Visit(const TapeRecords& records, absl::FunctionRef<void(const 
 
 int KeptArrays::HandlesOf(uint64_t buffer_id) const {
   const auto found = numbers_.find(buffer_id);
-  return found != numbers_.end() ? static_cast<int>(kept_[static_cast<size_t>(found->second)].views.size()) : 0;
+  return found != numbers_.end()
+             ? static_cast<int>(kept_[static_cast<size_t>(found->second)].views.size())
+             : 0;
 }
 
 bool KeptArrays::Release(uint64_t buffer_id, int others, KeptArrayStore* store) {
@@ -41,7 +47,9 @@ bool KeptArrays::Release(uint64_t buffer_id, int others, KeptArrayStore* store) 
   Kept& kept = kept_[static_cast<size_t>(found->second)];
   if (kept.left > 0 || kept.views.empty()) return false;
   const Buffer& buffer = *kept.views[0]->buffer.get();
-  if (buffer.references.load(std::memory_order_acquire) != static_cast<int32_t>(kept.views.size()) + others) return false;
+  if (buffer.references.load(std::memory_order_acquire) !=
+      static_cast<int32_t>(kept.views.size()) + others)
+    return false;
   const uint32_t version = buffer.version.load(std::memory_order_relaxed);
   for (const TapedView* const view : kept.views) {
     if (!view->guarded || view->version != version) return false;  // Backward() will say so

@@ -35,7 +35,7 @@ class KeptArrays {
   };
   void Leave(TapedView& view);
 
-  const TapeRecord* visited_ = nullptr;  // the last one that was
+  const TapeRecord* visited_ = nullptr;            // the last one that was
   std::unordered_map<uint64_t, int32_t> numbers_;  // by id of the buffer
   std::vector<Kept> kept_;
 };

@@ -14,7 +14,8 @@ namespace tidepool {
 SpilledTape::SpilledTape(GradientTape& tape, SpillFile* file, SpilledTapeOptions options)
     : tape_(tape), file_(internal::kernels_are_off ? nullptr : file), options_(options) {
   if (options_.behind >= 1 && options_.ahead >= 0) return;
-  ThrowInvalidArgument(absl::StrCat("spilled tape: writes end ", options_.behind, " parts behind and reads begin ", options_.ahead,
+  ThrowInvalidArgument(absl::StrCat("spilled tape: writes end ", options_.behind,
+                                    " parts behind and reads begin ", options_.ahead,
                                     " ahead, expected at least 1 and 0"));
 }
 
@@ -22,7 +23,8 @@ template <typename Call>
 auto SpilledTape::Stalled(const Call& call) {
   const auto begin = std::chrono::steady_clock::now();
   const absl::Cleanup end = [&] {
-    stats_.stall_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    stats_.stall_seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   return call();
 }
@@ -38,7 +40,8 @@ void SpilledTape::EndPart(int part, bool spills) {
       if (found->second != kStaysAlways) items_[found->second].last_part = part;
       return;
     }
-    if (!spills || buffer->device != Host() || buffer->bytes == 0 || buffer->MayBeWrittenOutside()) {
+    if (!spills || buffer->device != Host() || buffer->bytes == 0 ||
+        buffer->MayBeWrittenOutside()) {
       numbers_.emplace(buffer->id, kStaysAlways);
       return;
     }
@@ -88,7 +91,8 @@ void SpilledTape::EndForward() {
   for (size_t i = 0; i < items_.size(); ++i) {
     if (items_[i].state == State::kAway) away_.push_back(i);
   }
-  std::stable_sort(away_.begin(), away_.end(), [&](size_t a, size_t b) { return items_[a].last_part < items_[b].last_part; });
+  std::stable_sort(away_.begin(), away_.end(),
+                   [&](size_t a, size_t b) { return items_[a].last_part < items_[b].last_part; });
 }
 
 void SpilledTape::PartIsNext(int part) {
@@ -112,7 +116,11 @@ void SpilledTape::BeginRead(Item& item) {
 BufferHandle SpilledTape::Bring(uint64_t buffer_id) {
   Item& item = items_[numbers_.at(buffer_id)];
   if (item.state == State::kAway) BeginRead(item);
-  if (file_ != nullptr) Stalled([&] { item.transfer.Wait(); return 0; });
+  if (file_ != nullptr)
+    Stalled([&] {
+      item.transfer.Wait();
+      return 0;
+    });
   item.state = State::kStays;
   item.kept.Reset();
   return std::exchange(item.buffer, BufferHandle());

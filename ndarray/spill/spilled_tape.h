@@ -91,7 +91,7 @@ class SpilledTape final : public KeptArrayStore {
   static constexpr size_t kStaysAlways = SIZE_MAX;
   std::unordered_map<uint64_t, size_t> numbers_;  // of items, by id of the buffer
   std::vector<size_t> writing_;                   // those, the first ones first
-  std::vector<size_t> away_;                      // by last part, the last ones last; after EndForward()
+  std::vector<size_t> away_;  // by last part, the last ones last; after EndForward()
 };
 
 }  // namespace tidepool

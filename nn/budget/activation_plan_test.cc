@@ -34,9 +34,11 @@ constexpr int kSteps = 6;
 
 // Draws random numbers, and moves running averages.
 Network DropoutNetwork(const NetworkOptions& options) {
-  return Network(NetworkConfig::Sequential({28, 28, 1}, {Conv2D(4, 5, 5, Activation::kRelu), BatchNormalization(), DropoutLayer(0.3),
-                                                         Flatten(), Dense(16, Activation::kTanh), DropoutLayer(0.5), Dense(10)}),
-                 options);
+  return Network(
+      NetworkConfig::Sequential(
+          {28, 28, 1}, {Conv2D(4, 5, 5, Activation::kRelu), BatchNormalization(), DropoutLayer(0.3),
+                        Flatten(), Dense(16, Activation::kTanh), DropoutLayer(0.5), Dense(10)}),
+      options);
 }
 
 Network Made(const std::string& name, WorkspaceMode mode = WorkspaceMode::kEnabled) {
@@ -58,7 +60,8 @@ Trained Train(Network& network, int steps = kSteps) {
   Trained trained;
   for (int i = 0; i < steps; ++i) {
     // The last batch of an epoch is smaller.
-    trained.losses.push_back(trainer.Step([&] { return SomeBatch(i % 3 == 2 ? 5 : 8, static_cast<uint64_t>(i)); }));
+    trained.losses.push_back(
+        trainer.Step([&] { return SomeBatch(i % 3 == 2 ? 5 : 8, static_cast<uint64_t>(i)); }));
   }
   trained.arrays = BytesOf(network.arrays());
   return trained;
@@ -69,7 +72,8 @@ ActivationPlan PlanOf(const Network& network, int layers, std::vector<Retention>
   ActivationPlan plan;
   const int all = static_cast<int>(network.config()->nodes.size());
   for (int begin = 0; begin < all; begin += layers) {
-    plan.segments.push_back({.layers = std::min(layers, all - begin), .retention = ways[plan.segments.size() % ways.size()]});
+    plan.segments.push_back({.layers = std::min(layers, all - begin),
+                             .retention = ways[plan.segments.size() % ways.size()]});
   }
   return plan;
 }
@@ -123,11 +127,13 @@ struct Fault {
 
 class FaultyQueue final : public FileQueue {
  public:
-  FaultyQueue(std::unique_ptr<FileQueue> queue, std::shared_ptr<Fault> fault) : queue_(std::move(queue)), fault_(std::move(fault)) {}
+  FaultyQueue(std::unique_ptr<FileQueue> queue, std::shared_ptr<Fault> fault)
+      : queue_(std::move(queue)), fault_(std::move(fault)) {}
   void Submit(const FileTransfer& transfer) override {
     {
       const std::lock_guard lock(fault_->mutex);
-      const bool fits = fault_->kind != Fault::kNone && (fault_->kind == Fault::kDamaged) != transfer.writes;
+      const bool fits =
+          fault_->kind != Fault::kNone && (fault_->kind == Fault::kDamaged) != transfer.writes;
       if (fits && fault_->next++ == fault_->at) {
         struck_[transfer.tag] = {transfer.data, fault_->kind};
       }
@@ -162,13 +168,15 @@ TEST(ActivationPlanTest, AStepWhoseFileFailsMayBeDoneAgain) {
   for (const Retention way : {Retention::kSpill, Retention::kRecomputeSpilled}) {
     Network unlimited = Made("dropout");
     const auto fault = std::make_shared<Fault>();
-    const auto file = std::make_shared<SpillFile>(
-        SpillFileOptions{.block_bytes = 16 << 10, .queue = [&](int descriptor, int depth) -> std::unique_ptr<FileQueue> {
-                           return std::make_unique<FaultyQueue>(NewFileQueue(descriptor, depth), fault);
-                         }});
+    const auto file = std::make_shared<SpillFile>(SpillFileOptions{
+        .block_bytes = 16 << 10,
+        .queue = [&](int descriptor, int depth) -> std::unique_ptr<FileQueue> {
+          return std::make_unique<FaultyQueue>(NewFileQueue(descriptor, depth), fault);
+        }});
     Network network = Made("dropout");
     network.SetActivationPlan(PlanOf(network, 1, {way}), file);
-    Trainer expected(unlimited, UpdaterConfig::Of(UpdaterKind::kAdam)), trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+    Trainer expected(unlimited, UpdaterConfig::Of(UpdaterKind::kAdam)),
+        trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
     const auto batch = [&](int64_t step) { return SomeBatch(4, static_cast<uint64_t>(step)); };
     int failed = 0, step = 0;
     for (const auto& [kind, code] : {std::pair(Fault::kFull, absl::StatusCode::kResourceExhausted),
@@ -202,8 +210,10 @@ TEST(ActivationPlanTest, PlansThatDoNotFitAreRefused) {
     return MessageOf([&] { by.SetActivationPlan(plan); });
   };
   EXPECT_THAT(refused({{{.layers = 5}}}, network), HasSubstr("5 layers, expected 6"));
-  EXPECT_THAT(refused({{{.layers = 7}, {.layers = -1}}}, network), HasSubstr("a segment of -1 layers"));
-  EXPECT_THAT(refused({{{.layers = 6, .retention = Retention::kSpill}}}, network), HasSubstr("there is no file"));
+  EXPECT_THAT(refused({{{.layers = 7}, {.layers = -1}}}, network),
+              HasSubstr("a segment of -1 layers"));
+  EXPECT_THAT(refused({{{.layers = 6, .retention = Retention::kSpill}}}, network),
+              HasSubstr("there is no file"));
   EXPECT_THAT(refused({{{.layers = 6}}, 0, 0}, network), HasSubstr("writes end 0 segments behind"));
   EXPECT_EQ(network.activations(), nullptr);
   Network program = ExampleNetwork("program", Options(WorkspaceMode::kEnabled));

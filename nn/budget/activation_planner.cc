@@ -15,8 +15,8 @@ namespace {
 enum class Way : uint8_t {
   kKeep,
   kSpill,
-  kRecompute,         // as one segment
-  kJoin,              // of the segment of the block before, where that recomputes
+  kRecompute,  // as one segment
+  kJoin,       // of the segment of the block before, where that recomputes
   kRecomputeSpilled,
 };
 
@@ -34,10 +34,10 @@ std::vector<Way> WaysOf(BudgetStrategy strategy) {
   return {};
 }
 
-constexpr int kMostPlans = 20'000;   // that are looked at exhaustively
-constexpr int kMostSingle = 48;      // layers up to which a block is one
-constexpr int kBlocks = 24;          // of more
-constexpr int kRungs = 16;           // of the ladder of peaks
+constexpr int kMostPlans = 20'000;         // that are looked at exhaustively
+constexpr int kMostSingle = 48;            // layers up to which a block is one
+constexpr int kBlocks = 24;                // of more
+constexpr int kRungs = 16;                 // of the ladder of peaks
 constexpr int64_t kMostWork = 90'000'000;  // of all evaluations, in layers and arrays
 
 bool HasFewPlans(int layers, size_t ways) {
@@ -53,9 +53,12 @@ bool HasFewPlans(int layers, size_t ways) {
 class Search {
  public:
   Search(const ActivationProblem& problem, BudgetStrategy strategy)
-      : problem_(problem), ways_(WaysOf(strategy)), layers_(static_cast<int>(problem.layers.size())) {
+      : problem_(problem),
+        ways_(WaysOf(strategy)),
+        layers_(static_cast<int>(problem.layers.size())) {
     const int blocks = layers_ <= kMostSingle ? layers_ : kBlocks;
-    for (int b = 0; b <= blocks; ++b) block_begins_.push_back(static_cast<int>(int64_t{layers_} * b / blocks));
+    for (int b = 0; b <= blocks; ++b)
+      block_begins_.push_back(static_cast<int>(int64_t{layers_} * b / blocks));
     const int64_t work = 3 * layers_ + 4 * static_cast<int64_t>(problem.arrays.size());
     left_ = kMostWork / std::max<int64_t>(work, 1);
   }
@@ -77,7 +80,8 @@ class Search {
   // A segment that computes nothing is kept.
   void AddSegment(ActivationPlan& plan, int begin, int layers, Retention retention) const {
     bool computes = false;
-    for (int i = begin; i < begin + layers; ++i) computes = computes || !problem_.layers[static_cast<size_t>(i)].is_view;
+    for (int i = begin; i < begin + layers; ++i)
+      computes = computes || !problem_.layers[static_cast<size_t>(i)].is_view;
     if (!computes && retention != Retention::kSpill) retention = Retention::kKeep;
     plan.segments.push_back({.layers = layers, .retention = retention});
   }
@@ -92,7 +96,8 @@ class Search {
         ++b;
         continue;
       }
-      const Retention retention = ways[b] == Way::kRecomputeSpilled ? Retention::kRecomputeSpilled : Retention::kRecompute;
+      const Retention retention =
+          ways[b] == Way::kRecomputeSpilled ? Retention::kRecomputeSpilled : Retention::kRecompute;
       do ++b;
       while (b < ways.size() && ways[b] == Way::kJoin);
       AddSegment(plan, begin, block_begins_[b] - begin, retention);
@@ -109,9 +114,11 @@ class Search {
 
   // Those that none beats.
   void KeepBest() {
-    std::stable_sort(found_.begin(), found_.end(), [](const PlannedActivations& a, const PlannedActivations& b) {
-      return a.cost.seconds != b.cost.seconds ? a.cost.seconds < b.cost.seconds : a.cost.peak_bytes < b.cost.peak_bytes;
-    });
+    std::stable_sort(
+        found_.begin(), found_.end(), [](const PlannedActivations& a, const PlannedActivations& b) {
+          return a.cost.seconds != b.cost.seconds ? a.cost.seconds < b.cost.seconds
+                                                  : a.cost.peak_bytes < b.cost.peak_bytes;
+        });
     int64_t peak = std::numeric_limits<int64_t>::max();
     std::vector<PlannedActivations> best;
     for (PlannedActivations& one : found_) {
@@ -136,12 +143,15 @@ class Search {
       if (end > 0 && (ends.empty() || ends.back() != end)) ends.push_back(end);
     }
     for (const Retention retention : retentions) {
-      const bool recomputes = retention == Retention::kRecompute || retention == Retention::kRecomputeSpilled;
-      for (int length = 1; length <= (recomputes ? layers_ : 1); length = length < 4 ? length + 1 : length + length / 2) {
+      const bool recomputes =
+          retention == Retention::kRecompute || retention == Retention::kRecomputeSpilled;
+      for (int length = 1; length <= (recomputes ? layers_ : 1);
+           length = length < 4 ? length + 1 : length + length / 2) {
         for (const int end : ends) {
           if (end != layers_ && retention == Retention::kKeep) continue;
           ActivationPlan plan;
-          for (int i = 0; i < end; i += length) AddSegment(plan, i, std::min(length, end - i), retention);
+          for (int i = 0; i < end; i += length)
+            AddSegment(plan, i, std::min(length, end - i), retention);
           for (int i = end; i < layers_; ++i) AddSegment(plan, i, 1, Retention::kKeep);
           Add(std::move(plan));
         }
@@ -156,7 +166,9 @@ class Search {
       bool is_new = true;  // a join behind what is kept is a recomputation, which is there anyway
       for (size_t i = 0; i < at.size(); ++i) {
         ways[i] = ways_[at[i]];
-        const bool follows = i > 0 && (ways[i - 1] == Way::kRecompute || ways[i - 1] == Way::kJoin || ways[i - 1] == Way::kRecomputeSpilled);
+        const bool follows =
+            i > 0 && (ways[i - 1] == Way::kRecompute || ways[i - 1] == Way::kJoin ||
+                      ways[i - 1] == Way::kRecomputeSpilled);
         is_new = is_new && (ways[i] != Way::kJoin || follows);
       }
       if (is_new) Add(PlanOf(ways));
@@ -174,7 +186,8 @@ class Search {
     --left_;
     Tried tried;
     tried.cost = CostOf(problem_, PlanOf(ways), &alive_);
-    for (const int64_t bytes : alive_) tried.excess += static_cast<double>(std::max<int64_t>(0, bytes - target));
+    for (const int64_t bytes : alive_)
+      tried.excess += static_cast<double>(std::max<int64_t>(0, bytes - target));
     return tried;
   }
 
@@ -220,7 +233,9 @@ class Search {
           if (gain <= 0) continue;
           // What costs nothing comes first.
           const double least_seconds = 1e-3 * now.cost.seconds / static_cast<double>(layers_);
-          const double score = is_timed ? gain / std::max(tried.cost.seconds - now.cost.seconds, least_seconds) : gain;
+          const double score =
+              is_timed ? gain / std::max(tried.cost.seconds - now.cost.seconds, least_seconds)
+                       : gain;
           if (score <= best_score) continue;
           best_score = score;
           best_block = b;
@@ -259,7 +274,8 @@ class Search {
     const size_t count = found_.size();
     for (size_t i = 0; i < count; ++i) {
       if (!found_[i].plan.spills()) continue;
-      for (const auto& [behind, ahead] : {std::pair(1, 0), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2), std::pair(4, 4)}) {
+      for (const auto& [behind, ahead] :
+           {std::pair(1, 0), std::pair(2, 1), std::pair(1, 2), std::pair(2, 2), std::pair(4, 4)}) {
         ActivationPlan plan = found_[i].plan;
         plan.spill_behind = behind;
         plan.spill_ahead = ahead;
@@ -295,11 +311,12 @@ const char* BudgetStrategyName(BudgetStrategy strategy) {
 }
 
 BudgetStrategy ParseBudgetStrategy(absl::string_view what, absl::string_view text) {
-  for (const BudgetStrategy strategy :
-       {BudgetStrategy::kAuto, BudgetStrategy::kSpill, BudgetStrategy::kRecompute, BudgetStrategy::kNone}) {
+  for (const BudgetStrategy strategy : {BudgetStrategy::kAuto, BudgetStrategy::kSpill,
+                                        BudgetStrategy::kRecompute, BudgetStrategy::kNone}) {
     if (text == BudgetStrategyName(strategy)) return strategy;
   }
-  ThrowInvalidArgument(absl::StrCat(what, " is \"", text, "\", expected auto, spill, recompute or none"));
+  ThrowInvalidArgument(
+      absl::StrCat(what, " is \"", text, "\", expected auto, spill, recompute or none"));
 }
 
 int LayersSearchedExhaustively(BudgetStrategy strategy) {
@@ -308,7 +325,8 @@ int LayersSearchedExhaustively(BudgetStrategy strategy) {
   return layers;
 }
 
-std::vector<PlannedActivations> FindPlans(const ActivationProblem& problem, BudgetStrategy strategy) {
+std::vector<PlannedActivations> FindPlans(const ActivationProblem& problem,
+                                          BudgetStrategy strategy) {
   if (problem.layers.empty()) ThrowInvalidArgument("plan of activations: no layers");
   return Search(problem, strategy).Find();
 }

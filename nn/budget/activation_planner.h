@@ -34,7 +34,8 @@ struct PlannedActivations {
 };
 
 // The first one keeps as much as pays. Each is slower than the one before, and its peak is smaller: none is beaten in both.
-std::vector<PlannedActivations> FindPlans(const ActivationProblem& problem, BudgetStrategy strategy);
+std::vector<PlannedActivations> FindPlans(const ActivationProblem& problem,
+                                          BudgetStrategy strategy);
 
 // Layers up to which every plan is looked at, with transfers of one segment's length.
 int LayersSearchedExhaustively(BudgetStrategy strategy);

@@ -13,11 +13,13 @@
 namespace tidepool::nn {
 namespace {
 
-constexpr BudgetStrategy kStrategies[] = {BudgetStrategy::kAuto, BudgetStrategy::kSpill, BudgetStrategy::kRecompute,
-                                          BudgetStrategy::kNone};
+constexpr BudgetStrategy kStrategies[] = {BudgetStrategy::kAuto, BudgetStrategy::kSpill,
+                                          BudgetStrategy::kRecompute, BudgetStrategy::kNone};
 
 ActivationProblem RandomProblem(int layers, std::mt19937& random) {
-  const auto up_to = [&](int most) { return static_cast<int>(random() % static_cast<uint32_t>(most + 1)); };
+  const auto up_to = [&](int most) {
+    return static_cast<int>(random() % static_cast<uint32_t>(most + 1));
+  };
   ActivationProblem problem;
   problem.constant_bytes = up_to(50);
   problem.written_bytes_per_second = 1 + up_to(60);
@@ -34,7 +36,8 @@ ActivationProblem RandomProblem(int layers, std::mt19937& random) {
   }
   for (int made = 0; made < layers; ++made) {
     for (int k = up_to(2); k >= 0; --k) {
-      ActivationArray array{.bytes = 1 + up_to(100), .made = made, .used_until = made, .can_spill = up_to(5) > 0};
+      ActivationArray array{
+          .bytes = 1 + up_to(100), .made = made, .used_until = made, .can_spill = up_to(5) > 0};
       for (int user = made + 1; user < layers; ++user) {
         if (up_to(user == made + 1 ? 1 : 4) > 0) continue;
         array.input_of.push_back(user);
@@ -67,7 +70,8 @@ void ForEachPlan(int layers, const std::vector<Retention>& ways, ActivationPlan&
 std::vector<Retention> RetentionsOf(BudgetStrategy strategy) {
   switch (strategy) {
     case BudgetStrategy::kAuto:
-      return {Retention::kKeep, Retention::kSpill, Retention::kRecompute, Retention::kRecomputeSpilled};
+      return {Retention::kKeep, Retention::kSpill, Retention::kRecompute,
+              Retention::kRecomputeSpilled};
     case BudgetStrategy::kSpill:
       return {Retention::kKeep, Retention::kSpill};
     case BudgetStrategy::kRecompute:
@@ -90,7 +94,8 @@ bool RecomputesViewsAlone(const ActivationProblem& problem, const ActivationPlan
   int begin = 0;
   for (const ActivationSegment& segment : plan.segments) {
     bool computes = false;
-    for (int i = begin; i < begin + segment.layers; ++i) computes = computes || !problem.layers[static_cast<size_t>(i)].is_view;
+    for (int i = begin; i < begin + segment.layers; ++i)
+      computes = computes || !problem.layers[static_cast<size_t>(i)].is_view;
     if (!computes && segment.recomputes()) return true;
     begin += segment.layers;
   }
@@ -135,11 +140,13 @@ TEST(ActivationPlannerTest, LargerBudgetsAreNeverSlowerAndNoPureChoiceIsBetter) 
       for (const Retention way : RetentionsOf(strategy)) {
         ActivationPlan pure;
         for (int i = 0; i < layers; ++i) {
-          const bool keeps = problem.layers[static_cast<size_t>(i)].is_view && way != Retention::kSpill;
+          const bool keeps =
+              problem.layers[static_cast<size_t>(i)].is_view && way != Retention::kSpill;
           pure.segments.push_back({.layers = 1, .retention = keeps ? Retention::kKeep : way});
         }
         const ActivationCost cost = CostOf(problem, pure);
-        EXPECT_LE(SecondsWithin(plans, cost.peak_bytes), cost.seconds) << layers << " layers, " << RetentionName(way);
+        EXPECT_LE(SecondsWithin(plans, cost.peak_bytes), cost.seconds)
+            << layers << " layers, " << RetentionName(way);
       }
     }
   }
@@ -148,7 +155,11 @@ TEST(ActivationPlannerTest, LargerBudgetsAreNeverSlowerAndNoPureChoiceIsBetter) 
 // Eight layers alike, of arrays of 10 bytes that each layer and the next one read.
 ActivationProblem Chain() {
   ActivationProblem problem;
-  problem.layers.assign(8, {.forward_seconds = 1, .backward_seconds = 2, .forward_bytes = 10, .backward_bytes = 10, .gradient_bytes = 10});
+  problem.layers.assign(8, {.forward_seconds = 1,
+                            .backward_seconds = 2,
+                            .forward_bytes = 10,
+                            .backward_bytes = 10,
+                            .gradient_bytes = 10});
   problem.loss = {.forward_seconds = 1, .backward_seconds = 1};
   for (int i = 0; i < 8; ++i) {
     ActivationArray array{.bytes = 10, .made = i, .used_until = i + 1, .kept_by = {i}};
@@ -169,7 +180,8 @@ TEST(ActivationProblemTest, AChainIsCountedTickByTick) {
   const ActivationCost kept = CostOf(problem, keep, &alive);
   EXPECT_EQ(kept.peak_bytes, 90);  // eight arrays and a gradient
   EXPECT_EQ(kept.seconds, 8 * 3 + 2);
-  EXPECT_EQ(alive, (std::vector<int64_t>{10, 20, 30, 40, 50, 60, 70, 80, 80, 80, 90, 80, 70, 60, 50, 40, 30, 20}));
+  EXPECT_EQ(alive, (std::vector<int64_t>{10, 20, 30, 40, 50, 60, 70, 80, 80, 80, 90, 80, 70, 60, 50,
+                                         40, 30, 20}));
 
   // The input of the second half is all that is kept of the first one, which is rebuilt beside the gradient that came to it.
   ActivationPlan halves{.segments = {{4, Retention::kRecompute}, {4, Retention::kRecompute}}};
@@ -188,12 +200,14 @@ TEST(ActivationProblemTest, AChainIsCountedTickByTick) {
 }
 
 TEST(ActivationPlannerTest, StrategiesAreReadByName) {
-  for (const BudgetStrategy strategy : kStrategies) EXPECT_EQ(ParseBudgetStrategy("flag", BudgetStrategyName(strategy)), strategy);
+  for (const BudgetStrategy strategy : kStrategies)
+    EXPECT_EQ(ParseBudgetStrategy("flag", BudgetStrategyName(strategy)), strategy);
   try {
     ParseBudgetStrategy("flag --budget_strategy", "disk");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.message(), "flag --budget_strategy is \"disk\", expected auto, spill, recompute or none");
+    EXPECT_EQ(error.message(),
+              "flag --budget_strategy is \"disk\", expected auto, spill, recompute or none");
   }
   EXPECT_THROW(FindPlans({}, BudgetStrategy::kAuto), Error);
 }

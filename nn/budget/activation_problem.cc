@@ -8,18 +8,20 @@ namespace {
 // The clock of a plan.
 struct Ticks {
   int layers = 0, loss = 0;
-  std::vector<int> segment;              // by layer; of the loss the number of segments
-  std::vector<int> begins;               // layers, by segment, and the end
-  std::vector<int> again, gradients;     // by layer; `again` -1: it is not called again
+  std::vector<int> segment;           // by layer; of the loss the number of segments
+  std::vector<int> begins;            // layers, by segment, and the end
+  std::vector<int> again, gradients;  // by layer; `again` -1: it is not called again
   int loss_gradients = 0, count = 0;
 
-  Ticks(const ActivationProblem& problem, const ActivationPlan& plan) : layers(static_cast<int>(problem.layers.size())) {
+  Ticks(const ActivationProblem& problem, const ActivationPlan& plan)
+      : layers(static_cast<int>(problem.layers.size())) {
     loss = layers;
     loss_gradients = layers + 1;
     begins.push_back(0);
     segment.reserve(static_cast<size_t>(layers) + 1);
     for (size_t s = 0; s < plan.segments.size(); ++s) {
-      segment.insert(segment.end(), static_cast<size_t>(plan.segments[s].layers), static_cast<int>(s));
+      segment.insert(segment.end(), static_cast<size_t>(plan.segments[s].layers),
+                     static_cast<int>(s));
       begins.push_back(begins.back() + plan.segments[s].layers);
     }
     segment.push_back(static_cast<int>(plan.segments.size()));
@@ -40,14 +42,17 @@ struct Ticks {
     const int first = begins[static_cast<size_t>(s)];
     if (first >= layers) return loss_gradients;
     const int computed = again[static_cast<size_t>(first)];
-    return computed >= 0 ? computed : gradients[static_cast<size_t>(begins[static_cast<size_t>(s) + 1] - 1)];
+    return computed >= 0 ? computed
+                         : gradients[static_cast<size_t>(begins[static_cast<size_t>(s) + 1] - 1)];
   }
   // The last one of its forward pass.
   int EndOf(int s) const { return begins[static_cast<size_t>(s) + 1] - 1; }
 };
 
 struct Transfer {
-  int begin = 0, due = 0;  // ticks: behind `begin` and at the end of `due` of a write, at the begin of both of a read
+  int begin = 0,
+      due =
+          0;  // ticks: behind `begin` and at the end of `due` of a write, at the begin of both of a read
   int64_t bytes = 0;
 };
 
@@ -55,7 +60,10 @@ struct Transfer {
 class Timeline {
  public:
   Timeline(const ActivationProblem& problem, const ActivationPlan& plan)
-      : problem_(problem), plan_(plan), ticks_(problem, plan), change_(static_cast<size_t>(ticks_.count) + 1, 0) {
+      : problem_(problem),
+        plan_(plan),
+        ticks_(problem, plan),
+        change_(static_cast<size_t>(ticks_.count) + 1, 0) {
     for (const ActivationArray& array : problem.arrays) Place(array);
   }
 
@@ -74,10 +82,12 @@ class Timeline {
 
  private:
   bool Recomputes(int s) const {
-    return static_cast<size_t>(s) < plan_.segments.size() && plan_.segments[static_cast<size_t>(s)].recomputes();
+    return static_cast<size_t>(s) < plan_.segments.size() &&
+           plan_.segments[static_cast<size_t>(s)].recomputes();
   }
   bool Spills(int s) const {
-    return static_cast<size_t>(s) < plan_.segments.size() && plan_.segments[static_cast<size_t>(s)].spills();
+    return static_cast<size_t>(s) < plan_.segments.size() &&
+           plan_.segments[static_cast<size_t>(s)].spills();
   }
   int SegmentOf(int layer) const { return ticks_.segment[static_cast<size_t>(layer)]; }
   void Add(int first, int last, int64_t bytes) {
@@ -89,7 +99,8 @@ class Timeline {
   void Place(const ActivationArray& array) {
     const int home = SegmentOf(array.made);
     int held_until = array.used_until;
-    int first_keeper = -1, last_keeper = -1, end = -1;  // segments, and the tick behind which nobody wants it
+    int first_keeper = -1, last_keeper = -1,
+        end = -1;  // segments, and the tick behind which nobody wants it
     const auto keep = [&](int s, int until) {
       if (first_keeper < 0 || s < first_keeper) {
         first_keeper = s;
@@ -127,10 +138,13 @@ class Timeline {
     return ticks_.again[static_cast<size_t>(ticks_.EndOf(s))];
   }
 
-  void PlaceKept(const ActivationArray& array, int held_until, int first_keeper, int last_keeper, int end) {
+  void PlaceKept(const ActivationArray& array, int held_until, int first_keeper, int last_keeper,
+                 int end) {
     const int segments = static_cast<int>(plan_.segments.size());
     // Let go of at the end of this one, which is the loss at last.
-    const int released = std::min(segments, std::max({first_keeper + plan_.spill_behind, last_keeper, SegmentOf(held_until)}));
+    const int released =
+        std::min(segments,
+                 std::max({first_keeper + plan_.spill_behind, last_keeper, SegmentOf(held_until)}));
     const int read_at = ticks_.BackAt(std::min(segments, last_keeper + plan_.spill_ahead));
     if (!Spills(first_keeper) || !array.can_spill) return Add(array.made + 1, end, array.bytes);
     const int gone = ticks_.EndOf(released);
@@ -146,9 +160,11 @@ class Timeline {
     const int made = ticks_.again[static_cast<size_t>(array.made)];
     int until = made;
     for (const int layer : array.input_of) {
-      if (SegmentOf(layer) == home) until = std::max(until, ticks_.again[static_cast<size_t>(layer)]);
+      if (SegmentOf(layer) == home)
+        until = std::max(until, ticks_.again[static_cast<size_t>(layer)]);
     }
-    if (array.used_until > ticks_.EndOf(home)) until = std::max(until, ticks_.again[static_cast<size_t>(ticks_.EndOf(home))]);
+    if (array.used_until > ticks_.EndOf(home))
+      until = std::max(until, ticks_.again[static_cast<size_t>(ticks_.EndOf(home))]);
     for (const int layer : array.kept_by) {
       if (SegmentOf(layer) == home) {
         until = std::max(until, ticks_.gradients[static_cast<size_t>(layer)]);
@@ -169,7 +185,8 @@ class Timeline {
       const int again = ticks_.again[static_cast<size_t>(i)];
       if (again < 0) continue;
       const int last = ticks_.EndOf(SegmentOf(i));
-      at[static_cast<size_t>(again)] += layer.forward_bytes + problem_.layers[static_cast<size_t>(last)].gradient_bytes;
+      at[static_cast<size_t>(again)] +=
+          layer.forward_bytes + problem_.layers[static_cast<size_t>(last)].gradient_bytes;
     }
     at[static_cast<size_t>(ticks_.loss)] += problem_.loss.forward_bytes;
     at[static_cast<size_t>(ticks_.loss_gradients)] += problem_.loss.backward_bytes;
@@ -179,8 +196,10 @@ class Timeline {
 
   double SecondsOf(int tick, std::vector<int>& layer_at) const {
     const int layer = layer_at[static_cast<size_t>(tick)];
-    const LayerActivations& of = layer == ticks_.layers ? problem_.loss : problem_.layers[static_cast<size_t>(layer)];
-    const bool forward = tick <= ticks_.loss || (layer < ticks_.layers && ticks_.again[static_cast<size_t>(layer)] == tick);
+    const LayerActivations& of =
+        layer == ticks_.layers ? problem_.loss : problem_.layers[static_cast<size_t>(layer)];
+    const bool forward = tick <= ticks_.loss || (layer < ticks_.layers &&
+                                                 ticks_.again[static_cast<size_t>(layer)] == tick);
     return forward ? of.forward_seconds : of.backward_seconds;
   }
 
@@ -201,7 +220,8 @@ class Timeline {
     std::stable_sort(reads_.begin(), reads_.end(), [](const Transfer& a, const Transfer& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.due < b.due;
     });
-    std::vector<double> written_by(static_cast<size_t>(ticks_.count), 0), read_by(static_cast<size_t>(ticks_.count), 0);
+    std::vector<double> written_by(static_cast<size_t>(ticks_.count), 0),
+        read_by(static_cast<size_t>(ticks_.count), 0);
     double now = 0, file = 0;
     size_t write = 0, read = 0;
     const auto wait = [&](double until) {
@@ -211,20 +231,23 @@ class Timeline {
     };
     for (int tick = 0; tick < ticks_.count; ++tick) {
       for (; read < reads_.size() && reads_[read].begin <= tick; ++read) {
-        file = std::max(file, now) + static_cast<double>(reads_[read].bytes) / problem_.read_bytes_per_second;
+        file = std::max(file, now) +
+               static_cast<double>(reads_[read].bytes) / problem_.read_bytes_per_second;
         double& due = read_by[static_cast<size_t>(reads_[read].due)];
         due = std::max(due, file);
       }
       wait(read_by[static_cast<size_t>(tick)]);
       now += SecondsOf(tick, layer_at);
       for (; write < writes_.size() && writes_[write].begin <= tick; ++write) {
-        file = std::max(file, now) + static_cast<double>(writes_[write].bytes) / problem_.written_bytes_per_second;
+        file = std::max(file, now) +
+               static_cast<double>(writes_[write].bytes) / problem_.written_bytes_per_second;
         double& due = written_by[static_cast<size_t>(writes_[write].due)];
         due = std::max(due, file);
       }
       wait(written_by[static_cast<size_t>(tick)]);
     }
-    cost->seconds = now + static_cast<double>(cost->spilled_bytes) * problem_.round_trip_seconds_per_byte;
+    cost->seconds =
+        now + static_cast<double>(cost->spilled_bytes) * problem_.round_trip_seconds_per_byte;
   }
 
   const ActivationProblem& problem_;
@@ -236,7 +259,8 @@ class Timeline {
 
 }  // namespace
 
-ActivationCost CostOf(const ActivationProblem& problem, const ActivationPlan& plan, std::vector<int64_t>* alive) {
+ActivationCost CostOf(const ActivationProblem& problem, const ActivationPlan& plan,
+                      std::vector<int64_t>* alive) {
   return Timeline(problem, plan).Cost(alive);
 }
 

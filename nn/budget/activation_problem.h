@@ -19,12 +19,13 @@ namespace tidepool::nn {
 // Layers by their place in the order in which they are called; their number stands for the loss.
 struct ActivationArray {
   int64_t bytes = 0;
-  int made = 0;                // the layer that makes it
-  int used_until = 0;          // the last one whose forward call has it
-  std::vector<int> input_of;   // layers that take it, ascending
-  std::vector<int> kept_by;    // layers whose gradients read it, ascending; empty: it is gone behind its last use
-  int64_t written_bytes = 0;   // where it is spilled; 0: as many as it takes
-  bool can_spill = true;       // false: operators do not tell of it
+  int made = 0;               // the layer that makes it
+  int used_until = 0;         // the last one whose forward call has it
+  std::vector<int> input_of;  // layers that take it, ascending
+  std::vector<int>
+      kept_by;  // layers whose gradients read it, ascending; empty: it is gone behind its last use
+  int64_t written_bytes = 0;  // where it is spilled; 0: as many as it takes
+  bool can_spill = true;      // false: operators do not tell of it
 };
 
 struct LayerActivations {
@@ -55,7 +56,8 @@ struct ActivationCost {
 };
 
 // Of a plan of all layers. `alive`, if not null: bytes at each tick. O(layers + arrays) times their mean number of users.
-ActivationCost CostOf(const ActivationProblem& problem, const ActivationPlan& plan, std::vector<int64_t>* alive = nullptr);
+ActivationCost CostOf(const ActivationProblem& problem, const ActivationPlan& plan,
+                      std::vector<int64_t>* alive = nullptr);
 
 }  // namespace tidepool::nn
 

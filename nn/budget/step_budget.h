@@ -24,7 +24,8 @@ namespace tidepool::nn {
 
 // What is measured otherwise, on this machine.
 struct StepCosts {
-  std::vector<double> forward_seconds, backward_seconds;  // of layers in the order of their calls, and the loss
+  std::vector<double> forward_seconds,
+      backward_seconds;  // of layers in the order of their calls, and the loss
   double written_bytes_per_second = 0, read_bytes_per_second = 0;
 };
 
@@ -44,15 +45,15 @@ struct StepBudgetReport {
   BudgetStrategy strategy = BudgetStrategy::kAuto;
   int64_t batch = 0;
   int64_t limit_bytes = 0;
-  int64_t unlimited_bytes = 0;    // what a step needs that keeps everything
-  int64_t least_bytes = 0;        // of the plans of that strategy, as they are counted
-  int64_t planned_bytes = 0;      // what steps will take: the planned peak and those of the file
-  int64_t file_bytes = 0;         // of these
+  int64_t unlimited_bytes = 0;  // what a step needs that keeps everything
+  int64_t least_bytes = 0;      // of the plans of that strategy, as they are counted
+  int64_t planned_bytes = 0;    // what steps will take: the planned peak and those of the file
+  int64_t file_bytes = 0;       // of these
   // Of what waits for the backward pass: what gradient functions of layers' own have, of which no operator tells.
   int64_t unspillable_bytes = 0;
   bool fits = true;
   double unlimited_seconds = 0;
-  ActivationCost predicted;       // its peak is the planner's, before places
+  ActivationCost predicted;  // its peak is the planner's, before places
   ActivationPlan plan;
   std::vector<std::string> ways;  // "conv2d: spill", of each layer
   int64_t timed_batch = 0;        // 0: costs were given
@@ -81,7 +82,8 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget);
 // Everything is kept again.
 void ClearStepBudget(Network& network);
 
-StepBudgetOutcome OutcomeOf(Network& network, const StepBudgetReport& report, double seconds_per_step);
+StepBudgetOutcome OutcomeOf(Network& network, const StepBudgetReport& report,
+                            double seconds_per_step);
 
 }  // namespace tidepool::nn
 

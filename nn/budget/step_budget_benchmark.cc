@@ -19,11 +19,13 @@ const bool kBrief = std::getenv("TIDEPOOL_BENCHMARK_ONCE") != nullptr;
 const int64_t kBatch = kBrief ? 2 : 32;
 const int kDepth = kBrief ? 3 : 24;
 
-void StepWithin(benchmark::State& state, const std::string& name, const std::string& limit, BudgetStrategy strategy) {
+void StepWithin(benchmark::State& state, const std::string& name, const std::string& limit,
+                BudgetStrategy strategy) {
   Network network = DeepNetwork(name, kDepth, {.seed = 3});
   StepBudgetReport report;
   try {
-    report = SetStepBudget(network, {.limit = limit, .strategy = strategy, .shape = {.batch = kBatch}});
+    report =
+        SetStepBudget(network, {.limit = limit, .strategy = strategy, .shape = {.batch = kBatch}});
   } catch (const OutOfMemoryError& error) {
     state.SkipWithError(error.message().substr(0, 160).c_str());
     return;
@@ -33,7 +35,8 @@ void StepWithin(benchmark::State& state, const std::string& name, const std::str
   double stalls = 0;
   for (auto _ : state) {
     trainer.Step([&] {
-      Batch batch{RandomUniform({kBatch, 28, 28, 1}, 0, 1, ++step), NDArray({kBatch}, DType::kInt64)};
+      Batch batch{RandomUniform({kBatch, 28, 28, 1}, 0, 1, ++step),
+                  NDArray({kBatch}, DType::kInt64)};
       std::fill_n(batch.labels.mutable_data<int64_t>(), kBatch, static_cast<int64_t>(step % 10));
       return batch;
     });
@@ -42,7 +45,8 @@ void StepWithin(benchmark::State& state, const std::string& name, const std::str
   const StepBudgetOutcome outcome = OutcomeOf(network, report, 0);
   state.counters["bytes"] = static_cast<double>(outcome.actual_bytes);
   state.counters["planned"] = static_cast<double>(report.planned_bytes);
-  state.counters["share"] = static_cast<double>(outcome.actual_bytes) / static_cast<double>(report.unlimited_bytes);
+  state.counters["share"] =
+      static_cast<double>(outcome.actual_bytes) / static_cast<double>(report.unlimited_bytes);
   state.counters["predicted_ratio"] = report.predicted.seconds / report.unlimited_seconds;
   state.counters["spilled"] = static_cast<double>(outcome.spilled_bytes);
   state.counters["stall_s"] = benchmark::Counter(stalls, benchmark::Counter::kAvgIterations);
@@ -51,10 +55,12 @@ void StepWithin(benchmark::State& state, const std::string& name, const std::str
 [[maybe_unused]] const bool kRegistered = [] {
   for (const char* const name : kDeepNetworks) {
     for (const char* const limit : {"100%", "75%", "50%", "25%"}) {
-      for (const BudgetStrategy strategy : {BudgetStrategy::kAuto, BudgetStrategy::kSpill, BudgetStrategy::kRecompute}) {
+      for (const BudgetStrategy strategy :
+           {BudgetStrategy::kAuto, BudgetStrategy::kSpill, BudgetStrategy::kRecompute}) {
         if (limit == std::string("100%") && strategy != BudgetStrategy::kAuto) continue;
-        benchmark::RegisterBenchmark(absl::StrCat(name, "/", limit, "/", BudgetStrategyName(strategy)).c_str(),
-                                     [=](benchmark::State& state) { StepWithin(state, name, limit, strategy); })
+        benchmark::RegisterBenchmark(
+            absl::StrCat(name, "/", limit, "/", BudgetStrategyName(strategy)).c_str(),
+            [=](benchmark::State& state) { StepWithin(state, name, limit, strategy); })
             ->Unit(benchmark::kMillisecond)
             ->UseRealTime();
       }

@@ -53,13 +53,16 @@ TEST(StepMeterTest, PlansAreCountedAsTheyRun) {
     const StepShape shape{.batch = kBatch};
     const ActivationProblem problem = MeasureActivations(network, shape);
     const int layers = static_cast<int>(problem.layers.size());
-    const StepMemory keep = MeasureStep(network, shape, PlanOfLayers(network, Retention::kKeep), nullptr, INT64_MAX);
-    EXPECT_EQ(CostOf(problem, PlanOfLayers(network, Retention::kKeep)).peak_bytes, keep.live_bytes) << name;
+    const StepMemory keep =
+        MeasureStep(network, shape, PlanOfLayers(network, Retention::kKeep), nullptr, INT64_MAX);
+    EXPECT_EQ(CostOf(problem, PlanOfLayers(network, Retention::kKeep)).peak_bytes, keep.live_bytes)
+        << name;
     std::mt19937 random(7);
     for (int i = 0; i < 40; ++i) {
       const ActivationPlan plan = RandomPlan(layers, random);
       const StepMemory real = MeasureStep(network, shape, plan, file, INT64_MAX);
-      const double ratio = static_cast<double>(CostOf(problem, plan).peak_bytes) / static_cast<double>(real.live_bytes);
+      const double ratio = static_cast<double>(CostOf(problem, plan).peak_bytes) /
+                           static_cast<double>(real.live_bytes);
       // Places and bytes that steps share decide what is beyond that; plans are run before they are taken.
       EXPECT_GE(ratio, 0.9) << name << ": " << plan.ToString();
       EXPECT_LE(ratio, 1.2) << name << ": " << plan.ToString();
@@ -82,7 +85,8 @@ Trained Train(Network& network, int steps) {
   Trained trained;
   for (int i = 0; i < steps; ++i) {
     trained.losses.push_back(trainer.Step([&] {
-      Batch batch{RandomUniform({kBatch, 28, 28, 1}, 0, 1, static_cast<uint64_t>(i)), NDArray({kBatch}, DType::kInt64)};
+      Batch batch{RandomUniform({kBatch, 28, 28, 1}, 0, 1, static_cast<uint64_t>(i)),
+                  NDArray({kBatch}, DType::kInt64)};
       for (int64_t k = 0; k < kBatch; ++k) batch.labels.mutable_data<int64_t>()[k] = (i + k) % 10;
       return batch;
     }));
@@ -97,15 +101,18 @@ TEST(StepBudgetTest, ABudgetChangesNoBitAndIsKeptToTheByte) {
     Network unlimited = Deep(name);
     const Trained expected = Train(unlimited, kSteps);
     for (const char* const limit : {"75%", "50%", "25%"}) {
-      for (const BudgetStrategy strategy : {BudgetStrategy::kAuto, BudgetStrategy::kRecompute, BudgetStrategy::kSpill}) {
+      for (const BudgetStrategy strategy :
+           {BudgetStrategy::kAuto, BudgetStrategy::kRecompute, BudgetStrategy::kSpill}) {
         SCOPED_TRACE(std::string(name) + " " + limit + " " + BudgetStrategyName(strategy));
         Network network = Deep(name);
         // What an LSTM keeps its own gradient function has, so that nothing of it can be spilled.
         const bool fits = strategy == BudgetStrategy::kAuto ||
-                          (limit == std::string("75%") && !(strategy == BudgetStrategy::kSpill && name == std::string("lstm")));
+                          (limit == std::string("75%") &&
+                           !(strategy == BudgetStrategy::kSpill && name == std::string("lstm")));
         StepBudgetReport report;
         try {
-          report = SetStepBudget(network, {.limit = limit, .strategy = strategy, .shape = {.batch = kBatch}});
+          report = SetStepBudget(
+              network, {.limit = limit, .strategy = strategy, .shape = {.batch = kBatch}});
         } catch (const OutOfMemoryError& error) {
           EXPECT_FALSE(fits) << error.message();
           continue;
@@ -140,16 +147,22 @@ TEST(StepBudgetTest, WhatDoesNotFitIsToldWithWhatWouldBeEnough) {
   EXPECT_FALSE(report.fits);
   enough = report.least_bytes;
   EXPECT_THAT(report.ToString(), HasSubstr("beyond it: nothing takes less"));
-  const StepBudgetReport fits = SetStepBudget(network, {.limit = std::to_string(enough), .shape = {.batch = kBatch}});
+  const StepBudgetReport fits =
+      SetStepBudget(network, {.limit = std::to_string(enough), .shape = {.batch = kBatch}});
   EXPECT_TRUE(fits.fits);
   EXPECT_LE(fits.planned_bytes, enough);
 
-  const auto refused = [&](StepBudget budget, Network& by) { return MessageOf([&] { SetStepBudget(by, budget); }); };
+  const auto refused = [&](StepBudget budget, Network& by) {
+    return MessageOf([&] { SetStepBudget(by, budget); });
+  };
   for (const char* const text : {"", "0%", "101%", "-1", "much", "50 %x"}) {
-    EXPECT_THAT(refused({.limit = text, .shape = {.batch = kBatch}}, network), HasSubstr("step budget: limit")) << text;
+    EXPECT_THAT(refused({.limit = text, .shape = {.batch = kBatch}}, network),
+                HasSubstr("step budget: limit"))
+        << text;
   }
   EXPECT_THAT(refused({.limit = "50%", .shape = {.batch = 0}}, network), HasSubstr("a batch of 0"));
-  EXPECT_THAT(refused({.limit = "50%", .costs = StepCosts{}}, network), HasSubstr("costs of 0 and 0 parts"));
+  EXPECT_THAT(refused({.limit = "50%", .costs = StepCosts{}}, network),
+              HasSubstr("costs of 0 and 0 parts"));
   Network heap = ExampleNetwork("lenet", Options(WorkspaceMode::kNone));
   EXPECT_THAT(refused({.limit = "50%"}, heap), HasSubstr("another workspace mode than enabled"));
   Network program = ExampleNetwork("program", Options(WorkspaceMode::kEnabled));
@@ -165,11 +178,14 @@ TEST(StepBudgetTest, ALargerBudgetIsNeverSlower) {
     for (size_t i = 0; i < parts; ++i) costs.forward_seconds[i] *= static_cast<double>(1 + i % 3);
     double before = 1e30;
     for (const char* const limit : {"30%", "40%", "50%", "60%", "80%", "100%"}) {
-      const StepBudgetReport report = SetStepBudget(network, {.limit = limit, .shape = {.batch = kBatch}, .costs = costs});
+      const StepBudgetReport report =
+          SetStepBudget(network, {.limit = limit, .shape = {.batch = kBatch}, .costs = costs});
       EXPECT_LE(report.predicted.seconds, before) << name << " " << limit;
       before = report.predicted.seconds;
     }
-    EXPECT_EQ(before, SetStepBudget(network, {.limit = "100%", .shape = {.batch = kBatch}, .costs = costs}).unlimited_seconds);
+    EXPECT_EQ(before,
+              SetStepBudget(network, {.limit = "100%", .shape = {.batch = kBatch}, .costs = costs})
+                  .unlimited_seconds);
     EXPECT_FALSE(network.activations()->plan.spills() || network.activations()->plan.recomputes());
   }
 }
@@ -178,7 +194,8 @@ TEST(StepBudgetTest, ALargerBudgetIsNeverSlower) {
 TEST(StepBudgetTest, MeasuringLeavesTheModelAsItIs) {
   Model model("deep", 10, std::make_unique<Network>(Deep("residual")));
   const std::string before = BytesOf(model.network->arrays());
-  const StepBudgetReport report = SetStepBudget(*model.network, {.limit = "50%", .shape = {.batch = kBatch}});
+  const StepBudgetReport report =
+      SetStepBudget(*model.network, {.limit = "50%", .shape = {.batch = kBatch}});
   EXPECT_GE(report.timed_batch, 1);
   EXPECT_LE(report.timed_batch, kBatch);
   EXPECT_EQ(BytesOf(model.network->arrays()), before);

@@ -32,7 +32,8 @@ NDArray Made(const InputConfig& config, int64_t batch, DType floats, bool dry) {
   if (array.NumElements() == 0) return array;
   // Indices are looked at on the host.
   if (!IsFloating(dtype)) std::memset(array.buffer()->data, 0, array.buffer()->bytes);
-  if (IsFloating(dtype) && !dry) CopyInto(RandomUniform(Shape(dims), 0, 1, dtype, /*seed=*/1, 0, Place::Heap()), array);
+  if (IsFloating(dtype) && !dry)
+    CopyInto(RandomUniform(Shape(dims), 0, 1, dtype, /*seed=*/1, 0, Place::Heap()), array);
   return array;
 }
 
@@ -44,8 +45,10 @@ void RunStep(Network& network, const StepShape& shape, int64_t batch, bool dry) 
   const HandlesOwnScope handles;
   const WorkspaceScope scope(network.training_workspace());
   NetworkInputs inputs;
-  for (const InputConfig& input : network.inputs()) inputs.features.push_back(Made(input, batch, network.dtype(), dry));
-  for (const InputConfig& label : shape.labels) inputs.labels.push_back(Made(label, batch, network.dtype(), dry));
+  for (const InputConfig& input : network.inputs())
+    inputs.features.push_back(Made(input, batch, network.dtype(), dry));
+  for (const InputConfig& label : shape.labels)
+    inputs.labels.push_back(Made(label, batch, network.dtype(), dry));
   network.QueueGradients(inputs, [](const NDArray&) {});
 }
 
@@ -86,16 +89,19 @@ class StepTrace final : public SegmentObserver {
     const auto s = static_cast<size_t>(segment);
     forward_begins_[s + 1] = Clock();
     for (const NDArray& output : outputs) AddSlot(output, &outputs_[s]);
-    is_view_[s] = !outputs_[s].empty() && std::all_of(outputs_[s].begin(), outputs_[s].end(), [&](size_t output) {
-      return std::find(input_of_[s].begin(), input_of_[s].end(), output) != input_of_[s].end();
-    });
+    is_view_[s] =
+        !outputs_[s].empty() &&
+        std::all_of(outputs_[s].begin(), outputs_[s].end(), [&](size_t output) {
+          return std::find(input_of_[s].begin(), input_of_[s].end(), output) != input_of_[s].end();
+        });
     Visit(s, tape);
   }
   void EndForward(GradientTape& tape) override {
     forward_begins_[layers_ + 1] = Clock();
     Visit(layers_, tape);
     for (const auto& [buffer, slot] : kept_) {
-      if (buffer->references.load(std::memory_order_relaxed) > tape.KeptHandles(buffer->id)) held_.push_back(slot);
+      if (buffer->references.load(std::memory_order_relaxed) > tape.KeptHandles(buffer->id))
+        held_.push_back(slot);
     }
   }
   void BackwardIsAt(int segment) override {
@@ -144,12 +150,14 @@ ActivationProblem StepTrace::Problem() const {
   const Workspace& workspace = network_.training_workspace();
   const std::vector<LifetimeBuffer> requests = workspace.PlannedRequests();
   if (static_cast<int64_t>(requests.size()) != end_) {
-    ThrowInternal(absl::StrCat("step meter: network [", network_.name(), "]: a step of ", end_, " requests has a plan of ",
-                               requests.size()));
+    ThrowInternal(absl::StrCat("step meter: network [", network_.name(), "]: a step of ", end_,
+                               " requests has a plan of ", requests.size()));
   }
   const auto alignment = static_cast<int64_t>(workspace.config().alignment);
   const auto n = static_cast<int>(layers_);
-  const auto bytes_of = [&](size_t request) { return AlignedSize(requests[request].size, alignment); };
+  const auto bytes_of = [&](size_t request) {
+    return AlignedSize(requests[request].size, alignment);
+  };
   // Where layers' gradients begin, those of none in between; the loss first.
   std::vector<int64_t> back(layers_ + 1);
   int64_t next = end_;
@@ -157,7 +165,9 @@ ActivationProblem StepTrace::Problem() const {
     const int64_t begin = back_begins_[static_cast<size_t>(layer)];
     back[static_cast<size_t>(layer)] = next = begin >= 0 ? begin : next;
   }
-  const auto back_end = [&](int layer) { return layer == 0 ? end_ : back[static_cast<size_t>(layer) - 1]; };
+  const auto back_end = [&](int layer) {
+    return layer == 0 ? end_ : back[static_cast<size_t>(layer) - 1];
+  };
 
   ActivationProblem problem;
   problem.layers.resize(layers_);
@@ -169,18 +179,21 @@ ActivationProblem StepTrace::Problem() const {
       continue;
     }
     int made = 0;
-    while (made < n && forward_begins_[static_cast<size_t>(made) + 1] <= static_cast<int64_t>(r)) ++made;
+    while (made < n && forward_begins_[static_cast<size_t>(made) + 1] <= static_cast<int64_t>(r))
+      ++made;
     if (made == n || requests[r].upper <= forward_begins_[static_cast<size_t>(made) + 1]) continue;
     array_of[r] = static_cast<int>(problem.arrays.size());
     ActivationArray array{.bytes = bytes_of(r), .made = made, .used_until = made};
-    for (int layer = made + 1; layer <= n && forward_begins_[static_cast<size_t>(layer)] < requests[r].upper; ++layer) {
+    for (int layer = made + 1;
+         layer <= n && forward_begins_[static_cast<size_t>(layer)] < requests[r].upper; ++layer) {
       if (requests[r].upper <= forward_end) array.used_until = layer;
     }
     problem.arrays.push_back(std::move(array));
   }
   const auto for_each = [&](const std::vector<size_t>& slots, const auto& use) {
     for (const size_t slot : slots) {
-      if (slot < array_of.size() && array_of[slot] >= 0) use(problem.arrays[static_cast<size_t>(array_of[slot])]);
+      if (slot < array_of.size() && array_of[slot] >= 0)
+        use(problem.arrays[static_cast<size_t>(array_of[slot])]);
     }
   };
   for (int layer = 0; layer <= n; ++layer) {
@@ -205,8 +218,10 @@ ActivationProblem StepTrace::Problem() const {
       continue;
     }
     // Not what a gradient function of a layer's own has. What lives on behind the gradients that read it was overwritten by one.
-    array.can_spill = !array.kept_by.empty() && std::find(held_.begin(), held_.end(), r) == held_.end();
-    if (const auto bytes = bytes_.find(r); bytes != bytes_.end()) array.written_bytes = bytes->second;
+    array.can_spill =
+        !array.kept_by.empty() && std::find(held_.begin(), held_.end(), r) == held_.end();
+    if (const auto bytes = bytes_.find(r); bytes != bytes_.end())
+      array.written_bytes = bytes->second;
     if (!array.kept_by.empty()) continue;
     int dies = n;
     while (dies > 0 && back_end(dies) < upper) --dies;
@@ -217,7 +232,8 @@ ActivationProblem StepTrace::Problem() const {
   std::vector<int64_t> alive(requests.size() + 1, 0);  // behind each request
   for (size_t r = 0; r < requests.size(); ++r) {
     alive[r] += bytes_of(r);
-    alive[static_cast<size_t>(std::min<int64_t>(requests[r].upper, static_cast<int64_t>(requests.size())))] -= bytes_of(r);
+    alive[static_cast<size_t>(std::min<int64_t>(
+        requests[r].upper, static_cast<int64_t>(requests.size())))] -= bytes_of(r);
   }
   for (size_t r = 1; r < alive.size(); ++r) alive[r] += alive[r - 1];
   const auto most = [&](int64_t begin, int64_t end) {
@@ -227,7 +243,9 @@ ActivationProblem StepTrace::Problem() const {
   };
   std::vector<int64_t> arrays;
   CostOf(problem, PlanOfLayers(network_, Retention::kKeep), &arrays);
-  const auto beside = [&](int64_t bytes, int tick) { return std::max<int64_t>(0, bytes - arrays[static_cast<size_t>(tick)]); };
+  const auto beside = [&](int64_t bytes, int tick) {
+    return std::max<int64_t>(0, bytes - arrays[static_cast<size_t>(tick)]);
+  };
   for (int layer = 0; layer <= n; ++layer) {
     const auto at = static_cast<size_t>(layer);
     LayerActivations& of = layer < n ? problem.layers[at] : problem.loss;
@@ -246,14 +264,16 @@ ActivationProblem StepTrace::Problem() const {
 
 class ObserverOfTimes final : public SegmentObserver {
  public:
-  explicit ObserverOfTimes(size_t layers) : times_{std::vector<double>(layers + 1, kNone), std::vector<double>(layers + 1, kNone), 0} {}
+  explicit ObserverOfTimes(size_t layers)
+      : times_{std::vector<double>(layers + 1, kNone), std::vector<double>(layers + 1, kNone), 0} {}
   void BeginSegment(int segment, absl::Span<const NDArray>) override {
     End();
     to_ = &times_.forward_seconds[static_cast<size_t>(segment)];
   }
   void EndSegment(int segment, absl::Span<const NDArray>, GradientTape&) override {
     End();
-    if (static_cast<size_t>(segment) + 2 == times_.forward_seconds.size()) to_ = &times_.forward_seconds.back();
+    if (static_cast<size_t>(segment) + 2 == times_.forward_seconds.size())
+      to_ = &times_.forward_seconds.back();
   }
   void EndForward(GradientTape&) override { End(); }
   void BackwardIsAt(int segment) override {
@@ -264,7 +284,8 @@ class ObserverOfTimes final : public SegmentObserver {
   void Start() { is_on_ = true; }
   void End() {
     const auto now = std::chrono::steady_clock::now();
-    if (to_ != nullptr && is_on_) *to_ = std::min(*to_, std::chrono::duration<double>(now - begin_).count());
+    if (to_ != nullptr && is_on_)
+      *to_ = std::min(*to_, std::chrono::duration<double>(now - begin_).count());
     begin_ = now;
     to_ = nullptr;
   }
@@ -291,11 +312,13 @@ class ObserverOfTimes final : public SegmentObserver {
 }  // namespace
 
 ActivationPlan PlanOfLayers(const Network& network, Retention retention) {
-  return {.segments = std::vector<ActivationSegment>(network.config()->nodes.size(), ActivationSegment{1, retention})};
+  return {.segments = std::vector<ActivationSegment>(network.config()->nodes.size(),
+                                                     ActivationSegment{1, retention})};
 }
 
-StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan, const std::shared_ptr<SpillFile>& file,
-                       int64_t limit, const WorkspaceConfig* config) {
+StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
+                       const std::shared_ptr<SpillFile>& file, int64_t limit,
+                       const WorkspaceConfig* config) {
   network.SetActivationPlan(plan, file);
   if (config != nullptr) {
     network.set_training_workspace(network.training_mode(), *config);
@@ -306,7 +329,8 @@ StepMemory MeasureStep(Network& network, const StepShape& shape, const Activatio
   Workspace& workspace = network.training_workspace();
   const auto memory = [&] {
     const WorkspaceStats stats = workspace.stats();
-    return StepMemory{static_cast<int64_t>(stats.live_lower_bound_bytes), static_cast<int64_t>(stats.planned_peak_bytes)};
+    return StepMemory{static_cast<int64_t>(stats.live_lower_bound_bytes),
+                      static_cast<int64_t>(stats.planned_peak_bytes)};
   };
   const StepMemory first = memory();
   if (config == nullptr && (first.planned_bytes <= limit || first.live_bytes > limit)) return first;
@@ -327,12 +351,15 @@ ActivationProblem MeasureActivations(Network& network, const StepShape& shape) {
   return trace.Problem();
 }
 
-StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem, int64_t limit) {
+StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem,
+                       int64_t limit) {
   const ActivationPlan plan = PlanOfLayers(network, Retention::kRecompute);
   const int64_t needed = std::max<int64_t>(1, CostOf(problem, plan).peak_bytes);
   int64_t batch = shape.batch;
   if (needed > limit) {
-    batch = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(batch) * static_cast<double>(limit) / static_cast<double>(needed)));
+    batch = std::max<int64_t>(
+        1, static_cast<int64_t>(static_cast<double>(batch) * static_cast<double>(limit) /
+                                static_cast<double>(needed)));
   }
   ObserverOfTimes observer(problem.layers.size());
   NDArray beside;

@@ -29,8 +29,9 @@ struct StepMemory {
 // By dry steps. The network has the plan and a workspace that has learned it from here on: of that configuration, whose search for
 // better places is waited for; null: of its own, but that no page is touched, and places are searched for where the first ones are beyond `limit`
 // and what is alive is not. Throws as SetActivationPlan and steps do.
-StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan, const std::shared_ptr<SpillFile>& file,
-                       int64_t limit, const WorkspaceConfig* config = nullptr);
+StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
+                       const std::shared_ptr<SpillFile>& file, int64_t limit,
+                       const WorkspaceConfig* config = nullptr);
 
 // All of the problem but for times and the file. Everything is kept afterwards.
 ActivationProblem MeasureActivations(Network& network, const StepShape& shape);
@@ -38,11 +39,13 @@ ActivationProblem MeasureActivations(Network& network, const StepShape& shape);
 // Times of layers, in the order of their calls, with the loss behind them.
 struct StepTimes {
   std::vector<double> forward_seconds, backward_seconds;
-  int64_t batch = 0;  // that they were measured with; they are those of the shape's batch all the same
+  int64_t batch =
+      0;  // that they were measured with; they are those of the shape's batch all the same
 };
 // Runs steps whose layers keep nothing but their inputs, with fewer examples where those would need more than `limit`. Gradients are
 // those of numbers at random afterwards; parameters, running averages and random numbers stay.
-StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem, int64_t limit);
+StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem,
+                       int64_t limit);
 
 // Each layer by itself, in that way.
 ActivationPlan PlanOfLayers(const Network& network, Retention retention);

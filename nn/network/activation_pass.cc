@@ -3,12 +3,14 @@
 namespace tidepool::nn {
 
 // Parts of the tape are segments from 1, and the loss is behind them.
-ActivationPass::ActivationPass(Activations& activations, GradientTape& tape, GradientListener* listener)
+ActivationPass::ActivationPass(Activations& activations, GradientTape& tape,
+                               GradientListener* listener)
     : activations_(activations),
       tape_(tape),
       listener_(listener),
       spills_(activations.plan.spills()),
-      spilled_(tape, activations.file.get(), {.behind = activations.plan.spill_behind, .ahead = activations.plan.spill_ahead}) {}
+      spilled_(tape, activations.file.get(),
+               {.behind = activations.plan.spill_behind, .ahead = activations.plan.spill_ahead}) {}
 
 ActivationPass::~ActivationPass() { activations_.last = spilled_.stats(); }
 
@@ -18,7 +20,8 @@ void ActivationPass::BeginSegment(int segment, absl::Span<const NDArray> inputs)
 }
 
 void ActivationPass::EndSegment(int segment, absl::Span<const NDArray> outputs) {
-  if (spills_) spilled_.EndPart(segment + 1, plan().segments[static_cast<size_t>(segment)].spills());
+  if (spills_)
+    spilled_.EndPart(segment + 1, plan().segments[static_cast<size_t>(segment)].spills());
   tape_.set_part(static_cast<int>(plan().segments.size()) + 1);
   if (activations_.observer != nullptr) activations_.observer->EndSegment(segment, outputs, tape_);
 }

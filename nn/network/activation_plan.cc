@@ -21,11 +21,13 @@ const char* RetentionName(Retention retention) {
 }
 
 bool ActivationPlan::spills() const {
-  return std::any_of(segments.begin(), segments.end(), [](const ActivationSegment& s) { return s.spills(); });
+  return std::any_of(segments.begin(), segments.end(),
+                     [](const ActivationSegment& s) { return s.spills(); });
 }
 
 bool ActivationPlan::recomputes() const {
-  return std::any_of(segments.begin(), segments.end(), [](const ActivationSegment& s) { return s.recomputes(); });
+  return std::any_of(segments.begin(), segments.end(),
+                     [](const ActivationSegment& s) { return s.recomputes(); });
 }
 
 std::string ActivationPlan::ToString() const {
@@ -34,11 +36,12 @@ std::string ActivationPlan::ToString() const {
     // Kept and spilled layers that stand side by side are told as one.
     int layers = segments[s].layers;
     size_t next = s + 1;
-    while (!segments[s].recomputes() && next < segments.size() && segments[next].retention == segments[s].retention) {
+    while (!segments[s].recomputes() && next < segments.size() &&
+           segments[next].retention == segments[s].retention) {
       layers += segments[next++].layers;
     }
-    absl::StrAppend(&text, text.empty() ? "" : ", ", RetentionName(segments[s].retention), " ", layers,
-                    s == 0 ? (layers == 1 ? " layer" : " layers") : "");
+    absl::StrAppend(&text, text.empty() ? "" : ", ", RetentionName(segments[s].retention), " ",
+                    layers, s == 0 ? (layers == 1 ? " layer" : " layers") : "");
     s = next;
   }
   return text.empty() ? "keep everything" : text;

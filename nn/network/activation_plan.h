@@ -13,20 +13,25 @@
 namespace tidepool::nn {
 
 enum class Retention : uint8_t {
-  kKeep,              // what gradients read stays
-  kSpill,             // it is written to the file and comes back ahead of use; what operators do not tell of stays
-  kRecompute,         // the segment's inputs stay, and its layers are called once more in the backward pass
+  kKeep,  // what gradients read stays
+  kSpill,  // it is written to the file and comes back ahead of use; what operators do not tell of stays
+  kRecompute,  // the segment's inputs stay, and its layers are called once more in the backward pass
   kRecomputeSpilled,  // its inputs wait in the file
 };
-const char* RetentionName(Retention retention);  // "keep", "spill", "recompute", "recompute from file"
+const char* RetentionName(
+    Retention retention);  // "keep", "spill", "recompute", "recompute from file"
 
 // Layers one behind the other, in the order in which they are called.
 struct ActivationSegment {
   int layers = 1;
   Retention retention = Retention::kKeep;
 
-  bool spills() const { return retention == Retention::kSpill || retention == Retention::kRecomputeSpilled; }
-  bool recomputes() const { return retention == Retention::kRecompute || retention == Retention::kRecomputeSpilled; }
+  bool spills() const {
+    return retention == Retention::kSpill || retention == Retention::kRecomputeSpilled;
+  }
+  bool recomputes() const {
+    return retention == Retention::kRecompute || retention == Retention::kRecomputeSpilled;
+  }
   bool operator==(const ActivationSegment&) const = default;
 };
 

@@ -23,7 +23,8 @@ struct GraphBody::SegmentRun {
   BodyCall call;
   std::vector<NDArray> masks;    // of inputs
   std::vector<NDArray> carried;  // of carried_shapes()
-  std::vector<std::pair<int, NDArray>> state;  // of what layers keep beside their parameters, by parameter
+  std::vector<std::pair<int, NDArray>>
+      state;  // of what layers keep beside their parameters, by parameter
 
   std::vector<NDArray> Run(absl::Span<const NDArray> given) {
     const FrameLease lease(*body);
@@ -43,7 +44,8 @@ struct GraphBody::SegmentRun {
     std::vector<NDArray> made;
     for (const int value : outputs) {
       made.push_back(frame.values[static_cast<size_t>(value)]);
-      if (first_call != nullptr) first_frame->masks[static_cast<size_t>(value)] = frame.masks[static_cast<size_t>(value)];
+      if (first_call != nullptr)
+        first_frame->masks[static_cast<size_t>(value)] = frame.masks[static_cast<size_t>(value)];
     }
     return made;
   }
@@ -66,14 +68,18 @@ void GraphBody::RunByPlan(BodyCall& call, Frame& frame) const {
     for (size_t at = begin; at < end; ++at) {
       const auto node = static_cast<size_t>(order_[at]);
       for (const int value : nodes_[node].inputs) {
-        const bool is_outside = static_cast<size_t>(value) < inputs_.size() || made_at_[static_cast<size_t>(value)] < begin;
-        if (is_outside && std::find(inputs.begin(), inputs.end(), value) == inputs.end()) inputs.push_back(value);
+        const bool is_outside = static_cast<size_t>(value) < inputs_.size() ||
+                                made_at_[static_cast<size_t>(value)] < begin;
+        if (is_outside && std::find(inputs.begin(), inputs.end(), value) == inputs.end())
+          inputs.push_back(value);
       }
-      if (last_used_at_[inputs_.size() + node] >= end) outputs.push_back(static_cast<int>(inputs_.size() + node));
+      if (last_used_at_[inputs_.size() + node] >= end)
+        outputs.push_back(static_cast<int>(inputs_.size() + node));
     }
     call.pass->BeginSegment(number, see(inputs));
     seen.clear();
-    segment.recomputes() ? RunToRecompute(call, frame, begin, end, inputs, outputs) : Run(call, frame, begin, end);
+    segment.recomputes() ? RunToRecompute(call, frame, begin, end, inputs, outputs)
+                         : Run(call, frame, begin, end);
     call.pass->EndSegment(number, see(outputs));
     seen.clear();
     begin = end;
@@ -81,10 +87,19 @@ void GraphBody::RunByPlan(BodyCall& call, Frame& frame) const {
   }
 }
 
-void GraphBody::RunToRecompute(BodyCall& call, Frame& frame, size_t begin, size_t end, absl::Span<const int> inputs,
-                               absl::Span<const int> outputs) const {
-  const auto run = std::make_shared<SegmentRun>(
-      SegmentRun{this, &call, &frame, begin, end, {inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}, call, {}, {}, {}});
+void GraphBody::RunToRecompute(BodyCall& call, Frame& frame, size_t begin, size_t end,
+                               absl::Span<const int> inputs, absl::Span<const int> outputs) const {
+  const auto run = std::make_shared<SegmentRun>(SegmentRun{this,
+                                                           &call,
+                                                           &frame,
+                                                           begin,
+                                                           end,
+                                                           {inputs.begin(), inputs.end()},
+                                                           {outputs.begin(), outputs.end()},
+                                                           call,
+                                                           {},
+                                                           {},
+                                                           {}});
   run->call.pass = nullptr;
   run->call.workspaces = nullptr;
   run->carried.assign(call.carried.begin(), call.carried.end());
@@ -101,10 +116,12 @@ void GraphBody::RunToRecompute(BodyCall& call, Frame& frame, size_t begin, size_
       run->state.emplace_back(p, call.parameters[static_cast<size_t>(p)].Dup());
     }
   }
-  std::vector<NDArray> made = Recomputed([run](absl::Span<const NDArray> arrays) { return run->Run(arrays); }, given);
+  std::vector<NDArray> made =
+      Recomputed([run](absl::Span<const NDArray> arrays) { return run->Run(arrays); }, given);
   run->first_call = nullptr;
   run->first_frame = nullptr;
-  for (size_t o = 0; o < made.size(); ++o) frame.values[static_cast<size_t>(outputs[o])] = std::move(made[o]);
+  for (size_t o = 0; o < made.size(); ++o)
+    frame.values[static_cast<size_t>(outputs[o])] = std::move(made[o]);
 }
 
 }  // namespace tidepool::nn

@@ -62,7 +62,8 @@ Network DeepNetwork(const std::string& name, int depth, const NetworkOptions& op
       layers.push_back(DropoutLayer(0.1));
     }
   } else {
-    ThrowInvalidArgument(absl::StrCat("deep network \"", name, "\", expected convolutions, residual, lstm or transformer"));
+    ThrowInvalidArgument(absl::StrCat("deep network \"", name,
+                                      "\", expected convolutions, residual, lstm or transformer"));
   }
   layers.push_back(GlobalPooling());
   layers.push_back(Dense(10));
