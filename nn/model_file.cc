@@ -89,8 +89,20 @@ std::unique_ptr<const GraphBody> BodyOf(const std::string& path, const std::stri
 
 Model MakeModel(const std::string& name, const Shape& input, int64_t classes, uint64_t seed,
                 WorkspaceMode mode, Device device) {
-  return {name, classes,
-          std::make_unique<Network>(input, LayersOf(name, classes), seed, mode, device, name)};
+  NetworkConfig config;
+  if (name == "residual") {
+    config = ResidualConfig(input, classes, {16, 32, 64});
+  } else if (name == "lenet" || name == "mlp") {
+    config = NetworkConfig::Sequential(input, LayersOf(name, classes));
+  } else {
+    ThrowInvalidArgument(absl::StrCat("model is \"", name, "\", expected lenet, mlp or residual"));
+  }
+  NetworkOptions options;
+  options.seed = seed;
+  options.mode = mode;
+  options.device = device;
+  options.name = name;
+  return {name, classes, std::make_unique<Network>(std::move(config), options)};
 }
 
 namespace {

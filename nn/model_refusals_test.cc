@@ -37,7 +37,7 @@ TEST(ModelFile, MakeModelRefuses) {
     return [=] { MakeModel(name, input, classes, 1, WorkspaceMode::kNone); };
   };
   EXPECT_THAT(ErrorOf(make("foo", {28, 28, 1}, 10)),
-              IsError(StatusCode::kInvalidArgument, {"\"foo\"", "lenet or mlp"}));
+              IsError(StatusCode::kInvalidArgument, {"\"foo\"", "lenet, mlp or residual"}));
   EXPECT_THAT(ErrorOf(make("mlp", {28, 28, 1}, 0)),
               IsError(StatusCode::kInvalidArgument, {"at least one unit"}));
   ErrorOf(make("lenet", {4, 4, 1}, 10));

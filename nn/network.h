@@ -43,6 +43,7 @@
 #include "tidepool/nn/unique_name.h"
 
 namespace tidepool {
+class SpillFile;
 class GradientListener;
 class GradientTape;
 }  // namespace tidepool
@@ -51,6 +52,9 @@ namespace tidepool::nn {
 
 class NetworkBody;
 class ParameterHost;
+struct ActivationPlan;
+struct Activations;
+class SegmentObserver;
 struct BodyCall;
 struct LayerParameters;
 
@@ -228,6 +232,14 @@ class Network {
   // and stays there (ndarray/gradient/gradient_tape.h): of layers at the end first. Outlives the steps; null: nobody.
   void set_gradient_listener(GradientListener* listener) { gradient_listener_ = listener; }
 
+  // How what the backward pass reads waits for it, from the next step on; the same bits by any plan. `file`: of what it spills; shared with
+  // whoever else writes there. A plan without segments: everything is kept. Throws kInvalidArgument for segments that are not all the
+  // layers and a plan that spills without a file; kUnimplemented for programs, hosted parameters, devices and modes other than enabled
+  // and none; kFailedPrecondition while the training workspace is open. `observer` outlives its use; null: nobody.
+  void SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<SpillFile> file = nullptr, SegmentObserver* observer = nullptr);
+  // Null: everything is kept.
+  const Activations* activations() const { return activations_.get(); }
+
   // Which numbers layers draw in the next step: a function of the seed and this. Each QueueGradients counts on.
   uint64_t step() const { return step_; }
   void set_step(uint64_t step) { step_ = step; }
@@ -313,6 +325,7 @@ class Network {
   class HostedPass;  // nn/network_hosted.h
   [[noreturn]] void ThrowStale(const char* operation) const;
   void CheckLabelsMasks(const NetworkInputs& inputs) const;
+  void CheckActivationPlan(const ActivationPlan& plan, bool has_file) const;
   void BackwardOf(BodyCall& call, const NetworkInputs& inputs, const std::vector<NDArray>* states,
                   absl::FunctionRef<void()> backward);
   NDArray LossesOf(absl::Span<const NDArray> outputs, const NetworkInputs& inputs) const;
@@ -355,6 +368,7 @@ class Network {
   double loss_scale_ = 1;
   std::unique_ptr<GradientTape> tape_;       // kept from step to step, for its memory
   GradientListener* gradient_listener_ = nullptr;
+  std::shared_ptr<Activations> activations_;  // null: all are kept
   // Its address stays when the network is moved.
   struct Workspaces {
     LayerWorkspaceManager training = LayerWorkspaceManager::NoWorkspaces();

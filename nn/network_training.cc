@@ -15,6 +15,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/nn/network.h"
+#include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/network/network_body.h"
 #include "tidepool/nn/network_hosted.h"
 
@@ -183,15 +184,20 @@ double Network::ComputeGradients(const NetworkInputs& given, std::vector<NDArray
   return losses.is_defined() ? MeanLoss(losses) : loss;
 }
 
-// What a program computes again begins with what it began with, and moves no running averages a second time.
+// What is computed again begins with what it began with, and moves no running averages a second time.
 void Network::BackwardOf(BodyCall& call, const NetworkInputs& inputs, const std::vector<NDArray>* states,
                          absl::FunctionRef<void()> backward) {
-  if (body_->config() != nullptr) return backward();
+  const bool recomputes = call.pass != nullptr && call.pass->plan().recomputes();
+  if (body_->config() != nullptr && !recomputes) return backward();
   std::vector<NDArray> carried = states != nullptr ? *states : std::vector<NDArray>();
   call.carried = absl::MakeSpan(carried);
   call.masks = inputs.features_masks;
   call.workspaces = nullptr;
-  const NDArray beside = beside_.is_defined() ? beside_.Dup() : NDArray();
+  NDArray beside;
+  if (beside_.is_defined()) {
+    const NoGradientScope constants;
+    beside = beside_.Dup();
+  }
   body_->WhileBackward(call, backward);
   const NoGradientScope constants;
   if (beside.is_defined()) CopyInto(beside, beside_);
@@ -226,10 +232,12 @@ void Network::QueueGradients(const Inputs& inputs,
   const HostedPass hosted(this, ParameterHost::Pass::kTraining);
   std::optional<TapedHost> host;
   if (hosted.host() != nullptr) host.emplace(*hosted.host(), tape, gradient_listener_);
+  std::optional<ActivationPass> pass;
+  if (activations_ != nullptr) pass.emplace(*activations_, tape, gradient_listener_);
   tape.Restart();
   // An exception must leave nothing of the step behind.
   const absl::Cleanup clear = [&] { tape.Clear(); };
-  tape.set_listener(host.has_value() ? &*host : gradient_listener_);
+  tape.set_listener(host.has_value() ? &*host : pass.has_value() ? &*pass : gradient_listener_);
   for (size_t k = 0; k < gradient_views_.size(); ++k) {
     const int number = static_cast<int>(k);
     host.has_value() ? tape.Watch(host->value(number), host->gradient(number)) : tape.Watch(named_[k].value, gradient_views_[k]);
@@ -242,6 +250,11 @@ void Network::QueueGradients(const Inputs& inputs,
     call.carried = absl::MakeSpan(carried);
     call.parameters = hosted.views();
     call.host = host.has_value() ? &*host : nullptr;
+    call.pass = pass.has_value() ? &*pass : nullptr;
+    if (pass.has_value()) {
+      for (const NDArray& features : inputs.features) pass->Stays(features);
+      for (const NDArray& labels : inputs.labels) pass->Stays(labels);
+    }
     call.training = true;
     call.seed = options_.seed;
     call.step = step_;
@@ -256,6 +269,7 @@ void Network::QueueGradients(const Inputs& inputs,
     if (host.has_value()) tape.set_part(0);
     use_losses(losses);
     loss_placed.Finish(losses);
+    if (pass.has_value()) pass->EndForward();
   }
   // Of their mean, which nobody reads: the gradient of each is one over their number, times the scale of the loss. A device
   // fills it by a kernel, which a captured step repeats.

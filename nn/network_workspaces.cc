@@ -9,6 +9,8 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/network.h"
+#include "tidepool/nn/network/activation_pass.h"
+#include "tidepool/nn/network/network_body.h"
 
 namespace tidepool::nn {
 namespace {
@@ -49,6 +51,39 @@ void Network::set_inference_workspace(WorkspaceMode mode,
                  &workspaces_->inference);
   options_.inference_mode = mode;
   options_.inference_workspace = config;
+}
+
+void Network::CheckActivationPlan(const ActivationPlan& plan, bool has_file) const {
+  const std::string who = absl::StrCat("network [", name(), "]: plan of activations: ");
+  if (body_->config() == nullptr) ThrowUnimplemented(who + "the order of layers is a program's, expected a network of a configuration");
+  if (is_hosted()) ThrowUnimplemented(who + "parameters are hosted, expected the network's own");
+  if (device() != Host()) ThrowUnimplemented(absl::StrCat(who, "the network is on ", DeviceName(device()), ", expected the host"));
+  if (training_mode() != WorkspaceMode::kEnabled && training_mode() != WorkspaceMode::kNone) {
+    ThrowUnimplemented(who + "workspace modes single and separate reuse no memory within a step by lifetimes, expected enabled or none");
+  }
+  const size_t expected = body_->config()->nodes.size();
+  size_t layers = 0;
+  for (const ActivationSegment& segment : plan.segments) {
+    if (segment.layers < 1) ThrowInvalidArgument(absl::StrCat(who, "a segment of ", segment.layers, " layers, expected at least 1"));
+    layers += static_cast<size_t>(segment.layers);
+  }
+  if (layers != expected) ThrowInvalidArgument(absl::StrCat(who, layers, " layers, expected ", expected));
+  if (plan.spill_behind < 1 || plan.spill_ahead < 0) {
+    ThrowInvalidArgument(absl::StrCat(who, "writes end ", plan.spill_behind, " segments behind and reads begin ", plan.spill_ahead,
+                                      " ahead, expected at least 1 and 0"));
+  }
+  if (plan.spills() && !has_file) ThrowInvalidArgument(who + "it spills, and there is no file");
+}
+
+void Network::SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<SpillFile> file, SegmentObserver* observer) {
+  CheckWhole("activation_plan");
+  if (training_workspace_->is_open()) {
+    ThrowFailedPrecondition(absl::StrCat("network [", name(), "]: another plan of activations while a step is under way"));
+  }
+  if (!plan.segments.empty()) CheckActivationPlan(plan, file != nullptr);
+  std::shared_ptr<Activations> activations;
+  if (!plan.segments.empty()) activations = std::make_shared<Activations>(Activations{plan, std::move(file), observer, {}});
+  activations_ = std::move(activations);
 }
 
 NDArray Network::Output(const NDArray& features, Place place) {

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
            "needs while it runs; none uses the plain heap. All compute the same bits.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
             "workspace_mode", "device", "graphs", "threads", "memory_log", "trace_file", "save",
+            "memory_budget", "budget_strategy", "spill_folder",
             "distributed"},
            &RunTrain,
            "With --distributed",

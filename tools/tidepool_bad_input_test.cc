@@ -130,7 +130,7 @@ TEST(BadInput, Flags) {
       {"--learning_rate=inf", "flag --learning_rate is inf, expected a finite number"},
       {"--learning_rate=-0.1", "flag --learning_rate is -0.1, expected a finite number"},
       {"--updater=foo", "updater is \"foo\", expected sgd, nesterovs, adagrad, rmsprop, adam or adamw"},
-      {"--model=foo", "model is \"foo\", expected lenet or mlp"},
+      {"--model=foo", "model is \"foo\", expected lenet, mlp or residual"},
       {"--model=lenet", "conv2d"},  // the images are too small for it
       {"--model=a\nb", "model is \"a\\x0ab\""},
       {"--seed=-1", "flag --seed is \"-1\", expected a whole number from 0"},

@@ -30,6 +30,11 @@ void GradientTape::Clear() { recorder_->Clear(); }
 void GradientTape::set_part(int part) { recorder_->set_part(part); }
 void GradientTape::set_placement(BackwardPlacement* placement) { recorder_->set_placement(placement); }
 void GradientTape::set_listener(GradientListener* listener) { recorder_->set_listener(listener); }
+void GradientTape::VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit) { recorder_->VisitKept(visit); }
+int GradientTape::KeptHandles(uint64_t buffer_id) const { return recorder_->kept().HandlesOf(buffer_id); }
+bool GradientTape::ReleaseKept(uint64_t buffer_id, int others, KeptArrayStore* store) {
+  return recorder_->kept().Release(buffer_id, others, store);
+}
 void GradientTape::Stop() { recorder_->Stop(); }
 bool GradientTape::is_recording() const { return recorder_->is_recording(); }
 int64_t GradientTape::calls() const { return recorder_->calls(); }

@@ -31,6 +31,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "tidepool/ndarray/call_recorder.h"
 #include "tidepool/ndarray/ndarray.h"
@@ -81,6 +82,19 @@ class GradientListener {
   ~GradientListener() = default;
 };
 
+// Has arrays that a tape keeps while they are only waiting for its gradients: in a file, say (spill/spilled_tape.h).
+class KeptArrayStore {
+ public:
+  // The buffer that ReleaseKept() let go of, by its id: another one with the bytes, the id and the version of then. Called in
+  // Backward(), when the gradient of the last call that kept it is next; what it throws ends the pass.
+  virtual BufferHandle Bring(uint64_t buffer_id) = 0;
+  // Nobody will ask for it.
+  virtual void Drop(uint64_t buffer_id) = 0;
+
+ protected:
+  ~KeptArrayStore() = default;
+};
+
 class GradientTape {
  public:
   GradientTape();
@@ -129,6 +143,15 @@ class GradientTape {
   // read the array, or, where that cannot be told (a segment may read it), behind the first segment. Of arrays that were
   // computed on the tape it is where they were watched.
   void set_listener(GradientListener* listener);
+
+  // For who has something wait elsewhere that is kept here. `visit`: each buffer that is kept by what was recorded since the last
+  // call of this, once a call; not those of watched arrays, which stay.
+  void VisitKept(absl::FunctionRef<void(const BufferHandle& buffer)> visit);
+  // The handles that visited calls have of it.
+  int KeptHandles(uint64_t buffer_id) const;
+  // These go, if nobody else has any but for `others` of the caller's and nobody has written to it since it was kept; false otherwise.
+  // `store` has it from here on, and outlives Backward().
+  bool ReleaseKept(uint64_t buffer_id, int others, KeptArrayStore* store);
 
   // Calls are no longer recorded.
   void Stop();

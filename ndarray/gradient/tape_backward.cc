@@ -72,7 +72,8 @@ void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const Tape
                                        " (version ", now, "); expected it unchanged until Backward()"));
 }
 
-NDArray GradientTape::Recorder::Recalled(const TapeRecord& record, TapedView& view, bool keep, int operand) const {
+NDArray GradientTape::Recorder::Recalled(const TapeRecord& record, TapedView& view, bool keep, int operand) {
+  if (view.away != TapedView::kHere) kept_.Bring(view);
   if (!view.buffer) return NDArray(view.shape(), view.dtype);  // without elements
   CheckUnchanged(record, view, operand);
   NDArray array = view.In(keep ? view.buffer : std::move(view.buffer));
@@ -139,6 +140,7 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl
   } catch (...) {
     task_.Clear();
     shadows_.Clear();
+    kept_.Clear();
     records_.Clear();
     writes_.clear();
     for (const auto& watched : Watched()) watched->gradient = NDArray();
@@ -149,6 +151,7 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl
   state_ = keep ? State::kKept : State::kDone;
   frame_.Leave();
   if (!keep) {
+    kept_.Clear();
     records_.Clear();
     writes_.clear();
   }
@@ -183,7 +186,10 @@ void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
       case TapeRecord::Kind::kSegment: BackThroughSegment(*record, keep); break;
     }
     for (; used != nullptr; used = used->next_used) FinishWatched(*used);
-    if (!keep && kind != TapeRecord::Kind::kSegment) records_.Drop();  // a segment drops itself before it runs again
+    if (!keep && kind != TapeRecord::Kind::kSegment) {  // a segment drops itself before it runs again
+      kept_.Forget(*record);
+      records_.Drop();
+    }
     record = previous;
   }
 }

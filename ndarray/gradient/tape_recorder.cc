@@ -39,6 +39,7 @@ void GradientTape::Recorder::Clear() {
   frame_.Leave();
   task_.Clear();
   shadows_.Clear();
+  kept_.Clear();
   records_.Clear();
   writes_.clear();
   slots_.Clear();
@@ -279,6 +280,13 @@ void GradientTape::Recorder::PlaceResultsOf(const TapeRecord& record) {
     leaves = (watched != nullptr && watched->destination.is_defined()) || slots_[view.slot].part != record.part;
   }
   placement_->PlaceResults(leaves);
+}
+
+void GradientTape::Recorder::VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit) {
+  kept_.Visit(records_, [&](const BufferHandle& buffer) {
+    const uint32_t slot = slots_.Find(buffer->id);
+    if (slot == TapedView::kNoSlot || slots_[slot].watched.empty()) visit(buffer);
+  });
 }
 
 std::vector<SavedArray> GradientTape::Recorder::Saved() const {

@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/gradient/kept_arrays.h"
 #include "tidepool/ndarray/gradient/shadow_memory.h"
 #include "tidepool/ndarray/gradient/slot_table.h"
 #include "tidepool/ndarray/gradient/tape_record.h"
@@ -40,6 +41,8 @@ class GradientTape::Recorder final : public CallRecorder {
   void set_placement(BackwardPlacement* placement) { placement_ = placement; }
   void set_listener(GradientListener* listener) { listener_ = listener; }
   bool is_recording() const { return state_ == State::kRecording; }
+  void VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit);
+  KeptArrays& kept() { return kept_; }
   int64_t calls() const { return calls_; }
   std::vector<SavedArray> Saved() const;
 
@@ -90,7 +93,7 @@ class GradientTape::Recorder final : public CallRecorder {
   void FinishWatched(WatchedArray& watched);
   void SeparateResults();
   // The kept operand; its handle goes with it unless `keep`.
-  NDArray Recalled(const TapeRecord& record, TapedView& view, bool keep, int operand) const;
+  NDArray Recalled(const TapeRecord& record, TapedView& view, bool keep, int operand);
   void CheckUnchanged(const TapeRecord& record, const TapedView& view, int operand) const;
   std::vector<NDArray> TakeGradients(TapeRecord& record, bool* any);
 
@@ -113,6 +116,7 @@ class GradientTape::Recorder final : public CallRecorder {
   ShadowMemory shadows_;
   GradientTask task_;
   std::vector<Write> writes_;
+  KeptArrays kept_;
   BackwardPlacement* placement_ = nullptr;
   GradientListener* listener_ = nullptr;
 };

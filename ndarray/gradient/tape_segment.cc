@@ -122,7 +122,10 @@ void GradientTape::Recorder::BackThroughSegment(TapeRecord& record, bool keep) {
     }
     segment = keep ? record.extra->segment : std::move(record.extra->segment);
   }
-  if (!keep) records_.Drop();
+  if (!keep) {
+    kept_.Forget(record);
+    records_.Drop();
+  }
   if (!any) return;
   const TapeRecord* const stop = records_.last();
   {

@@ -12,8 +12,9 @@ namespace tidepool {
 
 struct TapedView {
   static constexpr uint32_t kNoSlot = UINT32_MAX;
+  static constexpr int32_t kHere = -1;
 
-  BufferHandle buffer;  // null: not kept, or no elements
+  BufferHandle buffer;  // null: not kept, or no elements, or away
   int64_t first = 0;    // the number of its first element, from the buffer's begin
   uint32_t slot = kNoSlot;  // of the buffer, in SlotTable
   uint32_t version = 0;     // of the buffer, where that is kept
@@ -22,6 +23,7 @@ struct TapedView {
   bool present = false;  // false: an absent operand
   bool guarded = false;  // the version tells whether the elements are the same
   int8_t rank = 0;
+  int32_t away = kHere;  // the number of what is kept elsewhere (kept_arrays.h); a copy of the view keeps nothing then
   int64_t dims[kMaxRank];
   int64_t strides[kMaxRank];
 

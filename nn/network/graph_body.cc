@@ -10,6 +10,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/network/graph_frame.h"
 
 namespace tidepool::nn {
 namespace {
@@ -186,6 +187,13 @@ void GraphBody::AddParameters(size_t i, const std::vector<Shape>& input_shapes) 
 }
 
 void GraphBody::FindLastUses() {
+  made_at_.assign(shapes_.size(), 0);
+  last_used_at_.assign(shapes_.size(), 0);
+  for (size_t at = 0; at < order_.size(); ++at) {
+    made_at_[inputs_.size() + static_cast<size_t>(order_[at])] = at;
+    for (const int value : nodes_[static_cast<size_t>(order_[at])].inputs) last_used_at_[static_cast<size_t>(value)] = at;
+  }
+  for (const int value : outputs_) last_used_at_[static_cast<size_t>(value)] = order_.size();
   std::vector<bool> used(shapes_.size(), false);
   for (int value : outputs_) used[value] = true;
   for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
@@ -250,46 +258,6 @@ std::vector<AnyLayer> GraphBody::chain() const {
   return layers;
 }
 
-void GraphBody::Frame::Clear() {
-  for (auto* arrays : {&values, &masks}) {
-    for (NDArray& array : *arrays) array = NDArray();
-  }
-  taken.clear();
-  parameters.clear();
-}
-
-// A frame for the length of a call. As many are kept as calls overlapped.
-class GraphBody::FrameLease {
- public:
-  explicit FrameLease(const GraphBody& body) : body_(body) {
-    {
-      const std::lock_guard<std::mutex> lock(body.frames_mutex_);
-      if (!body.frames_.empty()) {
-        frame_ = std::move(body.frames_.back());
-        body.frames_.pop_back();
-      }
-    }
-    if (frame_ != nullptr) return;
-    frame_ = std::make_unique<Frame>();
-    frame_->values.resize(body.shapes_.size());
-    frame_->masks.resize(body.shapes_.size());
-    const std::lock_guard<std::mutex> lock(body.frames_mutex_);
-    body.frames_.reserve(body.frames_.capacity() + 1);  // giving it back cannot fail
-  }
-  ~FrameLease() {
-    frame_->Clear();
-    const std::lock_guard<std::mutex> lock(body_.frames_mutex_);
-    body_.frames_.push_back(std::move(frame_));
-  }
-  FrameLease(const FrameLease&) = delete;
-  FrameLease& operator=(const FrameLease&) = delete;
-  Frame& operator*() const { return *frame_; }
-
- private:
-  const GraphBody& body_;
-  std::unique_ptr<Frame> frame_;
-};
-
 Arrays GraphBody::Forward(BodyCall& call, Arrays inputs) const {
   const FrameLease lease(*this);
   Frame& frame = *lease;
@@ -301,7 +269,7 @@ Arrays GraphBody::Forward(BodyCall& call, Arrays inputs) const {
     }
   }
   call.masks.clear();
-  Run(call, frame);
+  call.pass != nullptr ? RunByPlan(call, frame) : Run(call, frame, 0, order_.size());
   Arrays results;
   for (int value : outputs_) {
     results.push_back(call.compute_type.has_value() && !call.parameters.empty()
@@ -334,8 +302,9 @@ void GraphBody::CheckMade(const Node& node, int i, absl::Span<const NDArray> inp
                                     "] + ", expected.ToString()));
 }
 
-void GraphBody::Run(BodyCall& call, Frame& frame) const {
-  for (int i : order_) {
+void GraphBody::Run(BodyCall& call, Frame& frame, size_t begin, size_t end) const {
+  for (size_t at = begin; at < end; ++at) {
+    const int i = order_[at];
     const Node& node = nodes_[i];
     if (call.host != nullptr) call.host->EnterForward(i);
     LayerContext context;

@@ -43,7 +43,12 @@ class GraphBody final : public NetworkBody {
     void Clear();
   };
   class FrameLease;
-  void Run(BodyCall& call, Frame& frame) const;
+  struct SegmentRun;
+  // Layers [begin, end) of `order_`.
+  void Run(BodyCall& call, Frame& frame, size_t begin, size_t end) const;
+  void RunByPlan(BodyCall& call, Frame& frame) const;
+  void RunToRecompute(BodyCall& call, Frame& frame, size_t begin, size_t end, absl::Span<const int> inputs,
+                      absl::Span<const int> outputs) const;
   void CheckMade(const Node& node, int i, absl::Span<const NDArray> inputs, const NDArray& output) const;
   bool IsFrozen(const Node& node, const std::vector<bool>& frozen) const;
 
@@ -60,6 +65,7 @@ class GraphBody final : public NetworkBody {
   std::map<std::string, int> values_, parameter_numbers_;  // by name
   std::vector<Node> nodes_;     // as in the configuration
   std::vector<int> order_;      // of nodes: each behind its inputs
+  std::vector<size_t> made_at_, last_used_at_;  // of values, by place in `order_`; of inputs 0, of outputs the end
   std::vector<Shape> shapes_;   // of values
   std::vector<int> outputs_;    // values
   mutable std::mutex frames_mutex_;

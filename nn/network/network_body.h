@@ -19,6 +19,8 @@
 
 namespace tidepool::nn {
 
+class ActivationPass;
+
 struct NamedSpec {
   std::string name;  // "0.conv2d.filter"
   ParameterSpec spec;
@@ -37,6 +39,7 @@ struct BodyCall {
   const absl::FunctionRef<void(int, const NDArray&)>* see = nullptr;  // each layer's output; null: nobody does
   LayerWorkspaceManager* workspaces = nullptr;  // null: everything in the current place
   ParameterHost* host = nullptr;  // told of each layer; null: nobody is. Not of a program
+  ActivationPass* pass = nullptr;  // by whose plan layers are called; null: one behind the other. Not of a program
 };
 
 // A layer, by its number in the configuration, and which of parameters() it reads.

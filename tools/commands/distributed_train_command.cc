@@ -248,9 +248,10 @@ int RunTrainDistributed() {
         absl::StrCat("flag --rank_limit is ", absl::FormatDuration(limit), ", expected 1s to 24h"));
   }
   if (absl::GetFlag(FLAGS_graphs) || !absl::GetFlag(FLAGS_trace_file).empty() ||
-      !absl::GetFlag(FLAGS_memory_log).empty() || absl::GetFlag(FLAGS_device) != "host") {
+      !absl::GetFlag(FLAGS_memory_log).empty() || !absl::GetFlag(FLAGS_memory_budget).empty() ||
+      absl::GetFlag(FLAGS_device) != "host") {
     ThrowUnimplemented(
-        "flag --distributed: not with --graphs, --trace_file, --memory_log and devices");
+        "flag --distributed: not with --graphs, --trace_file, --memory_log, --memory_budget and devices");
   }
   UpdaterOfFlags();
   ScheduleOfFlags(1);

@@ -16,6 +16,7 @@
 #include "tidepool/memory/planning/problem_file.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
+#include "tidepool/nn/budget/step_budget.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/model_file.h"
@@ -31,7 +32,7 @@
 #include "tidepool/tools/commands/train_setup.h"
 
 ABSL_FLAG(std::string, data, "", "folder with the four IDX files of MNIST's names");
-ABSL_FLAG(std::string, model, "lenet", "lenet or mlp");
+ABSL_FLAG(std::string, model, "lenet", "lenet, mlp or residual");
 ABSL_FLAG(int, epochs, 10, "passes over the training images");
 ABSL_FLAG(std::string, updater, "adam", "sgd, nesterovs, adagrad, rmsprop, adam or adamw");
 ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
@@ -39,6 +40,11 @@ ABSL_FLAG(bool, graphs, false, "capture the step and launch it with one call; CU
 ABSL_FLAG(std::string, trace_file, "", "CSV: a training step as a problem for tidepool plan");
 ABSL_FLAG(std::string, memory_log, "", "CSV: memory after each step; empty: none");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
+ABSL_FLAG(std::string, memory_budget, "",
+          "of a training step: \"50%\" of what it needs without one, or bytes (\"64MiB\"); empty: none");
+ABSL_FLAG(std::string, budget_strategy, "auto",
+          "for what waits for the backward pass: auto, spill, recompute or none");
+ABSL_FLAG(std::string, spill_folder, "", "of what is spilled; empty: TIDEPOOL_SPILL_FOLDER, TMPDIR, /var/tmp");
 ABSL_FLAG(bool, distributed, false, "one rank of a job of mpirun; docs/distributed.md");
 
 namespace tidepool::tools {
@@ -47,6 +53,22 @@ namespace {
 [[noreturn]] void ThrowNoTrace() {
   ThrowFailedPrecondition(
       "flag --trace_file: no step was learned; it needs --workspace_mode=enabled");
+}
+
+// What the flags say of a budget; none without --memory_budget.
+std::optional<nn::StepBudget> BudgetOfFlags(int64_t batch, WorkspaceMode mode) {
+  const nn::BudgetStrategy strategy =
+      nn::ParseBudgetStrategy("flag --budget_strategy", absl::GetFlag(FLAGS_budget_strategy));
+  const std::string limit = absl::GetFlag(FLAGS_memory_budget);
+  if (limit.empty()) return std::nullopt;
+  if (mode != WorkspaceMode::kEnabled) {
+    ThrowInvalidArgument("flag --memory_budget needs --workspace_mode=enabled");
+  }
+  if (absl::GetFlag(FLAGS_graphs)) ThrowInvalidArgument("flag --memory_budget and --graphs exclude each other");
+  return nn::StepBudget{.limit = limit,
+                        .strategy = strategy,
+                        .shape = {.batch = batch},
+                        .spill_folder = absl::GetFlag(FLAGS_spill_folder)};
 }
 
 void WriteTrace(const Workspace& workspace, const std::string& path) {
@@ -82,6 +104,7 @@ int RunTrain() {
   CheckOutputPaths({{"save", save}, {"memory_log", memory_log_file}, {"trace_file", trace}},
                    ImageFilesOf("data", folder));
   if (!trace.empty() && mode != WorkspaceMode::kEnabled) ThrowNoTrace();
+  const std::optional<nn::StepBudget> budget = BudgetOfFlags(batch, mode);
 
   // Before the thread pool exists, so that its threads are counted too.
   StepCounters counters;
@@ -110,6 +133,13 @@ int RunTrain() {
     error.AddContext("flag --graphs");
     throw;
   }
+  std::optional<nn::StepBudgetReport> budgeted;
+  if (budget.has_value()) {
+    budgeted = nn::SetStepBudget(*model.network, *budget);
+    std::printf("%s", budgeted->ToString().c_str());
+    std::fflush(stdout);
+  }
+  double step_seconds = 0;
   std::optional<MemoryLog> memory_log;
   if (!memory_log_file.empty()) memory_log.emplace();
   LastFinite last_finite(model, save);
@@ -121,7 +151,9 @@ int RunTrain() {
     for (int64_t i = 0; i < batches.size(); ++i) {
       const bool steady = trainer.steps() >= 2;
       if (steady) counters.BeginStep();
+      const double step_began = seconds();
       const double step_loss = trainer.Step([&] { return batches.Make(i); });
+      step_seconds += seconds() - step_began;
       if (steady) counters.EndStep();
       last_finite.CheckLoss(step_loss, trainer.steps(), epoch);
       loss += step_loss;
@@ -131,6 +163,10 @@ int RunTrain() {
     }
     progress.EndEpoch(epoch, loss / batches.size());
     last_finite.EndEpoch(trainer.steps(), epoch, [&] { return batches.Make(0).features; });
+  }
+  if (budgeted.has_value()) {
+    const double mean = step_seconds / static_cast<double>(std::max<int64_t>(1, trainer.steps()));
+    std::printf("%s", nn::OutcomeOf(*model.network, *budgeted, mean).ToString().c_str());
   }
   // Before anything else can go wrong.
   if (!save.empty()) {

@@ -1,0 +1,68 @@
+// What docs/budgets.md shows.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/nn/budget/step_budget.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/network.h"
+#include "tidepool/nn/network/activation_plan.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::nn {
+namespace {
+
+Network SixteenLayers() {
+  std::vector<AnyLayer> layers(16, Dense(256, Activation::kTanh));
+  layers.push_back(Dense(10));
+  return Network({64}, layers, /*seed=*/1);
+}
+
+Batch MakeBatch(int64_t size) {
+  return {RandomUniform({size, 64}, -1, 1, 1), Zeros({size}, DType::kInt64)};
+}
+
+// [budget]
+double TrainWithin(Network& network, const std::string& limit, int steps) {
+  const StepBudgetReport report = SetStepBudget(network, {.limit = limit, .shape = {.batch = 256}});
+  std::printf("%s", report.ToString().c_str());  // peak, time, what each layer does
+
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+  double loss = 0;
+  for (int i = 0; i < steps; ++i) loss = trainer.Step([] { return MakeBatch(256); });
+
+  std::printf("%s", OutcomeOf(network, report, /*seconds_per_step=*/0).ToString().c_str());
+  return loss;
+}
+// [budget]
+
+// [plan]
+// By hand: the first eight layers are computed again from their input, the next four wait in a file.
+void PlanByHand(Network& network) {
+  ActivationPlan plan;
+  plan.segments.push_back({.layers = 8, .retention = Retention::kRecompute});
+  for (int i = 0; i < 4; ++i)
+    plan.segments.push_back({.layers = 1, .retention = Retention::kSpill});
+  plan.segments.push_back({.layers = 5, .retention = Retention::kKeep});
+  network.SetActivationPlan(plan, std::make_shared<SpillFile>());
+}
+// [plan]
+
+TEST(BudgetsTest, TheGuideTrainsToTheSameLoss) {
+  Network unlimited = SixteenLayers(), within = SixteenLayers(), by_hand = SixteenLayers();
+  const double expected = TrainWithin(unlimited, "100%", 5);
+  EXPECT_EQ(TrainWithin(within, "50%", 5), expected);
+  PlanByHand(by_hand);
+  Trainer trainer(by_hand, UpdaterConfig::Of(UpdaterKind::kAdam));
+  double loss = 0;
+  for (int i = 0; i < 5; ++i) loss = trainer.Step([] { return MakeBatch(256); });
+  EXPECT_EQ(loss, expected);
+}
+
+}  // namespace
+}  // namespace tidepool::nn

@@ -1,0 +1,272 @@
+#include "tidepool/nn/budget/step_budget.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <ctime>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "tidepool/memory/accounting/bytes_of_text.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/nn/network/activation_pass.h"
+#include "tidepool/nn/network/network_body.h"
+
+namespace tidepool::nn {
+namespace {
+
+// Plans whose peak is counted so much larger than the limit are not looked at: the count is seldom a third off.
+constexpr double kCountedTooHigh = 1.5;
+
+int64_t LimitOf(const std::string& text, int64_t unlimited) {
+  constexpr char kWhat[] = "step budget: limit";
+  absl::string_view number = text;
+  if (!absl::ConsumeSuffix(&number, "%")) return BytesOfText(kWhat, text);
+  double percent = 0;
+  if (!absl::SimpleAtod(number, &percent) || !(percent > 0 && percent <= 100)) {
+    ThrowInvalidArgument(
+        absl::StrCat(kWhat, " is \"", text, "\", expected more than 0% and up to 100%, or bytes"));
+  }
+  return std::max<int64_t>(
+      1, static_cast<int64_t>(std::floor(static_cast<double>(unlimited) * percent / 100)));
+}
+
+// Its memory is a part of the budget, so small budgets have small blocks.
+SpillFileOptions FileOptions(const StepBudget& budget, int64_t limit) {
+  constexpr int64_t kSmallest = 4 << 10, kLargest = 4 << 20;
+  SpillFileOptions options;
+  options.folder = budget.spill_folder;
+  const int64_t share = limit / 16 / options.in_flight / kSmallest * kSmallest;
+  options.block_bytes = static_cast<size_t>(std::clamp(share, kSmallest, kLargest));
+  return options;
+}
+
+void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
+  const std::vector<std::byte> data(
+      static_cast<size_t>(std::clamp<int64_t>(bytes, 64 << 10, 16 << 20)));
+  std::vector<std::byte> back(data.size());
+  const auto per_second = [&](const auto& call) {
+    double best = 0;
+    for (int i = 0; i < 3; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      call();
+      const double seconds =
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      best = std::max(best, static_cast<double>(data.size()) / std::max(seconds, 1e-9));
+    }
+    return best;
+  };
+  SpilledBytes kept;
+  const std::clock_t begin = std::clock();
+  problem->written_bytes_per_second =
+      per_second([&] { kept = file.Write(data.data(), data.size()); });
+  problem->read_bytes_per_second = per_second([&] { file.Read(kept, back.data()); });
+  // Of all threads, which steps would have had; they compute on all processors.
+  const double processor_seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  problem->round_trip_seconds_per_byte = processor_seconds /
+                                         (3 * static_cast<double>(data.size())) /
+                                         std::max(1u, std::thread::hardware_concurrency());
+}
+
+void TakeCosts(ActivationProblem* problem, const std::vector<double>& forward,
+               const std::vector<double>& backward) {
+  const size_t layers = problem->layers.size();
+  if (forward.size() != layers + 1 || backward.size() != layers + 1) {
+    ThrowInvalidArgument(absl::StrCat("step budget: costs of ", forward.size(), " and ",
+                                      backward.size(), " parts, expected those of ", layers,
+                                      " layers and the loss"));
+  }
+  for (size_t i = 0; i <= layers; ++i) {
+    LayerActivations& layer = i < layers ? problem->layers[i] : problem->loss;
+    layer.forward_seconds = forward[i];
+    layer.backward_seconds = backward[i];
+  }
+}
+
+std::vector<std::string> WaysOf(const Network& network, const ActivationPlan& plan) {
+  std::vector<std::string> ways;
+  const std::vector<LayerParameters> order = network.trained_by_layer();
+  size_t at = 0;
+  int number = 0;
+  for (const ActivationSegment& segment : plan.segments) {
+    if (segment.recomputes()) ++number;
+    for (int i = 0; i < segment.layers; ++i) {
+      const NodeConfig& node = network.config()->nodes[static_cast<size_t>(order[at++].layer)];
+      ways.push_back(absl::StrCat(node.name, ": ", RetentionName(segment.retention),
+                                  segment.recomputes() ? absl::StrCat(", segment ", number) : ""));
+    }
+  }
+  return ways;
+}
+
+[[noreturn]] void ThrowNothingFits(const StepBudgetReport& report, const std::string& least_plan) {
+  const MemorySnapshot now = MemoryTracker::Global().Snapshot();
+  throw OutOfMemoryError(
+      absl::StrCat(
+          "step budget: network [", report.network, "] of batch ", report.batch, " needs ",
+          report.least_bytes, " bytes for a step by the plan that takes least (",
+          BudgetStrategyName(report.strategy), ": ", least_plan, "), and the budget is ",
+          report.limit_bytes, "; ", report.least_bytes,
+          " would have been enough, or a smaller batch; ", report.unlimited_bytes,
+          " without a budget; ", report.unspillable_bytes,
+          " bytes that wait cannot be spilled, as gradient functions of layers' own have them"),
+      now.ToString() + now.OwnersToString());
+}
+
+}  // namespace
+
+StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
+  if (budget.shape.batch < 1) {
+    ThrowInvalidArgument(
+        absl::StrCat("step budget: a batch of ", budget.shape.batch, ", expected at least 1"));
+  }
+  if (network.config() == nullptr) {
+    ThrowUnimplemented(absl::StrCat(
+        "step budget: network [", network.name(),
+        "]: the order of layers is a program's, expected a network of a configuration"));
+  }
+  if (network.training_mode() != WorkspaceMode::kEnabled) {
+    ThrowUnimplemented(absl::StrCat("step budget: network [", network.name(),
+                                    "] trains in another workspace mode than enabled, which has no "
+                                    "planned peak"));
+  }
+  LimitOf(budget.limit, 1);  // wrong text is found before anything is done
+  ClearStepBudget(network);
+  const WorkspaceConfig config = network.training_workspace().config();
+  const WorkspaceMode mode = network.training_mode();
+  absl::Cleanup restore = [&] {
+    network.SetActivationPlan({});
+    network.set_training_workspace(mode, config);
+  };
+  StepBudgetReport report;
+  report.network = network.name();
+  report.strategy = budget.strategy;
+  report.batch = budget.shape.batch;
+  ActivationProblem problem = MeasureActivations(network, budget.shape);
+  for (const ActivationArray& array : problem.arrays) {
+    if (!array.kept_by.empty() && !array.can_spill) report.unspillable_bytes += array.bytes;
+  }
+  const ActivationPlan keep = PlanOfLayers(network, Retention::kKeep);
+  report.unlimited_bytes =
+      MeasureStep(network, budget.shape, keep, nullptr, INT64_MAX).planned_bytes;
+  report.limit_bytes = LimitOf(budget.limit, report.unlimited_bytes);
+
+  const bool may_spill =
+      budget.strategy == BudgetStrategy::kAuto || budget.strategy == BudgetStrategy::kSpill;
+  std::shared_ptr<SpillFile> file;
+  if (may_spill) {
+    const SpillFileOptions options = FileOptions(budget, report.limit_bytes);
+    file = std::make_shared<SpillFile>(options);
+    problem.file_bytes = static_cast<int64_t>(options.block_bytes) * options.in_flight;
+  }
+  if (budget.costs.has_value()) {
+    TakeCosts(&problem, budget.costs->forward_seconds, budget.costs->backward_seconds);
+    if (budget.costs->written_bytes_per_second > 0)
+      problem.written_bytes_per_second = budget.costs->written_bytes_per_second;
+    if (budget.costs->read_bytes_per_second > 0)
+      problem.read_bytes_per_second = budget.costs->read_bytes_per_second;
+  } else {
+    const StepTimes times = MeasureTimes(network, budget.shape, problem, report.limit_bytes);
+    TakeCosts(&problem, times.forward_seconds, times.backward_seconds);
+    report.timed_batch = times.batch;
+    if (file != nullptr) MeasureFile(*file, report.limit_bytes / 4, &problem);
+  }
+  report.unlimited_seconds = CostOf(problem, keep).seconds;
+
+  // The first one that fits once its arrays have places, the fastest one first.
+  std::vector<PlannedActivations> plans = {{keep, CostOf(problem, keep)}};  // nothing is faster
+  for (PlannedActivations& one : FindPlans(problem, budget.strategy))
+    plans.push_back(std::move(one));
+  const auto file_of = [&](const ActivationPlan& plan) { return plan.spills() ? file : nullptr; };
+  const PlannedActivations* chosen = nullptr;
+  const PlannedActivations* least = &plans.back();
+  report.least_bytes = INT64_MAX;
+  for (const PlannedActivations& one : plans) {
+    const bool is_last = &one == &plans.back();
+    if (!is_last && static_cast<double>(one.cost.peak_bytes) >
+                        kCountedTooHigh * static_cast<double>(report.limit_bytes))
+      continue;
+    const int64_t transfers = one.plan.spills() ? problem.file_bytes : 0;
+    const StepMemory memory = MeasureStep(network, budget.shape, one.plan, file_of(one.plan),
+                                          report.limit_bytes - transfers);
+    const int64_t bytes = memory.planned_bytes + transfers;
+    if (bytes < report.least_bytes) {
+      report.least_bytes = bytes;
+      least = &one;
+    }
+    if (bytes > report.limit_bytes) continue;
+    chosen = &one;
+    break;
+  }
+  report.fits = chosen != nullptr;
+  if (chosen == nullptr && budget.hard) ThrowNothingFits(report, least->plan.ToString());
+  if (chosen == nullptr) chosen = least;
+  report.plan = chosen->plan;
+  report.predicted = chosen->cost;
+  report.file_bytes = chosen->plan.spills() ? problem.file_bytes : 0;
+  report.ways = WaysOf(network, chosen->plan);
+  std::move(restore).Cancel();
+  network.ReleaseTape();
+  report.planned_bytes = MeasureStep(network, budget.shape, chosen->plan, file_of(chosen->plan),
+                                     report.limit_bytes, &config)
+                             .planned_bytes +
+                         report.file_bytes;
+  network.ReleaseTape();
+  report.misses = network.training_workspace().stats().misses;
+  return report;
+}
+
+void ClearStepBudget(Network& network) { network.SetActivationPlan({}); }
+
+StepBudgetOutcome OutcomeOf(Network& network, const StepBudgetReport& report,
+                            double seconds_per_step) {
+  StepBudgetOutcome outcome;
+  const WorkspaceStats stats = network.training_workspace().stats();
+  outcome.planned_bytes = report.planned_bytes;
+  outcome.actual_bytes = static_cast<int64_t>(stats.planned_peak_bytes) + report.file_bytes;
+  outcome.predicted_seconds = report.predicted.seconds;
+  outcome.actual_seconds = seconds_per_step;
+  outcome.predicted_spilled_bytes = report.predicted.spilled_bytes;
+  outcome.misses = stats.misses - report.misses;
+  if (const Activations* const activations = network.activations()) {
+    outcome.spilled_bytes = activations->last.bytes;
+    outcome.stall_seconds = activations->last.stall_seconds;
+  }
+  return outcome;
+}
+
+std::string StepBudgetReport::ToString() const {
+  std::string text = absl::StrFormat(
+      "network %s, batch %d: a step needs %d bytes, its budget is %d\n  strategy %s: %s\n"
+      "  planned: %d bytes%s%s, %.4f s a step (%.4f s without a budget; %.4f s computed again, "
+      "%.4f s waiting for the file), %d bytes "
+      "to the file and back\n",
+      network, batch, unlimited_bytes, limit_bytes, BudgetStrategyName(strategy), plan.ToString(),
+      planned_bytes,
+      file_bytes > 0 ? absl::StrCat(" (", file_bytes, " of them for transfers)") : "",
+      fits ? "" : ", which is beyond it: nothing takes less", predicted.seconds, unlimited_seconds,
+      predicted.recompute_seconds, predicted.stall_seconds, predicted.spilled_bytes);
+  for (const std::string& way : ways) absl::StrAppend(&text, "    ", way, "\n");
+  return text;
+}
+
+std::string StepBudgetOutcome::ToString() const {
+  return absl::StrFormat(
+      "budget: planned %d bytes, took %d; predicted %.4f s a step, took %.4f; predicted %d bytes "
+      "to the file and back, moved %d; waited "
+      "%.4f s for the file in the last step; %d requests beside the plan\n",
+      planned_bytes, actual_bytes, predicted_seconds, actual_seconds, predicted_spilled_bytes,
+      spilled_bytes, stall_seconds, misses);
+}
+
+}  // namespace tidepool::nn

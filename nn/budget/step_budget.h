@@ -1,0 +1,90 @@
+// Training within a budget: what a step keeps for its backward pass waits where the budget has room for it, and bits are those of
+// training without one.
+//
+//   StepBudgetReport report = SetStepBudget(network, {.limit = "50%", .shape = {.batch = 64}});
+//   std::puts(report.ToString().c_str());          // what it will be
+//   Trainer trainer(network, ...);                 // steps as ever
+//   std::puts(OutcomeOf(network, report, seconds_per_step).ToString().c_str());
+//
+// A budget is of all that a step makes: the planned peak of the network's training workspace, and the memory that a spill file's
+// transfers pass through. Parameters, gradients and the updater's state are beside it (nn/memory_report.h).
+#ifndef TIDEPOOL_NN_BUDGET_STEP_BUDGET_H_
+#define TIDEPOOL_NN_BUDGET_STEP_BUDGET_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tidepool/nn/budget/activation_planner.h"
+#include "tidepool/nn/budget/step_meter.h"
+#include "tidepool/nn/network.h"
+
+namespace tidepool::nn {
+
+// What is measured otherwise, on this machine.
+struct StepCosts {
+  std::vector<double> forward_seconds,
+      backward_seconds;  // of layers in the order of their calls, and the loss
+  double written_bytes_per_second = 0, read_bytes_per_second = 0;
+};
+
+struct StepBudget {
+  // "50%" of what a step needs without a budget, up to 100%; or bytes: "64MiB".
+  std::string limit;
+  BudgetStrategy strategy = BudgetStrategy::kAuto;
+  // False: where nothing fits, the least there is is taken, and the report says so.
+  bool hard = true;
+  StepShape shape;           // of the largest batch
+  std::string spill_folder;  // empty: SpillFileOptions'
+  std::optional<StepCosts> costs;
+};
+
+struct StepBudgetReport {
+  std::string network;
+  BudgetStrategy strategy = BudgetStrategy::kAuto;
+  int64_t batch = 0;
+  int64_t limit_bytes = 0;
+  int64_t unlimited_bytes = 0;  // what a step needs that keeps everything
+  int64_t least_bytes = 0;      // of the plans of that strategy, as they are counted
+  int64_t planned_bytes = 0;    // what steps will take: the planned peak and those of the file
+  int64_t file_bytes = 0;       // of these
+  // Of what waits for the backward pass: what gradient functions of layers' own have, of which no operator tells.
+  int64_t unspillable_bytes = 0;
+  bool fits = true;
+  double unlimited_seconds = 0;
+  ActivationCost predicted;  // its peak is the planner's, before places
+  ActivationPlan plan;
+  std::vector<std::string> ways;  // "conv2d: spill", of each layer
+  int64_t timed_batch = 0;        // 0: costs were given
+  uint64_t misses = 0;            // of the workspace while it learned
+
+  std::string ToString() const;
+};
+
+// What came true of it.
+struct StepBudgetOutcome {
+  int64_t planned_bytes = 0, actual_bytes = 0;  // the same unless batches were others
+  double predicted_seconds = 0, actual_seconds = 0;
+  int64_t predicted_spilled_bytes = 0, spilled_bytes = 0;  // of a step, one way
+  double stall_seconds = 0;                                // of the last step
+  uint64_t misses = 0;                                     // requests that the plan did not foresee
+
+  std::string ToString() const;
+};
+
+// Finds the fastest plan that fits and gives it to the network, whose training workspace has learned it before the first step. Throws
+// kInvalidArgument for a limit, kUnimplemented as Network::SetActivationPlan, kFailedPrecondition while the training workspace is open,
+// OutOfMemoryError where nothing fits a hard budget: with what would be enough, and the ledger; the network keeps everything then. What
+// SpillFile throws. Memory: dry runs take addresses, and no pages; times are measured within the limit. Time: a few steps, and seconds
+// for the search for places.
+StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget);
+// Everything is kept again.
+void ClearStepBudget(Network& network);
+
+StepBudgetOutcome OutcomeOf(Network& network, const StepBudgetReport& report,
+                            double seconds_per_step);
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_BUDGET_STEP_BUDGET_H_

@@ -1,0 +1,209 @@
+#include "tidepool/nn/budget/step_budget.h"
+
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/nn/model.h"
+#include "tidepool/nn/network/activation_pass.h"
+#include "tidepool/nn/testing/deep_networks.h"
+#include "tidepool/nn/testing/example_networks.h"
+#include "tidepool/nn/testing/placement_runs.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::nn {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kBatch = 16;
+
+Network Deep(const std::string& name) {
+  NetworkOptions options = Options(WorkspaceMode::kEnabled);
+  options.training_workspace = WorkspaceConfig::Inference();
+  options.training_workspace->plan_search_seconds = 0.02;
+  return DeepNetwork(name, 24, options);
+}
+
+ActivationPlan RandomPlan(int layers, std::mt19937& random) {
+  ActivationPlan plan;
+  for (int i = 0; i < layers;) {
+    const int length = std::min(layers - i, static_cast<int>(random() % 4) + 1);
+    const auto retention = static_cast<Retention>(random() % 4);
+    const bool single = retention == Retention::kKeep || retention == Retention::kSpill;
+    plan.segments.push_back({.layers = single ? 1 : length, .retention = retention});
+    i += plan.segments.back().layers;
+  }
+  plan.spill_behind = static_cast<int>(random() % 3) + 1;
+  plan.spill_ahead = static_cast<int>(random() % 3);
+  return plan;
+}
+
+// What a plan is counted to keep alive is what steps by it do.
+TEST(StepMeterTest, PlansAreCountedAsTheyRun) {
+  const auto file = std::make_shared<SpillFile>(SpillFileOptions{.block_bytes = 4096});
+  for (const char* const name : kDeepNetworks) {
+    Network network = Deep(name);
+    const StepShape shape{.batch = kBatch};
+    const ActivationProblem problem = MeasureActivations(network, shape);
+    const int layers = static_cast<int>(problem.layers.size());
+    const StepMemory keep =
+        MeasureStep(network, shape, PlanOfLayers(network, Retention::kKeep), nullptr, INT64_MAX);
+    EXPECT_EQ(CostOf(problem, PlanOfLayers(network, Retention::kKeep)).peak_bytes, keep.live_bytes)
+        << name;
+    std::mt19937 random(7);
+    for (int i = 0; i < 40; ++i) {
+      const ActivationPlan plan = RandomPlan(layers, random);
+      const StepMemory real = MeasureStep(network, shape, plan, file, INT64_MAX);
+      const double ratio = static_cast<double>(CostOf(problem, plan).peak_bytes) /
+                           static_cast<double>(real.live_bytes);
+      // Places and bytes that steps share decide what is beyond that; plans are run before they are taken.
+      EXPECT_GE(ratio, 0.9) << name << ": " << plan.ToString();
+      EXPECT_LE(ratio, 1.2) << name << ": " << plan.ToString();
+    }
+  }
+}
+
+std::string BytesOf(const NDArray& array) {
+  return std::string(reinterpret_cast<const char*>(array.raw_data()), array.buffer()->bytes);
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::string arrays;
+  bool operator==(const Trained&) const = default;
+};
+
+Trained Train(Network& network, int steps) {
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+  Trained trained;
+  for (int i = 0; i < steps; ++i) {
+    trained.losses.push_back(trainer.Step([&] {
+      Batch batch{RandomUniform({kBatch, 28, 28, 1}, 0, 1, static_cast<uint64_t>(i)),
+                  NDArray({kBatch}, DType::kInt64)};
+      for (int64_t k = 0; k < kBatch; ++k) batch.labels.mutable_data<int64_t>()[k] = (i + k) % 10;
+      return batch;
+    }));
+  }
+  trained.arrays = BytesOf(network.arrays());
+  return trained;
+}
+
+TEST(StepBudgetTest, ABudgetChangesNoBitAndIsKeptToTheByte) {
+  constexpr int kSteps = 20;
+  for (const char* const name : kDeepNetworks) {
+    Network unlimited = Deep(name);
+    const Trained expected = Train(unlimited, kSteps);
+    for (const char* const limit : {"75%", "50%", "25%"}) {
+      for (const BudgetStrategy strategy :
+           {BudgetStrategy::kAuto, BudgetStrategy::kRecompute, BudgetStrategy::kSpill}) {
+        SCOPED_TRACE(std::string(name) + " " + limit + " " + BudgetStrategyName(strategy));
+        Network network = Deep(name);
+        // What an LSTM keeps its own gradient function has, so that nothing of it can be spilled.
+        const bool fits = strategy == BudgetStrategy::kAuto ||
+                          (limit == std::string("75%") &&
+                           !(strategy == BudgetStrategy::kSpill && name == std::string("lstm")));
+        StepBudgetReport report;
+        try {
+          report = SetStepBudget(
+              network, {.limit = limit, .strategy = strategy, .shape = {.batch = kBatch}});
+        } catch (const OutOfMemoryError& error) {
+          EXPECT_FALSE(fits) << error.message();
+          continue;
+        }
+        EXPECT_LE(report.planned_bytes, report.limit_bytes);
+        EXPECT_EQ(Train(network, kSteps), expected);
+        const StepBudgetOutcome outcome = OutcomeOf(network, report, 0);
+        EXPECT_EQ(outcome.actual_bytes, report.planned_bytes);
+        EXPECT_EQ(outcome.spilled_bytes, report.predicted.spilled_bytes);
+        EXPECT_EQ(outcome.misses, 0u);
+      }
+    }
+  }
+}
+
+TEST(StepBudgetTest, WhatDoesNotFitIsToldWithWhatWouldBeEnough) {
+  Network network = ExampleNetwork("lenet", Options(WorkspaceMode::kEnabled));
+  const StepBudget hard{.limit = "50%", .shape = {.batch = kBatch}};
+  int64_t enough = 0;
+  try {
+    SetStepBudget(network, hard);
+    FAIL();
+  } catch (const OutOfMemoryError& error) {
+    // Its first convolution, with its gradients, is all there is at once.
+    EXPECT_THAT(error.message(), HasSubstr("would have been enough"));
+    EXPECT_THAT(error.report(), HasSubstr("host"));
+    EXPECT_EQ(network.activations(), nullptr);
+  }
+  StepBudget soft = hard;
+  soft.hard = false;
+  const StepBudgetReport report = SetStepBudget(network, soft);
+  EXPECT_FALSE(report.fits);
+  enough = report.least_bytes;
+  EXPECT_THAT(report.ToString(), HasSubstr("beyond it: nothing takes less"));
+  const StepBudgetReport fits =
+      SetStepBudget(network, {.limit = std::to_string(enough), .shape = {.batch = kBatch}});
+  EXPECT_TRUE(fits.fits);
+  EXPECT_LE(fits.planned_bytes, enough);
+
+  const auto refused = [&](StepBudget budget, Network& by) {
+    return MessageOf([&] { SetStepBudget(by, budget); });
+  };
+  for (const char* const text : {"", "0%", "101%", "-1", "much", "50 %x"}) {
+    EXPECT_THAT(refused({.limit = text, .shape = {.batch = kBatch}}, network),
+                HasSubstr("step budget: limit"))
+        << text;
+  }
+  EXPECT_THAT(refused({.limit = "50%", .shape = {.batch = 0}}, network), HasSubstr("a batch of 0"));
+  EXPECT_THAT(refused({.limit = "50%", .costs = StepCosts{}}, network),
+              HasSubstr("costs of 0 and 0 parts"));
+  Network heap = ExampleNetwork("lenet", Options(WorkspaceMode::kNone));
+  EXPECT_THAT(refused({.limit = "50%"}, heap), HasSubstr("another workspace mode than enabled"));
+  Network program = ExampleNetwork("program", Options(WorkspaceMode::kEnabled));
+  EXPECT_THAT(refused({.limit = "50%"}, program), HasSubstr("a program's"));
+}
+
+// With the same costs, whatever they are.
+TEST(StepBudgetTest, ALargerBudgetIsNeverSlower) {
+  for (const char* const name : {"residual", "lstm"}) {
+    Network network = Deep(name);
+    const size_t parts = network.config()->nodes.size() + 1;
+    StepCosts costs{std::vector<double>(parts, 1e-3), std::vector<double>(parts, 2e-3), 1e9, 1e9};
+    for (size_t i = 0; i < parts; ++i) costs.forward_seconds[i] *= static_cast<double>(1 + i % 3);
+    double before = 1e30;
+    for (const char* const limit : {"30%", "40%", "50%", "60%", "80%", "100%"}) {
+      const StepBudgetReport report =
+          SetStepBudget(network, {.limit = limit, .shape = {.batch = kBatch}, .costs = costs});
+      EXPECT_LE(report.predicted.seconds, before) << name << " " << limit;
+      before = report.predicted.seconds;
+    }
+    EXPECT_EQ(before,
+              SetStepBudget(network, {.limit = "100%", .shape = {.batch = kBatch}, .costs = costs})
+                  .unlimited_seconds);
+    EXPECT_FALSE(network.activations()->plan.spills() || network.activations()->plan.recomputes());
+  }
+}
+
+// Of a model, whose manager is capped, and where averages are kept beside parameters: to measure changes nothing.
+TEST(StepBudgetTest, MeasuringLeavesTheModelAsItIs) {
+  Model model("deep", 10, std::make_unique<Network>(Deep("residual")));
+  const std::string before = BytesOf(model.network->arrays());
+  const StepBudgetReport report =
+      SetStepBudget(*model.network, {.limit = "50%", .shape = {.batch = kBatch}});
+  EXPECT_GE(report.timed_batch, 1);
+  EXPECT_LE(report.timed_batch, kBatch);
+  EXPECT_EQ(BytesOf(model.network->arrays()), before);
+  EXPECT_EQ(model.network->step(), 0u);
+  EXPECT_EQ(report.ways.size(), model.network->config()->nodes.size());
+  Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kSgd));
+  trainer.Step([&] { return SomeBatch(kBatch, 1); });
+}
+
+}  // namespace
+}  // namespace tidepool::nn

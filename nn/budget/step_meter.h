@@ -1,0 +1,55 @@
+// What a training step of a network takes: by dry runs (KernelsOffScope) in its own training workspace, which has learned the
+// step's plan afterwards, and by the clock.
+#ifndef TIDEPOOL_NN_BUDGET_STEP_METER_H_
+#define TIDEPOOL_NN_BUDGET_STEP_METER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/nn/budget/activation_problem.h"
+#include "tidepool/nn/network.h"
+#include "tidepool/nn/network/activation_plan.h"
+
+namespace tidepool::nn {
+
+// Batches that steps are given.
+struct StepShape {
+  int64_t batch = 1;
+  // Shape of an example's labels and their type, one for each array that the loss takes.
+  std::vector<InputConfig> labels = {{"label", {}, DType::kInt64}};
+};
+
+struct StepMemory {
+  int64_t live_bytes = 0;     // most bytes alive at once
+  int64_t planned_bytes = 0;  // the workspace's planned peak
+};
+
+// By dry steps. The network has the plan and a workspace that has learned it from here on: of that configuration, whose search for
+// better places is waited for; null: of its own, but that no page is touched, and places are searched for where the first ones are beyond `limit`
+// and what is alive is not. Throws as SetActivationPlan and steps do.
+StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
+                       const std::shared_ptr<SpillFile>& file, int64_t limit,
+                       const WorkspaceConfig* config = nullptr);
+
+// All of the problem but for times and the file. Everything is kept afterwards.
+ActivationProblem MeasureActivations(Network& network, const StepShape& shape);
+
+// Times of layers, in the order of their calls, with the loss behind them.
+struct StepTimes {
+  std::vector<double> forward_seconds, backward_seconds;
+  int64_t batch =
+      0;  // that they were measured with; they are those of the shape's batch all the same
+};
+// Runs steps whose layers keep nothing but their inputs, with fewer examples where those would need more than `limit`. Gradients are
+// those of numbers at random afterwards; parameters, running averages and random numbers stay.
+StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem,
+                       int64_t limit);
+
+// Each layer by itself, in that way.
+ActivationPlan PlanOfLayers(const Network& network, Retention retention);
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_BUDGET_STEP_METER_H_

@@ -1,0 +1,52 @@
+// How what the layers of a network compute waits for the backward pass: in memory, in a spill file, or not at all, computed again.
+//
+//   network.SetActivationPlan({{{.layers = 2}, {.layers = 3, .retention = Retention::kRecompute}, ...}});
+//
+// Bits are the same by any plan. nn/budget/step_budget.h finds the one that suits a budget.
+#ifndef TIDEPOOL_NN_NETWORK_ACTIVATION_PLAN_H_
+#define TIDEPOOL_NN_NETWORK_ACTIVATION_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tidepool::nn {
+
+enum class Retention : uint8_t {
+  kKeep,  // what gradients read stays
+  kSpill,  // it is written to the file and comes back ahead of use; what operators do not tell of stays
+  kRecompute,  // the segment's inputs stay, and its layers are called once more in the backward pass
+  kRecomputeSpilled,  // its inputs wait in the file
+};
+const char* RetentionName(
+    Retention retention);  // "keep", "spill", "recompute", "recompute from file"
+
+// Layers one behind the other, in the order in which they are called.
+struct ActivationSegment {
+  int layers = 1;
+  Retention retention = Retention::kKeep;
+
+  bool spills() const {
+    return retention == Retention::kSpill || retention == Retention::kRecomputeSpilled;
+  }
+  bool recomputes() const {
+    return retention == Retention::kRecompute || retention == Retention::kRecomputeSpilled;
+  }
+  bool operator==(const ActivationSegment&) const = default;
+};
+
+struct ActivationPlan {
+  std::vector<ActivationSegment> segments;  // of all layers; empty: everything is kept
+  // In segments: how long a write may take, and how early a read begins. What is under way is in memory.
+  int spill_behind = 1, spill_ahead = 1;
+
+  bool spills() const;
+  bool recomputes() const;
+  // "keep 3 layers, recompute 4, spill 1"
+  std::string ToString() const;
+  bool operator==(const ActivationPlan&) const = default;
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_NETWORK_ACTIVATION_PLAN_H_
