@@ -28,6 +28,11 @@ class CallRecorder {
   virtual std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
                                           absl::Span<const NDArray> inputs) = 0;
 
+  // What sees the calls of a scope without recording (RecorderFrame of null) that begins while this is current; null: nobody does.
+  virtual CallRecorder* InUnrecordedScope() { return nullptr; }
+  // Of the recorder's own: it ends with the recorder's frame.
+  virtual CallRecorder* OwnInUnrecordedScope() { return nullptr; }
+
   static CallRecorder* Current() { return current_; }
 
  protected:
@@ -41,7 +46,7 @@ class CallRecorder {
 // One of the thread's, of which the innermost one's recorder is current. They may end in any order, on that thread.
 class RecorderFrame {
  public:
-  // Null: nothing is recorded in it, by those outside neither.
+  // Null: nothing is recorded in it, by those outside neither; they may look on (InUnrecordedScope).
   explicit RecorderFrame(CallRecorder* recorder);
   ~RecorderFrame() { Leave(); }
   RecorderFrame(const RecorderFrame&) = delete;

@@ -41,7 +41,8 @@ struct SegmentRead {
   uint64_t buffer_id;
   uint32_t version;
   TapedView view;  // without the buffer, which a segment does not keep
-  const char* op;
+  std::string op;
+  bool unrecorded = false;  // in a NoGradientScope
 };
 
 // What a record of few kinds has beside a call's.

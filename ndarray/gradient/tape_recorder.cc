@@ -27,7 +27,8 @@ const void* ThisThread() {
 GradientTape::Recorder::Recorder() : thread_(ThisThread()) {}
 
 GradientTape::Recorder::~Recorder() {
-  if (thread_ == ThisThread() || !frame_.is_in()) return;
+  if (thread_ == ThisThread()) frame_.Leave();
+  if (!frame_.is_in()) return;
   // The thread that it records would go on calling it.
   std::fputs("GradientTape: destroyed on another thread than the one it records\n", stderr);
   std::abort();
@@ -49,6 +50,7 @@ void GradientTape::Recorder::Clear() {
   destinations_buffer_ = 0;
   destinations_end_ = nullptr;
   calls_ = 0;
+  has_segments_ = false;
   state_ = State::kStopped;
 }
 

@@ -30,6 +30,9 @@ class GradientTape::Recorder final : public CallRecorder {
                     Backward backward) override;
   std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
                                   absl::Span<const NDArray> inputs) override;
+  // Once there are segments writes are noted there as well: what they read is read again.
+  CallRecorder* InUnrecordedScope() override;
+  CallRecorder* OwnInUnrecordedScope() override { return &unrecorded_; }
 
   void Watch(const NDArray& x, const NDArray& gradient, GradientWrite write);
   // `seeded`: called once both have been read.
@@ -48,6 +51,22 @@ class GradientTape::Recorder final : public CallRecorder {
 
  private:
   class SegmentRun;
+  // Calls in a NoGradientScope: their writes are noted.
+  class Unrecorded final : public CallRecorder {
+   public:
+    explicit Unrecorded(Recorder& tape) : tape_(tape) {}
+    void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+             AttributesRef attributes) override;
+    void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>, Backward) override {}
+    std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+                                    absl::Span<const NDArray> inputs) override {
+      return function(inputs);
+    }
+    CallRecorder* InUnrecordedScope() override { return this; }
+
+   private:
+    Recorder& tape_;
+  };
   enum class State : uint8_t { kRecording, kStopped, kBackward, kKept, kDone, kFailed };
   // A write to something that may be kept.
   struct Write {
@@ -97,10 +116,12 @@ class GradientTape::Recorder final : public CallRecorder {
   void CheckUnchanged(const TapeRecord& record, const TapedView& view, int operand) const;
   std::vector<NDArray> TakeGradients(TapeRecord& record, bool* any);
 
+  Unrecorded unrecorded_{*this};
   RecorderFrame frame_{this};
   const void* thread_;
   State state_ = State::kRecording;
   bool is_recorded_ = false;  // Backward() that is under way, by a tape around this one
+  bool has_segments_ = false;
   int64_t calls_ = 0;
   SlotTable slots_;
   // The first ones of `watched_`; the others are kept for arrays to come.

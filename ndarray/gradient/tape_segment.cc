@@ -1,7 +1,11 @@
 // Segments that are computed again: what they read and write in their first run, and their second one.
+#include <memory>
+#include <string>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
@@ -20,33 +24,138 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
  public:
   explicit SegmentRun(Recorder& tape) : tape_(tape) {}
 
+  // What sees the calls behind this one: the first run of the same segment for the tape around this one's.
+  void set_beyond(CallRecorder* beyond) { beyond_ = beyond; }
+
   void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
            AttributesRef attributes) override {
-    const RecorderFrame::OutsideOf outside(tape_.frame_);
+    See(op, inputs, outputs, attributes, beyond_, /*unrecorded=*/false);
+  }
+  void NoteFunction(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
+                    Backward backward) override {
+    for (const NDArray& input : inputs) {
+      if (input.is_defined()) NoteRead(name, input, /*unrecorded=*/false);
+    }
+    if (beyond_ != nullptr) beyond_->NoteFunction(name, inputs, outputs, std::move(backward));
+  }
+  std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+                                  absl::Span<const NDArray> inputs) override {
+    return function(inputs);
+  }
+  CallRecorder* InUnrecordedScope() override { return &unrecorded_; }
+
+  // What must be unchanged in Backward(). Throws where the segment itself has changed it.
+  std::vector<SegmentRead> TakeReads(absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs) {
+    std::vector<SegmentRead> kept;
+    for (SegmentRead& read : reads_) {
+      const OwnWrite* before = nullptr;
+      bool moved_on = false;
+      for (const OwnWrite& write : own_writes_) {
+        if (write.buffer->id != read.buffer_id || !Overlap(write, read) || !IsCaptured(write, inputs, outputs)) continue;
+        // State that it moves on, an average say, is computed from what it was.
+        moved_on = moved_on || (read.unrecorded && static_cast<int32_t>(write.version - read.version) > 0);
+        before = &write;
+      }
+      if (moved_on) continue;
+      if (before != nullptr) {
+        ThrowInvalidArgument(absl::StrCat("Op [", read.op, "] in a segment reads ", Described(read.view), ", which Op [", before->op,
+                                          "] in the segment overwrites and would overwrite again in Backward(); expected a result "
+                                          "of its own (x = f(x) instead of in place)"));
+      }
+      kept.push_back(std::move(read));
+    }
+    return kept;
+  }
+
+ private:
+  // The calls in a NoGradientScope within it.
+  class Unrecorded final : public CallRecorder {
+   public:
+    explicit Unrecorded(SegmentRun& run) : run_(run) {}
+    void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+             AttributesRef attributes) override {
+      CallRecorder* const beyond = run_.beyond_ != nullptr ? run_.beyond_->InUnrecordedScope() : nullptr;
+      run_.See(op, inputs, outputs, attributes, beyond, /*unrecorded=*/true);
+    }
+    void NoteFunction(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
+                      Backward backward) override {
+      for (const NDArray& input : inputs) {
+        if (input.is_defined()) run_.NoteRead(name, input, /*unrecorded=*/true);
+      }
+      CallRecorder* const beyond = run_.beyond_ != nullptr ? run_.beyond_->InUnrecordedScope() : nullptr;
+      if (beyond != nullptr) beyond->NoteFunction(name, inputs, outputs, std::move(backward));
+    }
+    std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+                                    absl::Span<const NDArray> inputs) override {
+      return function(inputs);
+    }
+    CallRecorder* InUnrecordedScope() override { return this; }
+
+   private:
+    SegmentRun& run_;
+  };
+  // A write to what no operator in the segment has made.
+  struct OwnWrite {
+    BufferHandle buffer;
+    uint32_t version;
+    int64_t begin, end;  // elements
+    const char* op;
+  };
+
+  void See(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs, AttributesRef attributes,
+           CallRecorder* beyond, bool unrecorded) {
+    const RecorderFrame::Only only(beyond);
     for (const NDArray* const output : outputs) {
       if (output != nullptr) CheckWrite(op, *output);
     }
     for (const NDArray* const input : inputs) {
-      const Buffer* const buffer = input != nullptr ? input->buffer().get() : nullptr;
-      if (buffer == nullptr || made_.contains(buffer->id)) continue;
-      reads_.push_back({buffer->id, buffer->version.load(std::memory_order_relaxed), TapedView(*input), Info(op).name});
+      // What an update in place is made from is no value that something else is computed from.
+      if (input != nullptr && !IsOneOf(*input, outputs)) NoteRead(Info(op).name, *input, unrecorded);
     }
     Dispatch(op, inputs, outputs, attributes);
     tape_.NoteWrites(Info(op).name, outputs);
     for (const NDArray* const output : outputs) {
       const Buffer* const buffer = output != nullptr ? output->buffer().get() : nullptr;
-      if (buffer != nullptr && buffer->version.load(std::memory_order_relaxed) <= 1) made_.insert(buffer->id);
+      if (buffer == nullptr) continue;
+      const uint32_t version = buffer->version.load(std::memory_order_relaxed);
+      if (version <= 1) {
+        made_.insert(buffer->id);
+      } else if (!made_.contains(buffer->id)) {
+        const auto [begin, end] = TapedView(*output).Extent();
+        own_writes_.push_back({output->buffer(), version, begin, end, Info(op).name});
+      }
     }
   }
-  void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>, Backward) override {}
-  std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-                                  absl::Span<const NDArray> inputs) override {
-    return function(inputs);
+  static bool IsOneOf(const NDArray& input, absl::Span<NDArray* const> outputs) {
+    for (const NDArray* const output : outputs) {
+      if (output != nullptr && output->buffer().get() == input.buffer().get() && TapedView(*output).IsSame(TapedView(input))) {
+        return true;
+      }
+    }
+    return false;
   }
-
-  std::vector<SegmentRead> TakeReads() { return std::move(reads_); }
-
- private:
+  void NoteRead(const char* op, const NDArray& array, bool unrecorded) {
+    const Buffer* const buffer = array.buffer().get();
+    if (buffer == nullptr || made_.contains(buffer->id)) return;
+    reads_.push_back({buffer->id, buffer->version.load(std::memory_order_relaxed), TapedView(array), op, unrecorded});
+  }
+  static bool Overlap(const OwnWrite& write, const SegmentRead& read) {
+    const auto [begin, end] = read.view.Extent();
+    return write.begin < end && begin < write.end;
+  }
+  // Whether it was there before the segment and is not one of its inputs, whose versions tell. What the segment has made by other
+  // means than operators is gone by now.
+  bool IsCaptured(const OwnWrite& write, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs) const {
+    int32_t handles = 0;
+    for (const OwnWrite& other : own_writes_) handles += other.buffer.get() == write.buffer.get() ? 1 : 0;
+    if (write.buffer->references.load(std::memory_order_acquire) <= handles) return false;
+    for (const auto& arrays : {inputs, outputs}) {
+      for (const NDArray& array : arrays) {
+        if (array.is_defined() && array.buffer().get() == write.buffer.get()) return false;
+      }
+    }
+    return true;
+  }
   // What the tape recorded before has a gradient by the value it had.
   void CheckWrite(OpCode op, const NDArray& output) const {
     TapedView view(output);
@@ -58,12 +167,32 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   }
 
   Recorder& tape_;
+  CallRecorder* beyond_ = nullptr;
+  Unrecorded unrecorded_{*this};
   std::unordered_set<uint64_t> made_;  // in it: nobody else writes to those
   std::vector<SegmentRead> reads_;
+  std::vector<OwnWrite> own_writes_;
 };
+
+void GradientTape::Recorder::Unrecorded::Run(OpCode op, absl::Span<const NDArray* const> inputs,
+                                             absl::Span<NDArray* const> outputs, AttributesRef attributes) {
+  const RecorderFrame::OutsideOf outside(tape_.frame_);
+  CallRecorder* const outer = CallRecorder::Current();
+  const RecorderFrame::Only only(outer != nullptr ? outer->InUnrecordedScope() : nullptr);
+  Dispatch(op, inputs, outputs, attributes);
+  if (tape_.state_ == State::kRecording) tape_.NoteWrites(Info(op).name, outputs);
+}
+
+CallRecorder* GradientTape::Recorder::InUnrecordedScope() {
+  if (has_segments_ && state_ == State::kRecording) return &unrecorded_;
+  const RecorderFrame::OutsideOf outside(frame_);
+  CallRecorder* const outer = CallRecorder::Current();
+  return outer != nullptr ? outer->InUnrecordedScope() : nullptr;
+}
 
 std::vector<NDArray> GradientTape::Recorder::RunSegment(
     std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function, absl::Span<const NDArray> inputs) {
+  has_segments_ = true;
   std::vector<uint32_t> versions;
   for (const NDArray& input : inputs) {
     const Buffer* const buffer = input.is_defined() ? input.buffer().get() : nullptr;
@@ -73,14 +202,25 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
   std::vector<SegmentRead> reads;
   {
     const RecorderFrame::OutsideOf outside(frame_);
+    SegmentRun run(*this);
     if (CallRecorder* const outer = CallRecorder::Current()) {
-      outputs = outer->RunSegment(function, inputs);  // and looks at what it does
+      // Each tape looks at the first run for itself; the outer one keeps the function, and calls it again without this look.
+      const auto first = std::make_shared<SegmentRun*>(&run);
+      const absl::Cleanup over = [&] { *first = nullptr; };
+      outputs = outer->RunSegment(
+          [function, first](absl::Span<const NDArray> of) {
+            SegmentRun* const seen = std::exchange(*first, nullptr);
+            if (seen == nullptr) return function(of);
+            seen->set_beyond(CallRecorder::Current());
+            const RecorderFrame::Only only(seen);
+            return function(of);
+          },
+          inputs);
     } else {
-      SegmentRun run(*this);
       const RecorderFrame::Only only(&run);
       outputs = function(inputs);
-      reads = run.TakeReads();
     }
+    reads = run.TakeReads(inputs, outputs);
   }
   TapeRecord* const record =
       NewRecord(TapeRecord::Kind::kSegment, "segment", inputs, static_cast<int>(outputs.size()), /*keep_inputs=*/true);

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/call_recorder.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -107,6 +109,144 @@ TEST(TapeSegment, MayWriteToItsOwnAndBesideWhatItReads) {
   tape.Backward(Sum(z[0]));
   EXPECT_THAT(tape.Gradient(x).ToVector<double>(), Each(16));
   EXPECT_THAT(tape.Gradient(w).ToVector<double>(), Each(32));
+}
+
+TEST(TapeSegment, IsLookedAtByEachTapeThatIsAround) {
+  for (const bool outer_watches : {false, true}) {
+    const NDArray x = Of(2), q = Of(1);
+    NDArray w = Of(3);
+    GradientTape outer;
+    if (outer_watches) outer.Watch(q);
+    GradientTape tape;
+    tape.Watch(x);
+    NDArray h = x * 1.0;
+    EXPECT_THAT(MessageOf([&] {
+                  Recomputed(
+                      [&](Inputs in) {
+                        h += in[0];
+                        return Arrays{Square(in[0])};
+                      },
+                      {&x, 1});
+                }),
+                HasSubstr("Op [add] in a segment overwrites f64 [3]"));
+    const Arrays z = Recomputed([w](Inputs in) { return Arrays{Square(in[0]) * w}; }, {&x, 1});
+    w *= 3.0;
+    EXPECT_THAT(MessageOf([&] { tape.Backward(Sum(z[0])); }),
+                AllOf(HasSubstr("Op [multiply] in a segment read f64 [3]"), HasSubstr("and Op [scale_shift] overwrote it")));
+  }
+}
+
+TEST(TapeSegment, OfNestedTapesGivesGradientsOfGradients) {
+  const NDArray x = Of(2);
+  GradientTape outer;
+  outer.Watch(x);
+  NDArray first;
+  {
+    GradientTape tape;
+    tape.Watch(x);
+    const Arrays z = Recomputed([](Inputs in) { return Arrays{in[0] * in[0] * in[0]}; }, {&x, 1});
+    tape.Backward(Sum(z[0]));
+    first = tape.Gradient(x);
+  }
+  EXPECT_THAT(first.ToVector<double>(), Each(12));
+  outer.Backward(Sum(first));
+  EXPECT_THAT(outer.Gradient(x).ToVector<double>(), Each(12));
+}
+
+TEST(TapeSegment, SaysWhoOverwroteWhatItReadWithoutGradients) {
+  for (const bool written_without : {false, true}) {
+    for (const bool read_without : {false, true}) {
+      const NDArray x = Of(2);
+      NDArray w = Of(3);
+      GradientTape tape;
+      tape.Watch(x);
+      const Arrays z = Recomputed(
+          [w, read_without](Inputs in) {
+            NDArray factor;
+            if (read_without) {
+              const NoGradientScope none;
+              factor = w * 2.0;
+            } else {
+              factor = w * 2.0;
+            }
+            return Arrays{in[0] * factor};
+          },
+          {&x, 1});
+      if (written_without) {
+        const NoGradientScope none;
+        w += Of(1);
+      } else {
+        w += Of(1);
+      }
+      EXPECT_THAT(MessageOf([&] { tape.Backward(Sum(z[0])); }),
+                  AllOf(HasSubstr("Op [scale_shift] in a segment read f64 [3]"), HasSubstr("and Op [add] overwrote it")));
+    }
+  }
+}
+
+TEST(TapeSegment, RefusesToReadWhatItOverwroteItself) {
+  for (const bool without : {false, true}) {
+    const NDArray x = Of(2);
+    NDArray constant = Of(3);
+    GradientTape tape;
+    tape.Watch(x);
+    NDArray known = x * 1.0;
+    const auto writing_to = [&](NDArray& to) {
+      return [&to, without](Inputs in) {
+        if (without) {
+          const NoGradientScope none;
+          to += 1.0;
+        } else {
+          to += 1.0;
+        }
+        return Arrays{in[0] * to};
+      };
+    };
+    EXPECT_THAT(MessageOf([&] { Recomputed(writing_to(constant), {&x, 1}); }),
+                HasSubstr("Op [multiply] in a segment reads f64 [3], which Op [scale_shift] in the segment overwrites"));
+    EXPECT_THAT(MessageOf([&] { Recomputed(writing_to(known), {&x, 1}); }),
+                HasSubstr("Op [scale_shift] in a segment overwrites f64 [3]"));
+  }
+}
+
+TEST(TapeSegment, MovesItsStateOnWithoutGradients) {
+  const NDArray x = Of(2);
+  NDArray average = Of(1);
+  GradientTape tape;
+  tape.Watch(x);
+  const auto segment = [average](Inputs in) mutable {
+    {
+      const NoGradientScope none;
+      const NDArray next = average * 0.5 + in[0] * 0.5;
+      CopyInto(next, average);
+    }
+    NDArray own = FromValues(std::vector<double>{1, 1, 1}, {3});
+    own += 1.0;
+    return Arrays{in[0] * own};
+  };
+  const NDArray first = Recomputed(segment, {&x, 1})[0], second = Recomputed(segment, {&x, 1})[0];
+  tape.Backward(Sum(first + second));
+  EXPECT_THAT(tape.Gradient(x).ToVector<double>(), Each(4));
+}
+
+TEST(TapeSegment, TapeThatEndsWithinAScopeWithoutGradientsIsNotAskedAgain) {
+  const NDArray x = Of(2);
+  auto tape = std::make_unique<GradientTape>();
+  tape->Watch(x);
+  Recomputed([](Inputs in) { return Arrays{Square(in[0])}; }, {&x, 1});
+  {
+    const NoGradientScope none;
+    {
+      const NoGradientScope inner;
+      tape.reset();
+      EXPECT_EQ(CallRecorder::Current(), nullptr);
+    }
+    EXPECT_EQ(CallRecorder::Current(), nullptr);
+    NDArray y = Of(1);
+    y += 1.0;
+    EXPECT_THAT(y.ToVector<double>(), Each(2));
+  }
+  EXPECT_EQ(CallRecorder::Current(), nullptr);
 }
 
 }  // namespace
