@@ -263,7 +263,14 @@ NDArray GatherGrad(const NDArray& dz, const NDArray& indices, const Shape& x_sha
   axis = NormalizeAxis("scatter_add", axis, x_shape.rank());
   CheckShape("scatter_add", "updates", dz,
              GatheredShape(OpCode::kScatterAdd, x_shape, axis, indices.shape()));
-  NDArray dx = Zeros(x_shape, dz.dtype(), Place::CurrentOn(dz.device()));
+  const Place place = Place::CurrentOn(dz.device());
+  if (IsFloating(dz.dtype()) && !Contains(Info(OpCode::kScatterAdd).types, dz.dtype())) {
+    // What is added up over many places keeps more digits than f16 and bf16 have.
+    NDArray sums = Zeros(x_shape, DType::kFloat32, place);
+    ScatterAddInto(Cast(dz, DType::kFloat32), indices, axis, sums);
+    return Cast(sums, dz.dtype());
+  }
+  NDArray dx = Zeros(x_shape, dz.dtype(), place);
   ScatterAddInto(dz, indices, axis, dx);
   return dx;
 }

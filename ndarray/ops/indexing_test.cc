@@ -134,6 +134,16 @@ TEST(Embedding, LookupAndGradient) {
   EXPECT_EQ(GradientProblem(loss, updates, Gather(dsum, picks)), "");
 }
 
+// 300 ones in bf16 stop at 256.
+TEST(Embedding, GradientsOfHalfTypesAreSumsInF32) {
+  for (const DType type : {DType::kBFloat16, DType::kFloat16}) {
+    const NDArray gradient = GatherGrad(Full({300, 2}, 1.0 + 1.0 / 128, type), Zeros({300}, DType::kInt64), {2, 2});
+    EXPECT_EQ(gradient.dtype(), type);
+    EXPECT_THAT(Values(Cast(gradient, DType::kFloat32)),
+                ElementsAre(type == DType::kBFloat16 ? 302 : 302.25, type == DType::kBFloat16 ? 302 : 302.25, 0, 0));
+  }
+}
+
 TEST(OneHot, ValuesAndRefusals) {
   EXPECT_THAT(Values(OneHot(I({2, 0}), 3)), ElementsAre(0, 0, 1, 1, 0, 0));
   EXPECT_THAT(OneHot(Full({}, 1, kI32), 2, DType::kInt8, 5, -1).ToVector<int8_t>(),
