@@ -157,6 +157,34 @@ TEST(Freezing, ThroughALayerInTheMiddleGradientsFlow) {
   for (const auto& [name, gradient] : some) EXPECT_EQ(gradient, all.at(name)) << name;
 }
 
+TEST(Freezing, ThroughAFrozenBatchNormalizationGradientsFlow) {
+  for (const WorkspaceMode mode : {WorkspaceMode::kNone, WorkspaceMode::kEnabled}) {
+    NetworkOptions options;
+    options.seed = 3;
+    options.mode = mode;
+    options.dtype = DType::kFloat64;
+    options.frozen = {"1.batch_norm"};
+    Network network(NetworkConfig::Sequential({6}, {Dense(5, Activation::kTanh), BatchNormalization(), Dense(3)}), options);
+    Batch batch = SmallBatch(1);
+    batch.features = Cast(batch.features, DType::kFloat64);
+    for (const NamedParameter& parameter : network.named_parameters()) {
+      NDArray value = parameter.value;
+      if (parameter.name.starts_with("1.")) CopyInto(RandomUniform(value.shape(), 0.5, 2, DType::kFloat64, 7), value);
+    }
+    network.ComputeGradients(batch.features, batch.labels);
+    const std::vector<double> gradients = network.gradients().ToVector<double>();
+    for (int64_t i = 0; i < 4; ++i) {
+      double& at = NDArray(network.named_parameters()[0].value).mutable_data<double>()[i];
+      at += 1e-6;
+      const double more = network.ComputeGradients(batch.features, batch.labels);
+      at -= 2e-6;
+      const double less = network.ComputeGradients(batch.features, batch.labels);
+      at += 1e-6;
+      EXPECT_NEAR(gradients[static_cast<size_t>(i)], (more - less) / 2e-6, 1e-7) << i;
+    }
+  }
+}
+
 // A layer of which something is trained runs as in training.
 TEST(Freezing, BatchNormalizationMovesItsAveragesUnlessAllOfItIsFrozen) {
   Network part = SmallNetwork({"0.dense", "1.batch_norm.scale"}),

@@ -7,6 +7,7 @@
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_elementwise.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"
 #include "tidepool/ndarray/kernel/attributes_reduction.h"
 #include "tidepool/ndarray/ops/activation.h"
@@ -136,6 +137,24 @@ Results OfMatMul(Call c) {
   return results;
 }
 
+// Z = (X - mean) * scale / sqrt(variance + epsilon) + shift, by channels. Of f16 and bf16 in the statistics' type, rounded once.
+Results OfBatchNormInference(Call c) {
+  const NDArray &scale = c.x(1), &mean = c.x(3), &variance = c.x(4);
+  const double epsilon = c.attrs<NormalizationAttributes>().epsilon;
+  const Shape& channels = variance.shape();
+  const auto inverse = [&] { return Rsqrt(variance + epsilon); };
+  Results results(5);
+  if (c.wants(1) || c.wants(4)) {
+    const NDArray sum = SumTo(c.dz * (c.x(0) - mean), channels);
+    if (c.wants(1)) results[1] = sum * inverse();
+    if (c.wants(4)) results[4] = sum * scale * inverse() / (variance + epsilon) * -0.5;
+  }
+  if (c.wants(2)) results[2] = SumTo(c.dz, channels);
+  if (c.wants(3)) results[3] = -SumTo(Cast(c.dz, mean.dtype()), channels) * scale * inverse();
+  if (c.wants(0)) results[0] = Scaled(c, scale * inverse());
+  return results;
+}
+
 Results OfDropout(Call c) {
   const auto& a = c.attrs<DropoutAttributes>();
   return {DropoutGrad(c.dz, a.rate, a.seed, a.stream)};
@@ -237,6 +256,10 @@ constexpr ComposedGradient kComposedGradients[] = {
     {OpCode::kCumSum, {}, &OfCumSum},
     {OpCode::kMatMul, {kX1, kX0, 0}, &OfMatMul},
     {OpCode::kDropout, {}, &OfDropout},
+    {OpCode::kBatchNormInference,
+     {InputBit(1) | InputBit(4), kX0 | InputBit(3) | InputBit(4), 0, InputBit(1) | InputBit(4),
+      kX0 | InputBit(1) | InputBit(3) | InputBit(4)},
+     &OfBatchNormInference},
 };
 
 }  // namespace

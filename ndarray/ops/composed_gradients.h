@@ -6,7 +6,7 @@
 
 namespace tidepool {
 
-inline constexpr int kComposedInputs = 3;  // the most of an operator of kComposed
+inline constexpr int kComposedInputs = 5;  // the most of an operator of kComposed
 
 struct ComposedGradient {
   OpCode op;
