@@ -23,6 +23,7 @@
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/training/checkpoint.h"
@@ -200,6 +201,20 @@ TEST(MixedPrecision, ASteadyStepAllocatesNothing) {
     const int64_t before = AllocationCount();
     for (int i = 0; i < 10; ++i) step();
     EXPECT_EQ(AllocationCount() - before, 0) << DTypeName(type);
+  }
+}
+
+TEST(MixedPrecision, ANetworkWithAnEmbeddingLearns) {
+  for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
+    Network network(NetworkConfig::Sequential({.name = "x", .shape = {5}, .dtype = DType::kInt64}, {Embedding(7, 4), Dense(3)}),
+                    {.seed = 1, .compute_type = type});
+    Trainer trainer(network, Adam());
+    const auto step = [&] {
+      return trainer.Step([]() -> Batch { return {Ones({3, 5}, DType::kInt64), Zeros({3}, DType::kInt64)}; });
+    };
+    const double first = step();
+    for (int i = 0; i < 50; ++i) step();
+    EXPECT_LT(step(), first / 2) << DTypeName(type);
   }
 }
 
