@@ -122,7 +122,12 @@ std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() {
 
 std::string WorkspaceCore::PlanReport() {
   const Maintenance maintenance(*this, "PlanReport");
-  return learner_.Report();
+  std::string report = learner_.Report();
+  if (const size_t bytes = pages_.left_untouched(); bytes > 0) {
+    absl::StrAppend(&report, bytes, " bytes of the pages are touched when they are first used: the process never had ",
+                    "so much in memory, or little is available\n");
+  }
+  return report;
 }
 
 void WorkspaceCore::SavePlans(const std::string& path) {

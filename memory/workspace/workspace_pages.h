@@ -33,6 +33,8 @@ inline size_t WorthHoles(size_t alive) {
   return std::clamp(alive / 8, size_t{1} << 20, kWorthHoles);
 }
 inline size_t WithGaps(size_t alive) { return alive + std::max(alive / 16, WorthHoles(alive)); }
+// And where these did not, again and again.
+inline size_t WithLargeGaps(size_t alive) { return alive + alive / 8 + WorthHoles(alive); }
 
 class WorkspacePages {
  public:
@@ -73,8 +75,11 @@ class WorkspacePages {
   void Lend(std::byte* base, size_t bytes) noexcept { Set(base, bytes, bytes); }
   void TakeBack() noexcept;
 
-  // Touches the first bytes, where the configuration wants that.
+  // Touches the first bytes, where the configuration wants that. Of the host's memory not more than is surely
+  // there: what was asked for need never have been touched by who asked.
   void Prefault(size_t bytes) noexcept;
+  // What of that was left to who uses it, since the pages had another size.
+  size_t left_untouched() const { return left_untouched_; }
   // Gives the pages back, some at a time from the end on, until `enough()`.
   template <typename Enough>
   void Reclaim(const Enough& enough) noexcept {
@@ -111,6 +116,7 @@ class WorkspacePages {
   size_t capacity_ = 0;
   size_t initial_bytes_ = 0;
   bool lacks_initial_ = true;
+  size_t left_untouched_ = 0;
   bool lacks_pages_ = false;  // reclaimed: the next cycle takes size() bytes again
 };
 
