@@ -33,8 +33,6 @@ inline size_t WorthHoles(size_t alive) {
   return std::clamp(alive / 8, size_t{1} << 20, kWorthHoles);
 }
 inline size_t WithGaps(size_t alive) { return alive + std::max(alive / 16, WorthHoles(alive)); }
-// And where these did not, again and again.
-inline size_t WithLargeGaps(size_t alive) { return alive + alive / 8 + WorthHoles(alive); }
 
 class WorkspacePages {
  public:
@@ -54,6 +52,10 @@ class WorkspacePages {
   // of pages that are taken again is touched at once, where the configuration wants that.
   bool needs_preparing() const { return lacks_initial_ || lacks_pages_ || file_ != nullptr; }
   void Prepare(size_t touched);
+  // What was learned is not there, and requests are served all the same.
+  bool may_do_without() const {
+    return lacks_pages_ && !lacks_initial_ && size() > initial_bytes_ && config_.policy_spill != SpillPolicy::kFail;
+  }
   // What the Reclaimer took.
   void TakeAgain(size_t touched);
 
