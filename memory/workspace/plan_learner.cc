@@ -125,8 +125,7 @@ void PlanLearner::Initialize() noexcept {
 
 void PlanLearner::Trim(size_t last_cycle_bytes) noexcept {
   if (is_off()) return;
-  reach_.Clear();
-  roomy_reach_.Clear();
+  ForgetReach();
   size_t needed = 0;
   if (!plans_.empty()) {
     plans_.ForgetLarger(plans_.cycles().front()->plan->layout.peak_bytes());
@@ -159,8 +158,7 @@ void PlanLearner::Forget() noexcept {
   records_until_ = 0;
   DecideToRecord();
   totals_.Clear();
-  reach_.Clear();
-  roomy_reach_.Clear();
+  ForgetReach();
   cycles_before_ = cycles_;
   bytes_ = initial_bytes_;
   Changed();
@@ -170,6 +168,11 @@ void PlanLearner::ForgetGuesses() noexcept {
   if (!plans_.ForgetGuesses([this](uint64_t signature) { effort_.Saw(signature); })) return;
   if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
   Changed();
+}
+
+void PlanLearner::ForgetReach() noexcept {
+  reach_.Clear();
+  roomy_reach_.Clear();
 }
 
 void PlanLearner::Changed() noexcept {

@@ -257,6 +257,7 @@ class PlanLearner {
   void LearnTotal();
   void FollowTotals(bool may_shrink) noexcept;
   void AddReach(const EndedCycle& cycle, bool unserved) noexcept;
+  void ForgetReach() noexcept;
   void FitPages() noexcept;
 
   const WorkspaceConfig config_;

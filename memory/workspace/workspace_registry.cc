@@ -95,9 +95,10 @@ std::string WorkspaceRegistry::Dump() const {
   std::string out;
   for (const auto& workspace : workspaces_) {
     const WorkspaceStats stats = workspace->stats();
-    absl::StrAppend(&out, "[", OneLine(workspace->id()), "] ", workspace->is_open() ? "open" : "closed",
-                    ", size ", stats.size_bytes, ", cycles ", stats.cycles, ", last cycle ",
-                    workspace->bytes_last_cycle(), " bytes, spills ", stats.spills, "\n");
+    absl::StrAppend(&out, "[", OneLine(workspace->id()), "] ",
+                    workspace->is_open() ? "open" : "closed", ", size ", stats.size_bytes,
+                    ", cycles ", stats.cycles, ", last cycle ", workspace->bytes_last_cycle(),
+                    " bytes, spills ", stats.spills, "\n");
   }
   return out;
 }
