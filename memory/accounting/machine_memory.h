@@ -10,6 +10,14 @@ namespace tidepool {
 // that is less. Read once. Where the system does not say, INT64_MAX. Threads: any.
 int64_t MachineMemoryBytes();
 
+// Of them what could be taken now without others being put out: free, or of files and read again. In a control
+// group that has a limit at most what is left of that. Where the system does not say, INT64_MAX. Cost: some files
+// of the system are read, tens of microseconds. Threads: any.
+int64_t AvailableMemoryBytes();
+
+// What this process has less in memory now than at a time before. 0 where the system does not say. Likewise.
+int64_t BytesBelowMostResident();
+
 }  // namespace tidepool
 
 #endif  // TIDEPOOL_MEMORY_ACCOUNTING_MACHINE_MEMORY_H_

@@ -1,5 +1,9 @@
 #include "tidepool/memory/pmr/workspace_resource.h"
 
+#include <bit>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/pmr/bad_alloc.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 
@@ -9,8 +13,14 @@ namespace {
 using internal::CycleHeap;
 using internal::OrBadAlloc;
 
+void CheckAlignment(size_t alignment) {
+  if (std::has_single_bit(alignment)) return;
+  ThrowInvalidArgument(absl::StrCat("workspace resource: alignment ", alignment, ", expected a power of two"));
+}
+
 class HereResource final : public std::pmr::memory_resource {
   void* do_allocate(size_t bytes, size_t alignment) override {
+    CheckAlignment(alignment);
     return OrBadAlloc([&] { return CycleHeap::AllocateHere(bytes, alignment); });
   }
   void do_deallocate(void* block, size_t bytes, size_t alignment) override {
@@ -29,6 +39,7 @@ WorkspaceResource::WorkspaceResource(Workspace& workspace)
 }
 
 void* WorkspaceResource::do_allocate(size_t bytes, size_t alignment) {
+  CheckAlignment(alignment);
   return OrBadAlloc([&] { return heap_.Allocate(bytes, alignment); });
 }
 

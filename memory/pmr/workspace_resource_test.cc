@@ -364,6 +364,16 @@ TEST(WorkspaceResourceTest, BlocksAndArraysShareACycle) {
   EXPECT_GE(stats.hits, 16u);
 }
 
+TEST(WorkspaceResourceTest, AlignmentsThatAreNoneAreRefused) {
+  Workspace workspace("w");
+  WorkspaceResource resource(workspace);
+  WorkspaceScope scope(workspace);
+  for (const size_t alignment : {0, 3, 7, 48}) {
+    EXPECT_THROW((void)resource.allocate(100, alignment), Error) << alignment;
+    EXPECT_THROW((void)ResourceHere()->allocate(100, alignment), Error) << alignment;
+  }
+}
+
 TEST(WorkspaceResourceTest, SwitchedOffWorkspacesServeFromTheProcess) {
   WorkspaceConfig config = WorkspaceConfig::Inference();
   config.workspace_mode = WorkspaceMode::kNone;

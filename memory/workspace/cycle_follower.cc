@@ -112,7 +112,7 @@ void CycleFollower::SetFollowed(const LearnedCycle* cycle) noexcept {
   if (cycle == nullptr) return;
   const CyclePlan& plan = *cycle->plan;
   counters_.planned_peak_bytes = plan.peak_bytes;
-  counters_.live_lower_bound_bytes = plan.lower_bound_bytes;
+  counters_.live_lower_bound_bytes = plan.most_alive_bytes();
   counters_.requested_bytes = plan.requested_bytes;
   counters_.planned_requests = plan.requests.size();
 }

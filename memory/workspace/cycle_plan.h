@@ -34,6 +34,10 @@ struct PlacedRequests {
   size_t peak_bytes = 0;           // what lies outside the pages included
   size_t lower_bound_bytes = 0;    // no placement can go below it
   size_t requested_bytes = 0;      // what no reuse would need
+  // At once, at most, in one of the cycles whose longest lifetimes these are; 0: as lower_bound_bytes.
+  size_t alive_bytes = 0;
+
+  size_t most_alive_bytes() const { return alive_bytes > 0 ? alive_bytes : lower_bound_bytes; }
 };
 
 // Whether both have the same lifetimes and places, of requests of the same sizes.

@@ -96,6 +96,14 @@ void PlanLearner::FollowTotals(bool may_shrink) noexcept {
   if (smaller || (totals_.peak() > bytes_ && wanted > bytes_)) SetBytes(wanted);
 }
 
+// What no plan serves comes out of pages that are large enough. Where these have the usual gaps and it does not fit
+// them, again and again, they get larger ones.
+void PlanLearner::AddReach(const EndedCycle& cycle, bool unserved) noexcept {
+  const bool tight = unserved && cycle.reach <= bytes_ && cycle.roomy_reach > cycle.reach;
+  roomy_reach_.Add(tight ? cycle.roomy_reach : 0);
+  reach_.Add(unserved ? std::max(cycle.reach, std::min(roomy_reach_.peak(), cycle.roomy_reach)) : 0);
+}
+
 // What the largest plan needs, and what comes without one. Only pages that could grow again get smaller.
 void PlanLearner::FitPages() noexcept {
   const size_t needed = std::max(plans_.peak_bytes(), reach_.peak());
@@ -117,7 +125,7 @@ void PlanLearner::Initialize() noexcept {
 
 void PlanLearner::Trim(size_t last_cycle_bytes) noexcept {
   if (is_off()) return;
-  reach_.Clear();
+  ForgetReach();
   size_t needed = 0;
   if (!plans_.empty()) {
     plans_.ForgetLarger(plans_.cycles().front()->plan->layout.peak_bytes());
@@ -150,7 +158,7 @@ void PlanLearner::Forget() noexcept {
   records_until_ = 0;
   DecideToRecord();
   totals_.Clear();
-  reach_.Clear();
+  ForgetReach();
   cycles_before_ = cycles_;
   bytes_ = initial_bytes_;
   Changed();
@@ -160,6 +168,11 @@ void PlanLearner::ForgetGuesses() noexcept {
   if (!plans_.ForgetGuesses([this](uint64_t signature) { effort_.Saw(signature); })) return;
   if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
   Changed();
+}
+
+void PlanLearner::ForgetReach() noexcept {
+  reach_.Clear();
+  roomy_reach_.Clear();
 }
 
 void PlanLearner::Changed() noexcept {

@@ -62,6 +62,7 @@ struct EndedCycle {
   size_t bytes = 0;     // sum of the requests
   size_t cursor = 0;    // highest address handed out
   size_t reach = 0;     // the pages that would have served all of it as it came
+  size_t roomy_reach = 0;  // likewise, with room for larger gaps
 
   // It left its plan, or had none, or was to be recorded.
   bool is_recorded() const { return !recorder->requests().empty(); }
@@ -100,6 +101,7 @@ struct WantedPlan {
   std::vector<std::shared_ptr<const CyclePlan>> family;  // of others that begin alike; empty: none, or too many
   std::shared_ptr<const CyclePlan> whole;   // kBeginning: of which it is one
   MappedVector<LifetimeBuffer> seen;         // kAlone: the longest lifetimes
+  size_t most_alive = 0;                    // kAlone: at once in one of those cycles, bytes
   size_t peak_to_beat = 0;                  // kAlone
   size_t loose_of = 0;  // kAlone: the most bytes alive, where the plan there is goes if no smaller one is made; else 0
 };
@@ -234,7 +236,11 @@ class PlanLearner {
   bool MayGiveUp(const EndedCycle& cycle) const;
   bool IsLoose(size_t needed, size_t alive, const LearnedCycle& own) const;
   static void Look(const EndedCycle& cycle, size_t alignment, RepetitionWatch& watch);
-  bool GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCycle& same);
+  bool TakesLonger(const LearnedCycle& same) const;
+  // Those of the cycle, and longer ones that were known before.
+  static MappedVector<LifetimeBuffer> LongestLifetimes(const WantedPlan& wanted,
+                                                       const EndedCycle& cycle);
+  bool GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCycle& same, bool* to_end);
   void GiveUp(const LearnedCycle& own, size_t needed, size_t most_alive);
   std::optional<WantedPlan> ObserveLoose(const EndedCycle& cycle, LoosePlans::Kind& kind);
   std::optional<WantedPlan> PlanAgain(const EndedCycle& cycle, RepetitionWatch& watch);
@@ -250,6 +256,8 @@ class PlanLearner {
   void SetBytes(size_t bytes) noexcept;
   void LearnTotal();
   void FollowTotals(bool may_shrink) noexcept;
+  void AddReach(const EndedCycle& cycle, bool unserved) noexcept;
+  void ForgetReach() noexcept;
   void FitPages() noexcept;
 
   const WorkspaceConfig config_;
@@ -303,6 +311,7 @@ class PlanLearner {
   static constexpr int kUnplannedWindow = 128;
   RecentPeak totals_;
   RecentNeed reach_{kUnplannedWindow};  // of cycles that no plan serves
+  RecentNeed roomy_reach_{kUnplannedWindow};  // of those that pages of their reach did not serve
   int oversized_cycles_ = 0;            // running
 };
 

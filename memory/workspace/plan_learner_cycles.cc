@@ -31,8 +31,6 @@ constexpr uint64_t kCyclesOfOneMind = 1024;
 // the next are taken at their longest.
 constexpr int kFewestRecordedCycles = 4;
 constexpr int kMostRecordedCycles = 64;
-// Lifetimes that have grown so often are taken to the end of the cycle when they grow again.
-constexpr uint32_t kRemadeBeforeToEnd = 8;
 // What no plan of a family has room for is given up after so many.
 constexpr uint32_t kRemadeInVain = 8;
 // One of more kinds than are planned together is in others' way, and they in its: it is made anew after twice as
@@ -116,8 +114,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) {
     wanted = WantCycle(cycle, shape);
   }
-  // What no plan serves, nor soon will, comes out of pages that are large enough.
-  reach_.Add(followed || wanted.has_value() ? 0 : cycle.reach);
+  AddReach(cycle, /*unserved=*/ !followed && !wanted.has_value());
   ForgetOld();
   FitPages();
   DecideToRecord();
@@ -185,6 +182,13 @@ std::optional<WantedPlan> PlanLearner::Want(WantedPlan::Kind kind) {
   return wanted;
 }
 
+// Whether longer lifetimes that had gone are planned for again with those that have come.
+bool PlanLearner::TakesLonger(const LearnedCycle& same) const {
+  const uint32_t regrets = same.regrets + (same.longer != nullptr ? 1 : 0);
+  return regrets >= CycleHistory::kFewRegrets ||
+         (same.alone_at != 0 && cycles_ - same.alone_at <= kCyclesOfOneMind);
+}
+
 std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const Shape& shape) {
   LearnedCycle* const same = plans_.Find(shape.signature, shape.requests);
   if (same == nullptr) {
@@ -206,7 +210,8 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
       return std::nullopt;
     }
   }
-  if (same != nullptr && GivesUp(cycle, shape, *same)) {
+  bool to_end = false;
+  if (same != nullptr && GivesUp(cycle, shape, *same, &to_end)) {
     effort_.PutOff();
     return std::nullopt;
   }
@@ -232,7 +237,6 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   if (same == nullptr) return wanted;
   // With the longest lifetimes there were, so that those that vary converge.
   wanted->same = same->plan;
-  wanted->to_end = same->remade >= kRemadeBeforeToEnd;
   if (Allows(*same->plan, cycle)) {
     // It is the other one's places that were in its way.
     const CyclePlan* const left = cycle.recorder->left_plan();
@@ -244,15 +248,16 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   // It had been planned for shorter lifetimes alone. Where that was soon, or again and again, they
   // vary: then it has the longest there ever were, and is planned for shorter ones ever more
   // rarely.
+  const bool takes = TakesLonger(*same);
   const std::shared_ptr<const CyclePlan> longer = std::move(same->longer);
   if (longer != nullptr) ++same->regrets;
-  if (!same->comes_in_turns() &&
-      (same->alone_at == 0 || cycles_ - same->alone_at > kCyclesOfOneMind)) {
+  if (!takes) {
     same->watch.refresh_after = RepetitionWatch::kFirst;
   } else if (longer != nullptr) {
     wanted->longer = longer;
     same->watch.WaitLonger(kMostRepetitionsOfVaried);
   }
+  wanted->to_end = to_end;
   return wanted;
 }
 
@@ -359,6 +364,7 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   if (loose) wanted->loose_of = watch.most_alive;
   wanted->peak_to_beat = plan.layout.peak_bytes();
   wanted->family = *std::move(family);
+  wanted->most_alive = watch.most_alive;
   wanted->seen = std::move(watch.seen);
   watch.Restart();
   watch.WaitLonger(kMostRepetitions);

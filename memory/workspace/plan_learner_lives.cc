@@ -15,6 +15,10 @@ namespace {
 // was before.
 constexpr uint32_t kRemadeBeforeGivenUp = 2;
 
+// Lifetimes that have grown so often are taken to the end of the cycle when they grow again, where
+// that is not far more than is alive.
+constexpr uint32_t kRemadeBeforeToEnd = 8;
+
 size_t WithRoom(size_t alive) { return alive + alive / 16; }
 
 }  // namespace
@@ -55,24 +59,31 @@ bool PlanLearner::IsLoose(size_t needed, size_t alive, const LearnedCycle& own) 
 }
 
 // The cycle has left its plan, because it has longer lifetimes. Whether the plan is given up for
-// it, rather than made for the longest there were.
-bool PlanLearner::GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCycle& same) {
+// it, rather than made for the longest there were; `to_end`: those that grow to the end of the cycle.
+bool PlanLearner::GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCycle& same,
+                          bool* to_end) {
+  *to_end = same.remade >= kRemadeBeforeToEnd;
   if (!MayGiveUp(cycle) || !cycle.has_lifetimes()) return false;
   const auto alignment = static_cast<int64_t>(alignment_);
-  MappedVector<LifetimeBuffer> longest = cycle.Lifetimes();
-  same.most_alive =
-      std::max(same.most_alive, static_cast<size_t>(LiveLowerBound(longest, alignment)));
+  same.most_alive = std::max(same.most_alive,
+                             static_cast<size_t>(LiveLowerBound(cycle.Lifetimes(), alignment)));
   const bool before = loose_.Find(shape.signature, shape.requests) != nullptr;
   if (!before && same.remade < kRemadeBeforeGivenUp) return false;
-  for (size_t i = 0; i < longest.size(); ++i) {
-    longest[i].upper = std::max(longest[i].upper, same.plan->requests[i].upper);
-  }
-  const auto needed = static_cast<size_t>(LiveLowerBound(longest, alignment));
-  if (!IsLoose(needed, same.most_alive, same)) return false;
+  // What the plan would be made for.
+  WantedPlan wanted;
+  wanted.same = same.plan;
+  if (TakesLonger(same)) wanted.longer = same.longer;
+  const auto needed = [&] {
+    return static_cast<size_t>(LiveLowerBound(LongestLifetimes(wanted, cycle), alignment));
+  };
+  wanted.to_end = *to_end;
+  if (*to_end && IsLoose(needed(), same.most_alive, same)) wanted.to_end = *to_end = false;
+  const size_t longest = needed();
+  if (!IsLoose(longest, same.most_alive, same)) return false;
   // Plans of kinds that begin alike are larger for one another's sake, and each would miss where another one begins.
   const std::optional<Family> family = keeps_plans() ? FamilyOf(cycle, &same, 0) : Family();
   if (!family.has_value() || !family->empty()) return false;
-  GiveUp(same, needed, same.most_alive);
+  GiveUp(same, longest, same.most_alive);
   return true;
 }
 
@@ -112,7 +123,7 @@ std::optional<WantedPlan> PlanLearner::ObserveLoose(const EndedCycle& cycle,
     Look(cycle, alignment_, watch);
     if (++watch.seen_cycles == LooksOf(watch)) wanted = PlanAgain(cycle, watch);
   }
-  reach_.Add(served || wanted.has_value() ? 0 : cycle.reach);
+  AddReach(cycle, /*unserved=*/!served && !wanted.has_value());
   ForgetOld();
   FitPages();
   DecideToRecord();
@@ -121,7 +132,7 @@ std::optional<WantedPlan> PlanLearner::ObserveLoose(const EndedCycle& cycle,
 
 // As its lifetimes were of late, if little more than what was alive is enough for them together.
 std::optional<WantedPlan> PlanLearner::PlanAgain(const EndedCycle& cycle, RepetitionWatch& watch) {
-  const size_t enough = LoosePlans::WorthPlanning(watch.most_alive);
+  const size_t most_alive = watch.most_alive, enough = LoosePlans::WorthPlanning(most_alive);
   MappedVector<LifetimeBuffer> seen = std::move(watch.seen);
   watch.Restart();
   watch.WaitLonger(LoosePlans::kMostRepetitions);
@@ -136,6 +147,7 @@ std::optional<WantedPlan> PlanLearner::PlanAgain(const EndedCycle& cycle, Repeti
   if (!wanted.has_value()) return wanted;
   wanted->peak_to_beat = enough + enough / 15 + alignment_;
   wanted->family = *std::move(family);
+  wanted->most_alive = most_alive;
   wanted->seen = std::move(seen);
   return wanted;
 }

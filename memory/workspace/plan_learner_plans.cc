@@ -30,21 +30,6 @@ PlacedRequests Beginning(const CyclePlan& whole, uint32_t requests, size_t align
   return beginning;
 }
 
-// Those of the cycle, and longer ones that were known before.
-MappedVector<LifetimeBuffer> LongestLifetimes(const WantedPlan& wanted, const EndedCycle& cycle) {
-  MappedVector<LifetimeBuffer> requests = cycle.Lifetimes();
-  const auto last = static_cast<int64_t>(requests.size());
-  for (size_t i = 0; i < requests.size(); ++i) {
-    int64_t& upper = requests[i].upper;
-    if (wanted.same != nullptr) {
-      const int64_t known = wanted.same->requests[i].upper;
-      upper = wanted.to_end && upper > known ? last : std::max(upper, known);
-    }
-    if (wanted.longer != nullptr) upper = std::max(upper, wanted.longer->requests[i].upper);
-  }
-  return requests;
-}
-
 // For `requests` alone, as far as wanted.pins lets it.
 PlacedRequests Place(const WantedPlan& wanted, const EndedCycle& cycle,
                      absl::Span<const LifetimeBuffer> requests) {
@@ -78,38 +63,50 @@ size_t LargestOf(absl::Span<const std::shared_ptr<const CyclePlan>> plans) {
   return peak;
 }
 
-MadePlans Made(const WantedPlan& wanted, PlacedRequests placed) {
+MadePlans Made(const WantedPlan& wanted, PlacedRequests placed, size_t most_alive) {
+  placed.alive_bytes = most_alive;
   auto made = std::make_shared<NewPlans>();
   made->plan = MakeCyclePlan(std::move(placed), wanted.limit_bytes);
   return made;
 }
 
-MadePlans Made(const WantedPlan& wanted, std::vector<PlacedRequests> placed) {
+MadePlans Made(const WantedPlan& wanted, std::vector<PlacedRequests> placed, size_t most_alive) {
+  placed[0].alive_bytes = most_alive;
   auto made = std::make_shared<NewPlans>();
   made->plan = MakeCyclePlan(std::move(placed[0]), wanted.limit_bytes);
   for (size_t i = 0; i < wanted.family.size(); ++i) {
     if (SamePlaces(placed[i + 1], *wanted.family[i])) continue;
+    placed[i + 1].alive_bytes = wanted.family[i]->most_alive_bytes();
     made->others.push_back(
         {wanted.family[i], MakeCyclePlan(std::move(placed[i + 1]), wanted.limit_bytes)});
   }
   return made;
 }
 
+// At once in one cycle of these requests, of those that are known.
+size_t MostAlive(const WantedPlan& wanted, const EndedCycle& cycle) {
+  if (wanted.same == nullptr) return 0;  // as planned
+  const auto alive = static_cast<size_t>(
+      LiveLowerBound(cycle.Lifetimes(), static_cast<int64_t>(wanted.alignment)));
+  return std::max(alive, wanted.same->most_alive_bytes());
+}
+
 // A cycle that is new goes around what others have, unless that makes it much larger than it need
 // be. One that has a plan and missed all the same is in the way of others, or they in its: all of
 // them are planned together.
-MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle) {
-  const MappedVector<LifetimeBuffer> requests = LongestLifetimes(wanted, cycle);
-  if (wanted.family.empty()) return Made(wanted, Place(wanted, cycle, requests));
-  if (wanted.same != nullptr) return Made(wanted, PlaceWithFamily(wanted, requests, false));
+MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle,
+                    const MappedVector<LifetimeBuffer>& requests) {
+  const size_t alive = MostAlive(wanted, cycle);
+  if (wanted.family.empty()) return Made(wanted, Place(wanted, cycle, requests), alive);
+  if (wanted.same != nullptr) return Made(wanted, PlaceWithFamily(wanted, requests, false), alive);
   PlacedRequests around = Place(wanted, cycle, requests);
   if (around.peak_bytes > around.lower_bound_bytes + around.lower_bound_bytes / 16) {
     std::vector<PlacedRequests> together = PlaceWithFamily(wanted, requests, false);
     if (LargestOf(together) < std::max(around.peak_bytes, LargestOf(wanted.family))) {
-      return Made(wanted, std::move(together));
+      return Made(wanted, std::move(together), alive);
     }
   }
-  return Made(wanted, std::move(around));
+  return Made(wanted, std::move(around), alive);
 }
 
 // What has lived shorter for some time, with those that take turns with it. Null: it needs as much.
@@ -117,22 +114,37 @@ MadePlans MakeAlone(const WantedPlan& wanted) {
   const size_t enough = wanted.peak_to_beat - wanted.peak_to_beat / 16;
   if (wanted.family.empty()) {
     PlacedRequests alone = PlaceRequests(wanted.seen, {}, wanted.alignment);
-    return alone.peak_bytes < enough ? Made(wanted, std::move(alone)) : nullptr;
+    return alone.peak_bytes < enough ? Made(wanted, std::move(alone), wanted.most_alive) : nullptr;
   }
   std::vector<PlacedRequests> together = PlaceWithFamily(wanted, wanted.seen, true);
   const bool pays = together[0].peak_bytes < enough &&
                     LargestOf(absl::MakeSpan(together).subspan(1)) <= LargestOf(wanted.family);
-  return pays ? Made(wanted, std::move(together)) : nullptr;
+  return pays ? Made(wanted, std::move(together), wanted.most_alive) : nullptr;
 }
 
 }  // namespace
 
+MappedVector<LifetimeBuffer> PlanLearner::LongestLifetimes(const WantedPlan& wanted,
+                                                           const EndedCycle& cycle) {
+  MappedVector<LifetimeBuffer> requests = cycle.Lifetimes();
+  const auto last = static_cast<int64_t>(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    int64_t& upper = requests[i].upper;
+    if (wanted.same != nullptr) {
+      const int64_t known = wanted.same->requests[i].upper;
+      upper = wanted.to_end && upper > known ? last : std::max(upper, known);
+    }
+    if (wanted.longer != nullptr) upper = std::max(upper, wanted.longer->requests[i].upper);
+  }
+  return requests;
+}
+
 MadePlans PlanLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycle) {
   switch (wanted.kind) {
     case WantedPlan::Kind::kCycle:
-      return MakeCycle(wanted, cycle);
+      return MakeCycle(wanted, cycle, LongestLifetimes(wanted, cycle));
     case WantedPlan::Kind::kBeginning:
-      return Made(wanted, Beginning(*wanted.whole, cycle.made.count(), wanted.alignment));
+      return Made(wanted, Beginning(*wanted.whole, cycle.made.count(), wanted.alignment), 0);
     case WantedPlan::Kind::kAlone:
       return MakeAlone(wanted);
   }
@@ -213,7 +225,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
   const LearnedCycle* const added = Install(made->plan);
   if (is_new) {
     // Of a cycle that was never seen before, as far as is known.
-    plans_.last_used().most_alive = made->plan->lower_bound_bytes;
+    plans_.last_used().most_alive = made->plan->most_alive_bytes();
     plans_.last_used().guessed = keeps_plans() && !comes_again_ && !effort_.waits();
     effort_.Spent(added->plan->requests.size());
   }

@@ -342,7 +342,7 @@ RingStats RingCore::stats() {
   stats.plans = learner_->plans_made();
   if (const LearnedCycle* const next = learner_->next(); next != nullptr) {
     stats.planned_peak_bytes = next->plan->peak_bytes;
-    stats.live_lower_bound_bytes = next->plan->lower_bound_bytes;
+    stats.live_lower_bound_bytes = next->plan->most_alive_bytes();
   }
   stats.slot_bytes = learner_->bytes();
   stats.open = table_.open();

@@ -79,7 +79,9 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   refuse_beyond("policy_ring_full", policy_ring_full, RingFullPolicy::kSpill);
   refuse(!std::has_single_bit(alignment) || alignment < 16 || alignment > (size_t{1} << 21),
          "alignment is ", alignment, ", expected a power of two from 16 to 2097152");
-  refuse(!overallocation_limit.IsValid(), "overallocation_limit is negative or not a number");
+  refuse(!overallocation_limit.IsValid(),
+         "overallocation_limit is negative, not a number or a ratio of more than ",
+         Overallocation::kMostRatio);
   refuse(max_size > 0 && min_size > max_size, "min_size ", min_size, " exceeds max_size ", max_size);
   refuse(max_size > 0 && initial_size > max_size, "initial_size ", initial_size,
          " exceeds max_size ", max_size);

@@ -26,7 +26,9 @@ class Overallocation {
     const double extra = static_cast<double>(bytes) * ratio_;
     return extra < static_cast<double>(kMost) ? static_cast<size_t>(extra) : kMost;
   }
-  bool IsValid() const { return bytes_ >= 0 || (ratio_ >= 0 && ratio_ <= 1e6); }
+  // A ratio beyond it is a slip: pages of more than a hundred times what is needed are of no use.
+  static constexpr double kMostRatio = 100;
+  bool IsValid() const { return bytes_ >= 0 || (ratio_ >= 0 && ratio_ <= kMostRatio); }
 
   friend bool operator==(const Overallocation&, const Overallocation&) = default;
 
@@ -76,7 +78,9 @@ struct WorkspaceConfig {
   bool huge_pages = true;  // 2 MiB pages for large workspaces
   // Touch pages when they are taken: those of a learned size, and the first 64 MiB of an
   // initial_size. The rest of that is touched as cycles come to need it: from its third repetition
-  // on at the latest a cycle has no page fault. Mapped files: at first use.
+  // on at the latest a cycle has no page fault. Of more than 64 MiB on the host at most half of what is
+  // available, and no more than the process had in memory before and 256 MiB: what is asked for and hardly
+  // used stays untouched. Mapped files: at first use.
   bool prefault = true;
 
   // Rings only (policy_reset kEndOfBufferReached, ring.h). All sizes above are of one slot then.
@@ -90,9 +94,11 @@ struct WorkspaceConfig {
   // released; 0: for ever.
   int ring_stall_limit_ms = 10000;
 
-  // One plan, of lifetimes learned in the first cycle (kOptimized): training steps of one shape.
+  // One plan, of lifetimes learned in the first cycle (kOptimized, not kTraining, which is the default's):
+  // training steps of one shape. Steps of mixed shapes miss; they want the default.
   static WorkspaceConfig Training();
-  // The default, by name: a plan for each shape, for requests whose batch or length varies.
+  // The default, by name: a plan for each shape (kTraining), for training and requests whose batch or length
+  // varies.
   static WorkspaceConfig Inference();
   // ND4J's defaults, for programs that come from there: the first cycle's total and 30 %, which stays
   // (kFirstLoop, kOverallocate, kExternal); requests one behind the other.

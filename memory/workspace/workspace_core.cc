@@ -104,10 +104,7 @@ void WorkspaceCore::Open() {
   if (memory_device_ != Host() && IsLost(memory_device_)) ThrowLost(memory_device_, absl::StrCat("workspace [", id, "]"));
   DrainReturned();
   if (search_.ready()) AdoptBetterPlan();
-  if (pages_.needs_preparing()) {
-    pages_.Prepare(std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle));
-    learner_.SetInitialBytes(pages_.initial_bytes());
-  }
+  if (pages_.needs_preparing()) PreparePages();
   if (memory_device_ != Host()) queues_.Begin();
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   counters.cursor = 0;
@@ -123,6 +120,19 @@ void WorkspaceCore::Open() {
       learner_.plans().loaded_peak_bytes() > pages_.capacity() && !loaded_refused_;
   if (pool_ != nullptr || awaits_pages) return OpenUndecided();
   BeginFollowing();
+}
+
+// What was learned may be more than there is now, under a limit that came later or beside others: then the cycle
+// has no pages, and is served as the first one was. Where the last cycle needed less, that much is what counts.
+void WorkspaceCore::PreparePages() {
+  try {
+    pages_.Prepare(std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle));
+  } catch (const OutOfMemoryError&) {
+    if (is_ring_slot_ || !pages_.may_do_without()) throw;
+    learner_.Trim(counters.bytes_last_cycle);
+    FollowLearned();
+  }
+  learner_.SetInitialBytes(pages_.initial_bytes());
 }
 
 void WorkspaceCore::BeginFollowing() {

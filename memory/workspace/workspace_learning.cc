@@ -1,5 +1,6 @@
 // How a workspace learns from a cycle and follows what was learned.
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -10,6 +11,16 @@
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
+namespace {
+
+// Of so much alive pages with larger gaps than WithGaps(), where those did not serve it again and again. What is
+// large has small gaps beside that: more would be held for what is ever different.
+size_t WithLargeGaps(size_t alive) {
+  constexpr size_t kMostBytes = size_t{10} << 20;
+  return alive + std::min(alive / 4 + WorthHoles(alive) / 2, alive / 16 + kMostBytes);
+}
+
+}  // namespace
 
 EndedCycle WorkspaceCore::Ended() const {
   EndedCycle ended;
@@ -22,9 +33,12 @@ EndedCycle WorkspaceCore::Ended() const {
   size_t top = follower_.planned_end();
   if (ranges_.begun()) top = std::max(top, ranges_.reached());
   ended.reach = top + most_spilled_bytes_alive_;
-  // Still larger pages would only have larger gaps.
+  ended.roomy_reach = ended.reach;
+  // Still larger pages would mostly have larger gaps.
   if (most_spilled_bytes_alive_ > 0) {
-    ended.reach = std::min(ended.reach, std::max(top, WithGaps(most_alive_at_spills_)));
+    const size_t alive = most_alive_at_spills_;
+    ended.reach = std::min(ended.reach, std::max(top, WithGaps(alive)));
+    ended.roomy_reach = std::min(ended.roomy_reach, std::max(top, WithLargeGaps(alive)));
   }
   return ended;
 }

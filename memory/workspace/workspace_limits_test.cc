@@ -170,7 +170,7 @@ TEST(WorkspaceLimits, InitialSizesThatCannotExistAreRefused) {
     WorkspaceConfig config = WorkspaceConfig::Nd4j();
     config.initial_size = bytes;
     EXPECT_THROW(Workspace("w", config, TestDevice()), OutOfMemoryError) << bytes;
-    config.overallocation_limit = Overallocation::Ratio(1e6);
+    config.overallocation_limit = Overallocation::Ratio(100);
     EXPECT_THROW(Workspace("w", config, TestDevice()), OutOfMemoryError) << bytes;
     config.overallocation_limit = Overallocation::Bytes(INT64_MAX);
     EXPECT_THROW(Workspace("w", config, TestDevice()), OutOfMemoryError) << bytes;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -250,6 +251,44 @@ TEST(WorkspacePages, WhatACycleAskedForIsTouchedAtItsEnd) {
   const int64_t faults = MinorFaults();
   std::memset(all->data, 1, 150 * kMiB);
   EXPECT_EQ(MinorFaults() - faults, 0);
+}
+
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// A table that stays nearly empty may be larger than the machine's memory: what nobody touched is not touched ahead.
+TEST(WorkspacePages, WhatIsHardlyTouchedIsNotTouchedAhead) {
+  for (const bool first_loop : {false, true}) {
+    const int64_t before = ResidentBytes();
+    Workspace workspace("sparse", first_loop ? WorkspaceConfig::Nd4j() : WorkspaceConfig());
+    for (int cycle = 0; cycle < 4; ++cycle) {
+      WorkspaceScope scope(workspace);
+      BufferHandle table = New(4096 * kMiB);
+      table->data[0] = table->data[table->bytes - 1] = std::byte{1};
+    }
+    EXPECT_GE(workspace.size(), 4096 * kMiB);
+    EXPECT_EQ(workspace.spilled_count(), 0u);
+    EXPECT_LT(ResidentBytes() - before, 2048 * static_cast<int64_t>(kMiB));
+    EXPECT_THAT(workspace.PlanReport(), HasSubstr("pages are touched when they are first used"));
+  }
+}
+
+TEST(WorkspacePages, WhatWasTouchedIsTouchedAhead) {
+  Workspace workspace("dense");
+  const auto cycle = [&] {
+    WorkspaceScope scope(workspace);
+    BufferHandle table = New(700 * kMiB);
+    std::memset(table->data, 1, table->bytes);
+  };
+  cycle();
+  const int64_t faults = MinorFaults();
+  cycle();
+  EXPECT_LT(MinorFaults() - faults, 10);
+  EXPECT_EQ(workspace.PlanReport(), "");
 }
 
 TEST(WorkspacePages, WithoutPrefaultNothingIsTouched) {

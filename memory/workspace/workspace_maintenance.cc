@@ -14,6 +14,8 @@
 namespace tidepool {
 namespace {
 
+constexpr uint64_t kFewMisses = 64;
+
 [[noreturn]] void ThrowOpen(const std::string& id, const char* operation) {
   ThrowFailedPrecondition(
       absl::StrCat("workspace [", id, "]: ", operation, " needs a closed workspace; it is open"));
@@ -122,7 +124,18 @@ std::vector<LifetimeBuffer> WorkspaceCore::PlannedRequests() {
 
 std::string WorkspaceCore::PlanReport() {
   const Maintenance maintenance(*this, "PlanReport");
-  return learner_.Report();
+  std::string report = learner_.Report();
+  // It has one plan. A few requests that leave it are what learning takes.
+  const uint64_t misses = counters.misses, cycles = counters.cycles;
+  if (config.policy_learning == LearningPolicy::kOptimized && misses >= kFewMisses && misses >= cycles / 8) {
+    absl::StrAppend(&report, misses, " requests of ", cycles, " cycles have missed the one plan that policy_learning ",
+                    "kOptimized keeps; kTraining keeps one for each shape\n");
+  }
+  if (const size_t bytes = pages_.left_untouched(); bytes > 0) {
+    absl::StrAppend(&report, bytes, " bytes of the pages are touched when they are first used: the process never had ",
+                    "so much in memory, or little is available\n");
+  }
+  return report;
 }
 
 void WorkspaceCore::SavePlans(const std::string& path) {

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/machine_memory.h"
 #include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/error.h"
 
@@ -13,6 +14,10 @@ namespace {
 // An initial_size may be far more than the first cycles use. So much of it is touched when it is
 // taken; the rest at first use, and at the end of a cycle up to where that one and its plan reach.
 constexpr size_t kPrefaultedInitialBytes = size_t{64} << 20;
+// Of the host, so much more may be touched at once without a look at what there is.
+constexpr size_t kTouchedUnseen = size_t{64} << 20;
+// And so much beyond what the process had in memory at some time.
+constexpr size_t kTouchedBeyond = size_t{256} << 20;
 // What the Reclaimer gives back between two looks at who waits: tens of milliseconds at most.
 constexpr size_t kReclaimStepBytes = size_t{256} << 20;
 
@@ -21,6 +26,15 @@ constexpr size_t kLeastHole = size_t{4} << 20;
 
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 size_t RoundDown(size_t n, size_t unit) { return n & ~(unit - 1); }
+
+// How much of `bytes` may be touched before it is used. Memory that was asked for may be for tables that stay nearly
+// empty: it is touched as far as the process had as much before, and never so that others are left without.
+size_t MostTouched(size_t bytes) {
+  if (bytes <= kTouchedUnseen) return bytes;
+  const auto had = static_cast<size_t>(BytesBelowMostResident());
+  const auto available = static_cast<size_t>(AvailableMemoryBytes());
+  return std::min({bytes, had + kTouchedBeyond, available / 2});
+}
 
 // The workspace decides itself what of its pages to touch ahead.
 PagesOptions OptionsOf(const WorkspaceConfig& config, MemoryOwner& owner) {
@@ -136,6 +150,7 @@ void WorkspacePages::Set(std::byte* base, size_t size, size_t capacity) noexcept
   counters_.size = size;
   capacity_ = capacity;
   lacks_pages_ = false;
+  left_untouched_ = 0;
   if (capacity > 0) Poison(base, capacity);
   ReportOwned();
 }
@@ -146,9 +161,13 @@ void WorkspacePages::Destroy() {
 }
 
 void WorkspacePages::Prefault(size_t bytes) noexcept {
-  if (config_.prefault && file_ == nullptr && bytes > 0 && capacity_ > 0) {
-    pages_.Prefault(std::min(bytes, capacity_));
-  }
+  if (!config_.prefault || file_ != nullptr || bytes == 0 || capacity_ == 0) return;
+  bytes = std::min(bytes, capacity_);
+  if (bytes <= pages_.prefaulted_bytes() || left_untouched_ > 0) return;
+  const size_t more = bytes - pages_.prefaulted_bytes();
+  const size_t touched = pages_.provider().device() == Host() ? MostTouched(more) : more;
+  left_untouched_ = more - touched;
+  if (touched > 0) pages_.Prefault(bytes - left_untouched_);
 }
 
 // Of one range as much as is wanted. What is above all that is in use is one more.

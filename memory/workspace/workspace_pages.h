@@ -52,6 +52,10 @@ class WorkspacePages {
   // of pages that are taken again is touched at once, where the configuration wants that.
   bool needs_preparing() const { return lacks_initial_ || lacks_pages_ || file_ != nullptr; }
   void Prepare(size_t touched);
+  // What was learned is not there, and requests are served all the same.
+  bool may_do_without() const {
+    return lacks_pages_ && !lacks_initial_ && size() > initial_bytes_ && config_.policy_spill != SpillPolicy::kFail;
+  }
   // What the Reclaimer took.
   void TakeAgain(size_t touched);
 
@@ -73,8 +77,11 @@ class WorkspacePages {
   void Lend(std::byte* base, size_t bytes) noexcept { Set(base, bytes, bytes); }
   void TakeBack() noexcept;
 
-  // Touches the first bytes, where the configuration wants that.
+  // Touches the first bytes, where the configuration wants that. Of the host's memory not more than is surely
+  // there: what was asked for need never have been touched by who asked.
   void Prefault(size_t bytes) noexcept;
+  // What of that was left to who uses it, since the pages had another size.
+  size_t left_untouched() const { return left_untouched_; }
   // Gives the pages back, some at a time from the end on, until `enough()`.
   template <typename Enough>
   void Reclaim(const Enough& enough) noexcept {
@@ -111,6 +118,7 @@ class WorkspacePages {
   size_t capacity_ = 0;
   size_t initial_bytes_ = 0;
   bool lacks_initial_ = true;
+  size_t left_untouched_ = 0;
   bool lacks_pages_ = false;  // reclaimed: the next cycle takes size() bytes again
 };
 

@@ -245,4 +245,9 @@ void WorkspaceLease::Release() noexcept {
   core_ = nullptr;
 }
 
+Workspace& PooledScope::workspace() const {
+  if (!lease_) ThrowFailedPrecondition("scope of a pool: was closed before, or moved from");
+  return *lease_;
+}
+
 }  // namespace tidepool

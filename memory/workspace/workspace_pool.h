@@ -164,7 +164,8 @@ class [[nodiscard]] PooledScope {
     scope_.Close();
     lease_.Release();
   }
-  Workspace& workspace() const { return *lease_; }
+  // Throws kFailedPrecondition after Close().
+  Workspace& workspace() const;
 
  private:
   WorkspaceLease lease_;

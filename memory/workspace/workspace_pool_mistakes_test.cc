@@ -138,6 +138,11 @@ TEST(WorkspacePool, MistakesAreErrors) {
               AllOf(HasSubstr("workspace pool [p]"), HasSubstr("policy_learning")));
   EXPECT_THAT(refused([](WorkspaceConfig& c) { c.policy_spill = SpillPolicy::kExternal; }),
               HasSubstr("policy_spill"));
+  WorkspacePool legal("p", Quiet());
+  PooledScope scope(legal);
+  EXPECT_TRUE(scope.workspace().is_open());
+  scope.Close();
+  EXPECT_THROW((void)scope.workspace(), Error);
   EXPECT_THAT(refused([](WorkspaceConfig& c) { c.initial_size = 4096; }), HasSubstr("initial_size"));
   EXPECT_THAT(refused([](WorkspaceConfig& c) { c.policy_allocation = AllocationPolicy::kOverallocate; }),
               HasSubstr("kOverallocate"));

@@ -121,6 +121,25 @@ TEST_F(WorkspaceReclaim, PressureTakesFromTheIdleForTheBusy) {
   Cycle(idle, 8 * kMiB);
 }
 
+// A limit that comes later than what was learned: smaller cycles are served, and learned.
+TEST_F(WorkspaceReclaim, UnderALaterLimitSmallCyclesAreServed) {
+  for (const bool has_initial : {false, true}) {
+    WorkspaceConfig config;
+    if (has_initial) config.initial_size = 64 << 10;
+    Workspace workspace("w", config);
+    for (int i = 0; i < 3; ++i) Cycle(workspace, 40 * kMiB);
+    MemoryBudget::Global().SetProcessLimit(8 * kMiB);
+    for (int i = 0; i < 10; ++i) Cycle(workspace, kMiB);
+    const WorkspaceStats before = workspace.stats();
+    EXPECT_LE(workspace.size(), 2 * kMiB);
+    for (int i = 0; i < 3; ++i) Cycle(workspace, kMiB);
+    EXPECT_EQ(workspace.stats().spills, before.spills) << "it was learned";
+    EXPECT_THROW(Cycle(workspace, 40 * kMiB), OutOfMemoryError);
+    MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited);
+    for (int i = 0; i < 3; ++i) Cycle(workspace, 40 * kMiB);
+  }
+}
+
 TEST_F(WorkspaceReclaim, TheErrorNamesTheWorkspaceThatHoldsTheMemory) {
   MemoryOwnerScope owner("net");
   Workspace workspace("step", WorkspaceConfig::Training());

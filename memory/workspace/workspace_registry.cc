@@ -1,5 +1,8 @@
 #include "tidepool/memory/workspace/workspace_registry.h"
 
+#include <cxxabi.h>
+
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,11 +11,32 @@
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/workspace/thread_state.h"
 
-namespace tidepool {
+// Of this binary or shared library (Itanium C++ ABI, section 3.3.5.3).
+extern "C" {
+extern void* __dso_handle;
+}
 
+namespace tidepool {
+namespace {
+
+thread_local constinit WorkspaceRegistry* registry_here = nullptr;
+
+// What it frees may ask for the thread's registry: that is another one then, which ends after it.
+void EndRegistryHere(void*) {
+  const std::unique_ptr<WorkspaceRegistry> ended(std::exchange(registry_here, nullptr));
+  current_thread_state.workspaces = 0;
+}
+
+}  // namespace
+
+// An object that is local to the thread could not be made again for those that are destroyed after it.
 WorkspaceRegistry& WorkspaceRegistry::ForCurrentThread() {
-  thread_local WorkspaceRegistry registry;
-  return registry;
+  if (registry_here == nullptr) {
+    auto made = std::make_unique<WorkspaceRegistry>();
+    abi::__cxa_thread_atexit(&EndRegistryHere, nullptr, &__dso_handle);
+    registry_here = made.release();
+  }
+  return *registry_here;
 }
 
 Workspace* WorkspaceRegistry::Find(const std::string& id) {
@@ -71,9 +95,10 @@ std::string WorkspaceRegistry::Dump() const {
   std::string out;
   for (const auto& workspace : workspaces_) {
     const WorkspaceStats stats = workspace->stats();
-    absl::StrAppend(&out, "[", OneLine(workspace->id()), "] ", workspace->is_open() ? "open" : "closed",
-                    ", size ", stats.size_bytes, ", cycles ", stats.cycles, ", last cycle ",
-                    workspace->bytes_last_cycle(), " bytes, spills ", stats.spills, "\n");
+    absl::StrAppend(&out, "[", OneLine(workspace->id()), "] ",
+                    workspace->is_open() ? "open" : "closed", ", size ", stats.size_bytes,
+                    ", cycles ", stats.cycles, ", last cycle ", workspace->bytes_last_cycle(),
+                    " bytes, spills ", stats.spills, "\n");
   }
   return out;
 }

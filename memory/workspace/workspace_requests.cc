@@ -74,7 +74,7 @@ size_t WorkspaceCore::CurrentCursor() const {
 }
 
 size_t WorkspaceCore::CurrentBytesThisCycle() const {
-  if (settled_ == slot_count_ || settled_ >= slots_end_ || !is_open_on(CurrentThreadToken())) {
+  if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken()) || settled_ >= slots_end_) {
     return counters.bytes_this_cycle;
   }
   return counters.bytes_this_cycle + follower_.placed().layout().bytes_of(settled_, slot_count_);

@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/workspace/allocate.h"
@@ -79,6 +80,25 @@ TEST(WorkspaceDefaults, AWorkspaceLearnsLifetimesAndEachKindOfCycleAndGrows) {
   before = workspace.stats();
   Step(workspace, 40, 6);
   EXPECT_EQ(workspace.stats().spills, before.spills);
+}
+
+// kOptimized has one plan: where shapes take turns it misses, and that is said.
+TEST(WorkspaceDefaults, MixedShapesAreReportedWhereThereIsOnePlan) {
+  Workspace one("one", WorkspaceConfig::Training()), each("each");
+  for (int round = 0; round < 30; ++round) {
+    for (const int batch : {4, 8, 2}) {
+      Step(one, static_cast<size_t>(batch), 6);
+      Step(each, static_cast<size_t>(batch), 6);
+    }
+    if (round == 0) {
+      EXPECT_EQ(one.PlanReport(), "");
+    }
+  }
+  EXPECT_THAT(one.PlanReport(), testing::HasSubstr("the one plan that policy_learning kOptimized keeps"));
+  EXPECT_EQ(each.PlanReport(), "");
+  Workspace alike("alike", WorkspaceConfig::Training());
+  for (int i = 0; i < 30; ++i) Step(alike, 4, 6);
+  EXPECT_EQ(alike.PlanReport(), "");
 }
 
 // ---- plans ----------------------------------------------------------------------------------
