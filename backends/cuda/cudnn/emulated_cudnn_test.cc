@@ -1,5 +1,6 @@
 // What becomes of convolutions with each cuDNN that a machine may have: results are right with all of
 // them, and the notes of `tidepool kernels` say what runs.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "tidepool/backends/cuda/emulation/emulated_cudnn.h"
+#include "tidepool/backends/cuda/matmul/cublas.h"
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -71,6 +73,7 @@ long ChecksOf(DType dtype) {
 
 const bool set = [] {
   SetEmulatedCudnn(kKind);
+  cuda::Cublas::set_tf32(true);  // else filters' gradients of f32 are ours
   return true;
 }();
 
@@ -121,6 +124,18 @@ TEST(EmulatedCudnnTest, ConvolutionsAreRightAndRunWhereTheNoteSays) {
   Conv2dAttributes stride = same;
   stride.stride_width = 2, stride.stride_height = 3;
   EXPECT_EQ(CheckAll(2, stride), kKind == EmulatedCudnn::kNoStrides ? 0 : UsedOf(DType::kFloat32));
+}
+
+// Which has no fast kernel for them then.
+TEST(EmulatedCudnnTest, FiltersGradientsOfF32AreOursWithoutTf32) {
+  CheckAll(2, {});
+  CheckAll(2, {}, DType::kFloat16);
+  cuda::Cublas::set_tf32(false);
+  const long used = CheckAll(2, {}), used_of_half = CheckAll(2, {}, DType::kFloat16);
+  cuda::Cublas::set_tf32(true);
+  EXPECT_EQ(CheckAll(2, {}), UsedOf(DType::kFloat32));
+  EXPECT_EQ(used, std::max(0L, UsedOf(DType::kFloat32) - 1));
+  EXPECT_EQ(used_of_half, UsedOf(DType::kFloat16));
 }
 
 TEST(EmulatedCudnnTest, WhatItDoesNotTakeOurKernelsRun) {
