@@ -92,6 +92,7 @@ struct Scratch {
 };
 
 size_t ScratchBytes(const KernelCall& call) {
+  QueueOf(call);  // makes the device current, which CUB asks for its sizes
   const int64_t count = call.inputs[1].NumElements();
   const Scratch parts(count);
   return static_cast<size_t>(2 * parts.keys + parts.places) + OrderPlacesBytes(count);

@@ -248,6 +248,7 @@ struct PermutationScratch {
 };
 
 size_t PermutationBytes(const KernelCall& call) {
+  QueueOf(call);  // makes the device current, which CUB asks for its sizes
   const int64_t count = call.outputs[0].NumElements();
   const PermutationScratch parts(count);
   return static_cast<size_t>(4 * parts.numbers + parts.places) + OrderPlacesBytes(count);

@@ -60,6 +60,7 @@ template <typename Key>
 void QueueRadixSort(const RadixSort<Key>& sort, void* scratch, cudaStream_t stream) {
   const bool placed = sort.places_in != nullptr;
   size_t bytes = RadixSortBytes<Key>(sort.count, placed);
+  cudaGetLastError();  // CUB asks for the last error behind its launches: another call's would be told as its own
   Check(Sort(scratch, bytes, sort, placed, stream), "cub::DeviceRadixSort");
 }
 

@@ -7,6 +7,7 @@ namespace {
 
 template <typename T>
 size_t ScratchBytes(const KernelCall& call) {
+  StreamOf(call);  // makes the device current, which CUB asks for its sizes
   const AxisSplit split(call.inputs[0], call.attrs<SortAttributes>().axis);
   return SortLinesBytes<T, false>(split.outer * split.inner, split.size);
 }

@@ -7,6 +7,7 @@ namespace {
 
 template <typename T>
 size_t BytesOf(const KernelCall& call, int axis) {
+  StreamOf(call);  // makes the device current, which CUB asks for its sizes
   const AxisSplit split(call.inputs[0], axis);
   return SortLinesBytes<T, true>(split.outer * split.inner, split.size);
 }
