@@ -78,6 +78,13 @@ NDArray CrossAttention::ForwardOf(LayerContext& context, absl::Span<const NDArra
   const int64_t width = context.parameters[0].dim(0);
   NDArray seen;  // bool [batch, keys]
   if (options_.key_mask) seen = NotEqual(inputs.back(), 0.0);
+  for (size_t i = 1; i < sequences; ++i) {
+    const NDArray own = MaskOfInput(context, i);
+    if (!IsMaskOf(own, inputs[i])) continue;
+    const NDArray there = Cast(own, DType::kBool);
+    seen = seen.is_defined() ? LogicalAnd(seen, there) : there;
+  }
+  context.mask = MaskOfInput(context, 0);
   const auto projected = [&](int weight, const NDArray& x) {
     MatMulAttributes attributes;
     attributes.transpose_y = true;

@@ -19,8 +19,9 @@ struct CrossAttentionOptions {
 // Inputs: queries [queries, width], keys [keys, ...] and values [keys, ...], or two of them where
 // keys are the values; then the mask of keys, if there is one. Output [queries, width]. Parameters:
 // "query_weight" [width, query width], "key_weight", "value_weight", "out_weight" [width, width],
-// with "..._bias" each. LayerContext::mask is that of the queries, whose outputs it does not
-// change; a query that sees no key gives the output's bias.
+// with "..._bias" each. Keys and values behind their ends (LayerContext::masks) are not seen.
+// LayerContext::mask is that of the queries, whose outputs it does not change; a query that sees no
+// key gives the output's bias.
 class CrossAttention final : public Layer {
  public:
   explicit CrossAttention(int64_t heads, CrossAttentionOptions options = {})

@@ -52,6 +52,8 @@ struct LayerContext {
   // [batch, length], of the first input that has one: 1 where a sequence has an element, 0 behind its end; undefined: it has all.
   // Afterwards that of the output: a layer without steps in its output clears it.
   NDArray mask;
+  // Of a layer of several inputs in a network: that of each input, undefined where it has all; otherwise empty.
+  absl::Span<const NDArray> masks;
   // Of CarriedShapes() with the batch in front: the states at the beginning, undefined for zeros, and afterwards those at the
   // end. Empty where the caller carries nothing.
   absl::Span<NDArray> carried;

@@ -1,9 +1,11 @@
 // What masks mean to layers, in numbers, and sequences of several runs of steps.
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -14,6 +16,8 @@
 #include "tidepool/nn/layers/pooling.h"
 #include "tidepool/nn/layers/recurrent.h"
 #include "tidepool/nn/layers/testing/layer_cases.h"
+#include "tidepool/nn/network.h"
+#include "tidepool/nn/network_json.h"
 
 namespace tidepool::nn {
 namespace {
@@ -78,6 +82,87 @@ TEST(Masks, KeysThatAreNoneAreNotSeen) {
   const NDArray keys = arrays.inputs[1].Slice(1, 0, 3, 2).Dup();
   const Numbers alone = two.layer->ForwardOf(context, {{arrays.inputs[0], keys}}).ToVector<float>();
   for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(alone[i], before[i], 1e-5) << i;
+}
+
+// The loss, and then all gradients, of two sequences of four steps of two numbers, of which the
+// second one has two, with `behind` behind its end.
+Numbers LossAndGradients(const std::string& layers, float behind) {
+  Network network(NetworkFromJson(R"({"inputs":[{"name":"x","shape":[4,2]}],"layers":[)" + layers +
+                                  R"(,{"kind":"global_pool"},{"kind":"dense","units":3}]})"),
+                  {.seed = 1});
+  NDArray x = RandomNormal({2, 4, 2}, 0, 1, 4), mask = Ones({2, 4});
+  x.Slice(0, 1, 2).Slice(1, 2, 4) = behind;
+  mask.Slice(0, 1, 2).Slice(1, 2, 4) = 0;
+  const NetworkInputs inputs{{x}, {FromValues(std::vector<int64_t>{0, 2}, {2})}, {mask}, {}};
+  const WorkspaceScope scope(network.training_workspace());
+  Numbers found = {static_cast<float>(network.ComputeGradients(inputs))};
+  for (const float g : network.gradients().ToVector<float>()) found.push_back(g);
+  return found;
+}
+
+TEST(Masks, WhatIsMergedIsReadToItsOwnEnd) {
+  for (const std::string merge : {"add", "subtract", "multiply", "average", "max", "concat"}) {
+    for (const char* of_x :
+         {R"("kind":"dense","units":2,"last_axis":true)", R"("kind":"layer_norm")",
+          R"("kind":"scaling")", R"("kind":"transformer_block","heads":1)",
+          // The windows of these reach beyond the end, and so does their mask.
+          R"("kind":"conv1d","filters":2,"kernel":3,"padding":1)"}) {
+      for (const char* inputs : {R"(["f","x"])", R"(["x","f"])"}) {
+        SCOPED_TRACE(merge + " " + of_x + " " + inputs);
+        const std::string layers = std::string(R"({"name":"f",)") + of_x +
+                                   R"(},{"kind":"merge","merge":")" + merge + R"(","inputs":)" +
+                                   inputs + R"(},{"kind":"activation","function":"softmax"})";
+        EXPECT_EQ(LossAndGradients(layers, kNaN), LossAndGradients(layers, 0.5f));
+      }
+    }
+  }
+  for (const char* inputs : {R"(["f","x"])", R"(["x","f"])", R"(["x","f","x"])"}) {
+    SCOPED_TRACE(inputs);
+    const std::string attention = std::string(R"({"name":"f","kind":"layer_norm"},)"
+                                              R"({"kind":"cross_attention","heads":1,"inputs":)") +
+                                  inputs + "}";
+    EXPECT_EQ(LossAndGradients(attention, kNaN), LossAndGradients(attention, 0.5f));
+  }
+  // One behind the other there is no mask any more that would tell of the end.
+  const std::string behind = R"({"name":"f","kind":"layer_norm"},{"kind":"merge","merge":"concat",)"
+                             R"("axis":0,"inputs":["f","x"]})";
+  EXPECT_EQ(LossAndGradients(behind, kNaN), LossAndGradients(behind, 0.5f));
+}
+
+// Outputs of queries [1, 4, 4] and keys [1, 4, 4], each with a mask or without.
+Numbers Attended(const NDArray& query_mask, const NDArray& key_mask, const NDArray& keys,
+                 const std::string& inputs = R"("inputs":["q","k"])", const char* pooled = "") {
+  const Network network(
+      NetworkFromJson(R"({"inputs":[{"name":"q","shape":[4,4]},{"name":"k","shape":[4,4]}],)"
+                      R"("layers":[{"kind":"cross_attention","heads":2,)" +
+                      inputs + "}" + pooled + "]}"),
+      {.seed = 1});
+  Network::RunOptions options;
+  options.masks = {query_mask, key_mask};
+  return network.Run({RandomNormal({1, 4, 4}, 0, 1, 1), keys}, options)[0].ToVector<float>();
+}
+
+TEST(Masks, CrossAttentionSeesKeysToTheirOwnEnd) {
+  const NDArray two = FromValues(Numbers{1, 1, 0, 0}, {1, 4});
+  const NDArray three = FromValues(Numbers{1, 1, 1, 0}, {1, 4});
+  const NDArray keys = RandomNormal({1, 4, 4}, 0, 1, 2);
+  NDArray others = keys.Dup();
+  others.Slice(1, 2, 4) = kNaN;
+  const std::string of_values = R"("inputs":["q","k","k"])";
+  for (const NDArray& query_mask : {NDArray(), three}) {
+    for (const std::string& inputs : {std::string(R"("inputs":["q","k"])"), of_values}) {
+      const Numbers found = Attended(query_mask, two, keys, inputs);
+      EXPECT_EQ(Attended(query_mask, two, others, inputs), found);
+      EXPECT_NE(Attended(query_mask, NDArray(), keys, inputs), found);
+    }
+  }
+  // The keys' mask is not that of the queries: all of them are counted.
+  const std::string inputs = R"("inputs":["q","k"])";
+  const Numbers each = Attended(NDArray(), two, keys);
+  const Numbers sum =
+      Attended(NDArray(), two, keys, inputs, R"(,{"kind":"global_pool","pooling":"sum"})");
+  for (size_t i = 0; i < sum.size(); ++i)
+    EXPECT_NEAR(sum[i], each[i] + each[i + 4] + each[i + 8] + each[i + 12], 1e-5) << i;
 }
 
 // The gradients of examples [begin, end): their inputs' if `of_input`, then those of the parameters.

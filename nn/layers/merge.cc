@@ -76,13 +76,24 @@ Shape Merge::OutputShapeOf(absl::Span<const Shape> inputs) const {
 }
 
 NDArray Merge::ForwardOf(LayerContext& context, absl::Span<const NDArray> inputs) const {
+  const int64_t axis = merge_ == MergeKind::kConcat ? AxisOf(inputs[0].rank() - 1) : -1;
+  const bool in_line = axis == 0;
+  // Behind the end anything may stand, and a gradient of zero there times NaN would be NaN.
+  const auto input = [&](size_t i) {
+    const NDArray own = MaskOfInput(context, i);
+    return WithoutMasked(own.is_defined() || in_line ? own : context.mask, inputs[i]);
+  };
   if (merge_ == MergeKind::kConcat) {
-    const int64_t axis = AxisOf(inputs[0].rank() - 1);
-    if (axis == 0) context.mask = NDArray();
+    Arrays parts;
+    if (context.mask.is_defined()) {
+      for (size_t i = 0; i < inputs.size(); ++i) parts.push_back(input(i));
+      inputs = parts;
+    }
+    if (in_line) context.mask = NDArray();
     return inputs.size() == 1 ? inputs[0] : Concat(inputs, static_cast<int>(axis) + 1);
   }
-  NDArray all = inputs[0];
-  for (size_t i = 1; i < inputs.size(); ++i) all = MergedTwo(merge_, all, inputs[i]);
+  NDArray all = input(0);
+  for (size_t i = 1; i < inputs.size(); ++i) all = MergedTwo(merge_, all, input(i));
   return merge_ == MergeKind::kAverage && inputs.size() > 1
              ? all * (1.0 / static_cast<double>(inputs.size()))
              : all;

@@ -13,7 +13,8 @@ enum class MergeKind : uint8_t { kAdd, kSubtract, kMultiply, kAverage, kMax, kCo
 
 // Of one input or more, of one shape: element by element; the first less the others (two or more of
 // kSubtract). kConcat: side by side along `axis` of an example, -1 the last, the other axes being
-// the same. The mask is that of the first input that has one; where sequences go one behind the
+// the same. Each input has zeros behind its own end, and one without a mask behind that of the
+// output, which is the mask of the first input that has one; where sequences go one behind the
 // other (axis 0) there is none.
 class Merge final : public Layer {
  public:

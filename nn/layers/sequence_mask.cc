@@ -11,6 +11,11 @@ bool IsMaskOf(const NDArray& mask, const NDArray& x) {
   return mask.is_defined() && x.rank() >= 2 && x.dim(0) == mask.dim(0) && x.dim(1) == mask.dim(1);
 }
 
+NDArray MaskOfInput(const LayerContext& context, size_t i) {
+  if (!context.masks.empty()) return context.masks[i];
+  return i == 0 ? context.mask : NDArray();
+}
+
 NDArray MaskOfRank(const NDArray& mask, int rank) {
   std::vector<int64_t> dims(static_cast<size_t>(rank), 1);
   dims[0] = mask.dim(0);

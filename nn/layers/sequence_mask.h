@@ -6,6 +6,8 @@
 #ifndef TIDEPOOL_NN_LAYERS_SEQUENCE_MASK_H_
 #define TIDEPOOL_NN_LAYERS_SEQUENCE_MASK_H_
 
+#include <cstddef>
+
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/layers/layer.h"
 
@@ -13,6 +15,9 @@ namespace tidepool::nn {
 
 // Whether `mask` [batch, length] is of the steps of `x` [batch, length, ...].
 bool IsMaskOf(const NDArray& mask, const NDArray& x);
+// The mask of input `i` of a layer of several, undefined where it has none. Where a caller tells of
+// one mask alone (LayerContext::masks is empty), that is of the first input.
+NDArray MaskOfInput(const LayerContext& context, size_t i);
 // As bool [batch, length, 1, ...] of `rank` axes, in the current place: a view where the mask is
 // bool.
 NDArray MaskOfRank(const NDArray& mask, int rank);

@@ -327,8 +327,10 @@ void GraphBody::Run(BodyCall& call, Frame& frame, size_t begin, size_t end) cons
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const int value = node.inputs[k];
       if (!context.mask.is_defined()) context.mask = frame.masks[value];
+      if (node.inputs.size() > 1) frame.taken_masks.push_back(frame.masks[value]);
       frame.taken.push_back(node.last_use[k] ? std::move(frame.values[value]) : frame.values[value]);
     }
+    context.masks = frame.taken_masks;
     NDArray& output = frame.values[inputs_.size() + i];
     LayerWorkspaceManager::Layer placed(call.workspaces, i + 1, config_.nodes[i].name);
     try {
@@ -340,6 +342,7 @@ void GraphBody::Run(BodyCall& call, Frame& frame, size_t begin, size_t end) cons
     CheckMade(node, i, frame.taken, output);
     placed.Finish(output, context.mask);
     frame.taken.clear();
+    frame.taken_masks.clear();
     frame.parameters.clear();
     DropMaskOfOthers(context.mask, output);
     frame.masks[inputs_.size() + i] = std::move(context.mask);

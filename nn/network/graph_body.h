@@ -39,7 +39,8 @@ class GraphBody final : public NetworkBody {
   // Where a call has its values. Kept for the next call: a call takes no memory for it.
   struct Frame {
     std::vector<NDArray> values, masks;      // by value
-    std::vector<NDArray> taken, parameters;  // of the layer under way
+    // Of the layer under way; masks only of several inputs.
+    std::vector<NDArray> taken, taken_masks, parameters;
     void Clear();
   };
   class FrameLease;

@@ -15,6 +15,7 @@ inline void GraphBody::Frame::Clear() {
     for (NDArray& array : *arrays) array = NDArray();
   }
   taken.clear();
+  taken_masks.clear();
   parameters.clear();
 }
 
