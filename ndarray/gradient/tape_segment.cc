@@ -51,10 +51,10 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       const OwnWrite* before = nullptr;
       bool moved_on = false;
       for (const OwnWrite& write : own_writes_) {
-        if (write.buffer->id != read.buffer_id || !Overlap(write, read) || !IsCaptured(write, inputs, outputs)) continue;
+        if (write.buffer_id != read.buffer_id || !Overlap(write, read)) continue;
         // State that it moves on, an average say, is computed from what it was.
         moved_on = moved_on || (read.unrecorded && static_cast<int32_t>(write.version - read.version) > 0);
-        before = &write;
+        if (IsCaptured(write, inputs, outputs)) before = &write;
       }
       if (moved_on) continue;
       if (before != nullptr) {
@@ -94,9 +94,10 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
    private:
     SegmentRun& run_;
   };
-  // A write to what no operator in the segment has made.
+  // A write to what no operator in the segment has made. By number: a handle would hold the memory of what is made otherwise to
+  // the segment's end.
   struct OwnWrite {
-    BufferHandle buffer;
+    uint64_t buffer_id;
     uint32_t version;
     int64_t begin, end;  // elements
     const char* op;
@@ -122,7 +123,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
         made_.insert(buffer->id);
       } else if (!made_.contains(buffer->id)) {
         const auto [begin, end] = TapedView(*output).Extent();
-        own_writes_.push_back({output->buffer(), version, begin, end, Info(op).name});
+        own_writes_.push_back({buffer->id, version, begin, end, Info(op).name});
       }
     }
   }
@@ -143,15 +144,14 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     const auto [begin, end] = read.view.Extent();
     return write.begin < end && begin < write.end;
   }
-  // Whether it was there before the segment and is not one of its inputs, whose versions tell. What the segment has made by other
-  // means than operators is gone by now.
+  // Whether it is sure to have been there before the segment, and is not one of its inputs, whose versions tell. A thread takes
+  // numbers of buffers in blocks, in order; of what workspaces and other threads have made the order is not known.
   bool IsCaptured(const OwnWrite& write, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs) const {
-    int32_t handles = 0;
-    for (const OwnWrite& other : own_writes_) handles += other.buffer.get() == write.buffer.get() ? 1 : 0;
-    if (write.buffer->references.load(std::memory_order_acquire) <= handles) return false;
+    const auto block = [](uint64_t id) { return (id - 1) / kBufferIdsAtOnce; };
+    if (write.buffer_id >= first_id_ || block(write.buffer_id) != block(first_id_)) return false;
     for (const auto& arrays : {inputs, outputs}) {
       for (const NDArray& array : arrays) {
-        if (array.is_defined() && array.buffer().get() == write.buffer.get()) return false;
+        if (array.is_defined() && array.buffer().get() != nullptr && array.buffer()->id == write.buffer_id) return false;
       }
     }
     return true;
@@ -169,6 +169,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   Recorder& tape_;
   CallRecorder* beyond_ = nullptr;
   Unrecorded unrecorded_{*this};
+  const uint64_t first_id_ = NextBufferId();
   std::unordered_set<uint64_t> made_;  // in it: nobody else writes to those
   std::vector<SegmentRead> reads_;
   std::vector<OwnWrite> own_writes_;
