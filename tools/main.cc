@@ -10,18 +10,14 @@ int main(int argc, char** argv) {
       {
           {"train",
            "train a network on labelled images and save it",
-           "Modes: enabled places each step's arrays by lifetimes learned in the first step; "
-           "single\n"
-           "puts them one behind the other; separate has a workspace for each purpose and resets "
-           "what a layer\n"
-           "needs while it runs; none uses the plain heap. All compute the same bits.",
+           "Modes: enabled places arrays by lifetimes learned in the first step, single one behind the\n"
+           "other; separate has a workspace for each purpose; none is the heap. All compute the same bits.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
             "workspace_mode", "device", "graphs", "threads", "memory_log", "trace_file", "save",
-            "memory_budget", "budget_strategy", "spill_folder",
-            "distributed"},
+            "memory_budget"},
            &RunTrain,
-           "With --distributed",
-           {"ranks", "checkpoints", "checkpoint_every", "shard_updater", "shard_parameters",
+           "More (docs/budgets.md, docs/distributed.md)",
+           {"budget_strategy", "spill_folder", "distributed", "ranks", "checkpoints", "checkpoint_every", "shard_updater", "shard_parameters",
             "rank_limit"}},
           {"evaluate",
            "measure a saved model on labelled images",

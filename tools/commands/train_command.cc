@@ -41,7 +41,7 @@ ABSL_FLAG(std::string, trace_file, "", "CSV: a training step as a problem for ti
 ABSL_FLAG(std::string, memory_log, "", "CSV: memory after each step; empty: none");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 ABSL_FLAG(std::string, memory_budget, "",
-          "of a training step: \"50%\" of what it needs without one, or bytes (\"64MiB\"); empty: none");
+          "\"50%\" of what a step needs without it, or bytes; empty: none");
 ABSL_FLAG(std::string, budget_strategy, "auto",
           "for what waits for the backward pass: auto, spill, recompute or none");
 ABSL_FLAG(std::string, spill_folder, "", "of what is spilled; empty: TIDEPOOL_SPILL_FOLDER, TMPDIR, /var/tmp");
