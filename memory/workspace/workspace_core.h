@@ -384,10 +384,10 @@ class WorkspaceCore final : public BufferOwner {
   Reclaimer::Registration reclaimer_;
 
   PoolMemory::Range range_;  // of pool_, in a cycle
-  bool undecided_ = false, loaded_refused_ = false;  // which cycle this is, no request was made; pages for plans of a file
+  bool undecided_ = false;       // which of the learned cycles this is; no request was made
+  bool loaded_refused_ = false;  // pages for plans of a file
   uint64_t untold_cycles_ = 0;  // to the pool's keeper
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
-
   bool limits_live_ = LimitsLive(config);  // a temporary slot's: its ring's
   bool is_ring_slot_ = false, hands_over_ = false, writes_down_ = false;
   LeasedSide<StdSync> leased_;

@@ -241,7 +241,7 @@ bool Cudnn::Supports(const KernelCall& call) {
   const DType dtype = call.outputs[0].dtype;
   if (call.op == OpCode::kConv2dGradFilter && dtype == DType::kFloat32 && !Cublas::tf32()) return false;
   // What it does not take needs no check.
-  return HasPlan(call) && IsRight(call.op, call.outputs[0].dtype);
+  return HasPlan(call) && IsRight(call.op, dtype);
 }
 
 bool Cudnn::HasPlan(const KernelCall& call) {
