@@ -45,6 +45,21 @@ for row in '| `a/b/x.h`, `a/b/z.h` | `//a/b` |' '| `a/b/z.h` | `//a/b:b` |' '| `
 done
 rm -r "$tree/docs" "$tree/a/b"
 
+mkdir -p "$tree/docs"
+echo 'void FoundHere(int k_word);' >"$tree/a/found.h"
+printf '# A page\n\n## Its `first`, heading\n\n    [code](none.md)\n[up](../WORKSPACE.bazel) [on](https://x.y/z)\n' >"$tree/docs/page.md"
+printf '[a](page.md) [b](page.md#its-first-heading)\n[c](#own)\n# Own\n' >"$tree/docs/other.md"
+printf '| there | here | |\n|---|---|---|\n| `Gone` | `FoundHere`, `k_word` | |\n' >"$tree/docs/coming_from_x.md"
+check documented_links_test.sh 0 ""
+echo '[a](nopage.md)' >"$tree/docs/other.md"
+check documented_links_test.sh 1 "docs/other.md: no file nopage.md"
+echo '[a](page.md#second)' >"$tree/docs/other.md"
+check documented_links_test.sh 1 "docs/other.md: no heading for page.md#second"
+rm "$tree/docs/other.md"
+printf '| there | here | |\n|---|---|---|\n| `FoundHere` | `Gone` | |\n' >"$tree/docs/coming_from_x.md"
+check documented_links_test.sh 1 "docs/coming_from_x.md: no header has Gone"
+rm -r "$tree/docs" "$tree/a/found.h"
+
 mkdir -p "$tree/docs" "$tree/ndarray/ops"
 printf '| NumPy | PyTorch | here | difference |\n|---|---|---|---|\n| `a` | - | `One`, `NDArray::Two` | also `Four` |\n' >"$tree/docs/arrays.md"
 echo '  NDArray Two() const;' >"$tree/ndarray/ndarray.h"
