@@ -1,6 +1,7 @@
 """The macros all C++ targets of this repository are made with."""
 
 load("//tools:precompiled_header.bzl", "precompiled_header")
+load("//tools:rules.bzl", "cc_binary", "cc_library", "cc_test", "sh_test")
 
 # Flags of our own sources only: they never reach a dependent's targets.
 TIDEPOOL_COPTS = [
@@ -22,6 +23,13 @@ _UNOPTIMIZED = [
 # GoogleTest's headers, which take longer to parse than most tests.
 _GOOGLETEST = str(Label("//tools/testing:googletest_headers"))
 
+# Bazel's default mode, fastbuild, optimises nothing, and a dependent who does not ask for more would have kernels at a third of their
+# speed. Our libraries are optimised in it; dbg is for who debugs them.
+TIDEPOOL_OPTIMIZATION = select({
+    str(Label("//tools:fastbuild")): ["-O2"],
+    "//conditions:default": [],
+})
+
 _FEATURES = ["layering_check", "parse_headers"]
 
 def _include_prefix():
@@ -30,11 +38,11 @@ def _include_prefix():
 
 def tidepool_cc_library(name, srcs = [], hdrs = [], copts = [], **kwargs):
     """A library whose headers are included as "tidepool/<package>/<header>"."""
-    native.cc_library(
+    cc_library(
         name = name,
         srcs = srcs,
         hdrs = hdrs,
-        copts = TIDEPOOL_COPTS + copts,
+        copts = TIDEPOOL_COPTS + copts + TIDEPOOL_OPTIMIZATION,
         include_prefix = _include_prefix(),
         features = _FEATURES,
         linkstatic = True,
@@ -51,7 +59,7 @@ def tidepool_test_headers(name, **kwargs):
 
 def tidepool_cc_test_cases(name, srcs, deps = [], copts = [], **kwargs):
     """Test cases that several tests link: compiled once, as a test is."""
-    native.cc_library(
+    cc_library(
         name = name,
         srcs = srcs,
         testonly = True,
@@ -74,7 +82,7 @@ def tidepool_cc_test_variants(name, variants, deps, srcs = None, size = "small",
       **kwargs: of the program.
     """
     tidepool_cc_test_cases(name = name + "_cases", srcs = srcs or [name + ".cc"], deps = deps)
-    native.cc_binary(
+    cc_binary(
         name = name,
         testonly = True,
         linkstatic = True,
@@ -82,7 +90,7 @@ def tidepool_cc_test_variants(name, variants, deps, srcs = None, size = "small",
         **kwargs
     )
     for test, environment in variants.items():
-        native.sh_test(
+        sh_test(
             name = test,
             size = size,
             srcs = ["//tools/testing:run_as_test.sh"],
@@ -106,7 +114,7 @@ def tidepool_cc_test(name, srcs = None, deps = [], copts = [], size = "small", o
     if not optimize:
         copts = _UNOPTIMIZED + ["-include", "googletest_headers.h"] + copts
         deps = deps + [_GOOGLETEST]
-    native.cc_test(
+    cc_test(
         name = name,
         srcs = srcs if srcs != None else [name + ".cc"],
         copts = TIDEPOOL_COPTS + copts,
@@ -130,7 +138,7 @@ def tidepool_fuzz_targets(name, srcs, deps = [], copts = [], size = "medium", **
     targets = Label("//memory/testing/fuzzing:fuzz_target")
     tidepool_cc_test_cases(name = name + "_targets", srcs = srcs, copts = copts, deps = deps + [targets])
     tidepool_cc_test(name = name + "_test", srcs = [], size = size, deps = [":" + name + "_targets"], **kwargs)
-    native.cc_binary(
+    cc_binary(
         name = name,
         testonly = True,
         linkopts = ["-fsanitize=fuzzer"],
@@ -140,7 +148,7 @@ def tidepool_fuzz_targets(name, srcs, deps = [], copts = [], size = "medium", **
     )
 
 def tidepool_cc_binary(name, srcs = None, copts = [], **kwargs):
-    native.cc_binary(
+    cc_binary(
         name = name,
         srcs = srcs or [name + ".cc"],
         copts = TIDEPOOL_COPTS + copts,
@@ -158,7 +166,7 @@ def tidepool_cc_benchmark(name, srcs = None, deps = [], **kwargs):
         deps = deps + ["@com_github_google_benchmark//:benchmark_main"],
         **kwargs
     )
-    native.sh_test(
+    sh_test(
         name = name + "_runs_test",
         size = "medium",
         srcs = ["//tools:run_benchmark_once.sh"],

@@ -1,7 +1,7 @@
 """precompiled_header: headers that many sources begin with, parsed once."""
 
-load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
-load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+load("//tools:rules.bzl", "ACTION_NAMES", "CcInfo", "cc_common", "find_cc_toolchain")
+
 
 def _precompile(ctx, toolchain, text, compiled, dependencies):
     """Compiles `text` as the toolchain would compile a source with `copts`."""
@@ -46,7 +46,7 @@ def _precompile(ctx, toolchain, text, compiled, dependencies):
     )
 
 def _precompiled_header_impl(ctx):
-    toolchain = find_cpp_toolchain(ctx)
+    toolchain = find_cc_toolchain(ctx)
     dependencies = cc_common.merge_cc_infos(
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
     ).compilation_context

@@ -1,7 +1,8 @@
 """cuda_kernel_library and cuda_test: one list of sources, built for devices and for the emulation."""
 
 load("//third_party/cuda:cuda_library.bzl", "CUDA_ONLY", "cuda_library")
-load("//tools:build_defs.bzl", "TIDEPOOL_COPTS", "tidepool_cc_test")
+load("//tools:build_defs.bzl", "TIDEPOOL_COPTS", "TIDEPOOL_OPTIMIZATION", "tidepool_cc_test")
+load("//tools:rules.bzl", "cc_library")
 
 _EMULATION = str(Label("//backends/cuda/emulation"))
 _CUDART = str(Label("@local_config_cuda//:cudart"))
@@ -58,11 +59,11 @@ def cuda_kernel_library(
             **kwargs
         )
         parts = [name + "_cu"]
-    native.cc_library(
+    cc_library(
         name = name,
         srcs = cc,
         hdrs = hdrs,
-        copts = TIDEPOOL_COPTS,
+        copts = TIDEPOOL_COPTS + TIDEPOOL_OPTIMIZATION,
         include_prefix = _include_prefix(),
         deps = deps + cuda_deps + cuda_only_deps + parts + [_CUDART],
         linkstatic = True,
@@ -82,7 +83,7 @@ def cuda_kernel_library(
             visibility = ["//visibility:private"],
         )
         wrappers.append(wrapper)
-    native.cc_library(
+    cc_library(
         name = name + "_emulated",
         testonly = True,
         srcs = cc + wrappers,

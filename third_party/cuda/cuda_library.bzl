@@ -1,8 +1,8 @@
 """cuda_library: compiles .cu files with nvcc and archives them for the C++ linker."""
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
-load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@local_config_cuda//:defs.bzl", "NVCC", "NVCC_FLAGS")
+load("//tools:rules.bzl", "CcInfo", "cc_common", "cc_library", "find_cc_toolchain")
 
 _FLAGS = [
     "-x",
@@ -18,7 +18,7 @@ def _nvcc_objects_impl(ctx):
     compilation = cc_common.merge_cc_infos(
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
     ).compilation_context
-    host_compiler = find_cpp_toolchain(ctx).compiler_executable
+    host_compiler = find_cc_toolchain(ctx).compiler_executable
     architectures = ctx.attr._architectures[BuildSettingInfo].value
     outputs = []
     for src in ctx.files.srcs:
@@ -89,7 +89,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], copts = [], include_prefix = 
     objects = "_%s_nvcc" % name
 
     # A target of its own, so that the sources see the headers under their prefix too.
-    native.cc_library(
+    cc_library(
         name = headers,
         hdrs = hdrs,
         include_prefix = include_prefix,
@@ -105,7 +105,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], copts = [], include_prefix = 
         target_compatible_with = CUDA_ONLY,
         visibility = ["//visibility:private"],
     )
-    native.cc_library(
+    cc_library(
         name = name,
         srcs = [objects],
         deps = [headers],

@@ -1,6 +1,7 @@
 """@openmpi: Open MPI, by which ranks of a job exchange bytes. The repository always exists."""
 
 _HEADER = """load("@bazel_skylib//rules:common_settings.bzl", "bool_setting")
+load("@rules_cc//cc:defs.bzl", "cc_library")
 package(default_visibility = ["//visibility:public"])
 bool_setting(name = "found", build_setting_default = %r)
 config_setting(name = "library_found", flag_values = {":found": "True"})

@@ -1,5 +1,7 @@
 """A repository whose targets are libraries that the system already has installed."""
 
+_LOAD = "load(\"@rules_cc//cc:defs.bzl\", \"cc_library\")\n"
+
 _LIBRARY = """
 cc_library(
     name = {name},
@@ -18,7 +20,8 @@ def _system_repository_impl(ctx):
         package, _, name = target.rpartition(":")
         packages.setdefault(package, []).append((name, linkopts))
     for package, targets in packages.items():
-        text = "package(default_visibility = [\"//visibility:public\"])\n"
+        text = _LOAD if targets else ""
+        text += "package(default_visibility = [\"//visibility:public\"])\n"
         for name, linkopts in targets:
             text += _LIBRARY.format(name = repr(name), linkopts = repr(linkopts))
         if package == "":

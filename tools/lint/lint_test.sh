@@ -45,6 +45,15 @@ for row in '| `a/b/x.h`, `a/b/z.h` | `//a/b` |' '| `a/b/z.h` | `//a/b:b` |' '| `
 done
 rm -r "$tree/docs" "$tree/a/b"
 
+mkdir -p "$tree/b"
+printf 'load("//tools:rules.bzl", "cc_test", "sh_test")\nsh_test(\n)\n[\n    cc_test(\n' >"$tree/b/BUILD.bazel"
+check native_rules_test.sh 0 ""
+printf 'cc_library(\n)\n' >>"$tree/b/BUILD.bazel"
+check native_rules_test.sh 1 "b/BUILD.bazel: cc_library is not loaded"
+echo '    native.cc_test(' >"$tree/b/x.bzl"
+check native_rules_test.sh 1 "b/x.bzl: a native rule"
+rm -r "$tree/b"
+
 mkdir -p "$tree/docs"
 echo 'void FoundHere(int k_word);' >"$tree/a/found.h"
 printf '# A page\n\n## Its `first`, heading\n\n    [code](none.md)\n[up](../WORKSPACE.bazel) [on](https://x.y/z)\n' >"$tree/docs/page.md"
