@@ -8,10 +8,13 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/nn/budget/spilled_trainer.h"
 #include "tidepool/nn/budget/step_budget.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/activation_plan.h"
+#include "tidepool/nn/network_config.h"
+#include "tidepool/nn/parameter_file.h"
 #include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
@@ -52,6 +55,33 @@ void PlanByHand(Network& network) {
   network.SetActivationPlan(plan, std::make_shared<SpillFile>());
 }
 // [plan]
+
+// [parameters]
+// Parameters and the updater's state in a file: 4 MiB of them are in memory at a time.
+double TrainFromAFile(NetworkConfig config, const std::string& path, int steps) {
+  Network network(config, {.seed = 1, .hosted_parameters = true});
+  SpilledTrainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam), {.memory_bytes = 4 << 20});
+  double loss = 0;
+  for (int i = 0; i < steps; ++i) loss = trainer.Step([] { return MakeBatch(256); });
+  trainer.SaveParameters(path);  // as any network's
+  return loss;
+}
+// [parameters]
+
+TEST(BudgetsTest, ParametersInAFile) {
+  std::vector<AnyLayer> layers(16, Dense(256, Activation::kTanh));
+  layers.push_back(Dense(10));
+  const NetworkConfig config = NetworkConfig::Sequential({64}, layers);
+  Network whole(config, {.seed = 1});
+  Trainer trainer(whole, UpdaterConfig::Of(UpdaterKind::kAdam));
+  double expected = 0;
+  for (int i = 0; i < 3; ++i) expected = trainer.Step([] { return MakeBatch(256); });
+  const std::string path = testing::TempDir() + "/from_a_file.safetensors";
+  EXPECT_EQ(TrainFromAFile(config, path, 3), expected);
+  Network read(config, {.seed = 2});
+  LoadParameters(path, read);
+  EXPECT_EQ(read.parameters().ToVector<float>(), whole.parameters().ToVector<float>());
+}
 
 TEST(BudgetsTest, TheGuideTrainsToTheSameLoss) {
   Network unlimited = SixteenLayers(), within = SixteenLayers(), by_hand = SixteenLayers();

@@ -14,7 +14,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/distributed/distributed_checkpoint.h"
-#include "tidepool/nn/distributed/lent_buffer.h"
+#include "tidepool/nn/network/lent_buffer.h"
 #include "tidepool/nn/network/network_body.h"
 
 namespace tidepool::nn {
@@ -28,7 +28,11 @@ NDArray NewHeapArray(int64_t count, DType dtype) { return Empty({count}, dtype, 
 
 struct ShardedParameters::Bucket {
   Bucket(int its_number, int64_t its_begin, int64_t its_end, size_t bytes)
-      : number(its_number), begin(its_begin), end(its_end), value(bytes), gradient(bytes) {}
+      : number(its_number),
+        begin(its_begin),
+        end(its_end),
+        value(bytes, LentBuffer::From::kRanks),
+        gradient(bytes, LentBuffer::From::kRanks) {}
   const int number;
   const int64_t begin, end;  // of the flat array
   int64_t own = 0;           // where this rank's part of it begins in values()

@@ -241,14 +241,32 @@ void Updater::Queue(size_t number, const NDArray& gradients, NDArray& parameters
   const NDArray g = part(gradients, begin);
   NDArray p = part(parameters, begin), first = part(first_, state_begins_[number]),
           second = part(second_, state_begins_[number]);
+  Update(run, g, p, &first, &second, numbers);
+}
+
+void Updater::Update(const ParameterGroup& run, const NDArray& g, NDArray& p, NDArray* first,
+                     NDArray* second, const NDArray* numbers) const {
   WithAttributes(run, [&](const auto& a) {
     using A = std::decay_t<decltype(a)>;
     if constexpr (std::is_same_v<A, SgdAttributes>) SgdUpdate(g, p, a, numbers);
-    if constexpr (std::is_same_v<A, NesterovsAttributes>) NesterovsUpdate(g, p, first, a, numbers);
-    if constexpr (std::is_same_v<A, AdaGradAttributes>) AdaGradUpdate(g, p, first, a, numbers);
-    if constexpr (std::is_same_v<A, RmsPropAttributes>) RmsPropUpdate(g, p, first, a, numbers);
-    if constexpr (std::is_same_v<A, AdamAttributes>) AdamUpdate(g, p, first, second, a, numbers);
+    if constexpr (std::is_same_v<A, NesterovsAttributes>) NesterovsUpdate(g, p, *first, a, numbers);
+    if constexpr (std::is_same_v<A, AdaGradAttributes>) AdaGradUpdate(g, p, *first, a, numbers);
+    if constexpr (std::is_same_v<A, RmsPropAttributes>) RmsPropUpdate(g, p, *first, a, numbers);
+    if constexpr (std::is_same_v<A, AdamAttributes>) AdamUpdate(g, p, *first, *second, a, numbers);
   });
+}
+
+void Updater::ApplyTo(const ParameterGroup& as, const NDArray& gradients, NDArray& parameters,
+                      NDArray* first, NDArray* second) const {
+  const ClippingKind clipping = config_.clipping.kind;
+  if (clipping == ClippingKind::kNormOfEach || clipping == ClippingKind::kGlobalNorm ||
+      gradient_scale_ != 1) {
+    ThrowUnimplemented(absl::StrCat(
+        "updater: parameters that come one after the other, with gradients ",
+        gradient_scale_ != 1 ? "of a scaled loss" : "clipped by their norm",
+        ", expected no clipping or that of values"));
+  }
+  if (!as.frozen) Update(as, gradients, parameters, first, second, nullptr);
 }
 
 namespace {

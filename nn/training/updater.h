@@ -101,6 +101,12 @@ class Updater {
   // The same where those are of what is kept alone, as state() has it. Throws kFailedPrecondition
   // before KeepOnly.
   void ApplyToKept(const NDArray& gradients, NDArray& parameters);
+  // Parameters that are treated as `as` says (its range is not looked at), by a state that the caller has: `first` and
+  // `second` are the arrays of state_arrays(), null beyond, and all are dense and of one size. The next step's; Advance() counts it
+  // when all are done. For what comes and goes (budget/spilled_trainer.h). Throws kUnimplemented where gradients are clipped by
+  // norms or have a scale, which takes all of them at once.
+  void ApplyTo(const ParameterGroup& as, const NDArray& gradients, NDArray& parameters, NDArray* first,
+               NDArray* second) const;
   int state_arrays() const;  // of each element
 
   // The same in parts, for steps that are captured and replayed: what changes from step to step
@@ -133,6 +139,8 @@ class Updater {
   void CutRuns();
   // One run of elements: its part of the arrays, or all of them where there is one run.
   void Queue(size_t run, const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
+  void Update(const ParameterGroup& run, const NDArray& g, NDArray& p, NDArray* first, NDArray* second,
+              const NDArray* numbers) const;
   void QueueRuns(const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
   void ClipNumbers(const NDArray& gradients, NDArray& numbers) const;
   template <typename Visit>

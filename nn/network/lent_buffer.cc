@@ -1,4 +1,4 @@
-#include "tidepool/nn/distributed/lent_buffer.h"
+#include "tidepool/nn/network/lent_buffer.h"
 
 #include <string>
 
@@ -9,26 +9,30 @@ constexpr uint64_t kThere = 1, kGone = 2;
 
 class LentOwner final : public BufferOwner {
  public:
+  constexpr explicit LentOwner(const char* where) : where_(where) {}
+
+ private:
   void Release(Buffer* buffer) noexcept override { delete buffer; }
   void Close(Buffer*) noexcept override {}
   std::string DescribeStale(uint64_t) const override {
-    return "it is of parameters in parts on the ranks of a job, and is there only while the layers "
-           "that have it run";
+    return std::string("it is of parameters ") + where_ +
+           ", and is there only while the layers that have it run";
   }
+  const char* const where_;
 };
 
-constinit LentOwner lent_owner;
+constinit LentOwner in_parts("in parts on the ranks of a job"), in_a_file("in a file");
 constinit std::atomic<uint64_t> never_there{kGone};
 
 }  // namespace
 
-LentBuffer::LentBuffer(size_t bytes) : cell_(kGone) {
+LentBuffer::LentBuffer(size_t bytes, From from) : cell_(kGone) {
   auto* const buffer = new Buffer();
   buffer->stamp_cell = &cell_;
   buffer->stamp.store(kThere, std::memory_order_relaxed);
   buffer->data = nullptr;
   buffer->bytes = bytes;
-  buffer->owner = &lent_owner;
+  buffer->owner = from == From::kRanks ? &in_parts : &in_a_file;
   buffer->id = NextBufferId();
   buffer->device = Host();
   buffer->kind = MemoryKind::kUnreferenced;

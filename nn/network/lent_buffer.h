@@ -3,8 +3,8 @@
 //
 // Nothing is counted: the memory is its owner's in the ledger. Threads: one sets it; else as
 // Buffer.
-#ifndef TIDEPOOL_NN_DISTRIBUTED_LENT_BUFFER_H_
-#define TIDEPOOL_NN_DISTRIBUTED_LENT_BUFFER_H_
+#ifndef TIDEPOOL_NN_NETWORK_LENT_BUFFER_H_
+#define TIDEPOOL_NN_NETWORK_LENT_BUFFER_H_
 
 #include <atomic>
 #include <cstddef>
@@ -16,9 +16,11 @@ namespace tidepool::nn {
 
 class LentBuffer {
  public:
+  // Where the bytes are while they are not there, for messages.
+  enum class From : uint8_t { kRanks, kFile };
   // On the host, of so many bytes, and not there. Bytes may be written by others at any time:
   // nothing that is derived from them is kept.
-  explicit LentBuffer(size_t bytes);
+  LentBuffer(size_t bytes, From from);
   // Views that are left are dead.
   ~LentBuffer();
   LentBuffer(const LentBuffer&) = delete;
@@ -38,4 +40,4 @@ class LentBuffer {
 
 }  // namespace tidepool::nn
 
-#endif  // TIDEPOOL_NN_DISTRIBUTED_LENT_BUFFER_H_
+#endif  // TIDEPOOL_NN_NETWORK_LENT_BUFFER_H_

@@ -1,0 +1,201 @@
+#include "tidepool/nn/budget/spilled_host.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/budget/spilled_unit.h"
+#include "tidepool/nn/network/network_body.h"
+
+namespace tidepool::nn {
+namespace {
+
+constexpr char kName[] = "spilled trainer";
+constexpr int kMostAhead = 64;
+
+}  // namespace
+
+SpilledTrainer::Host::Host(Network& network, const UpdaterConfig& updater,
+                           const SpilledTrainerOptions& options)
+    : network_(network),
+      updater_(updater, {network.trained_elements()}, network.device(), network.dtype(), {},
+               Updater::State::kNone),
+      file_(options.file != nullptr ? options.file : std::make_shared<SpillFile>()),
+      element_(DTypeBytes(network.dtype())) {
+  if (updater.clipping.kind == ClippingKind::kGlobalNorm ||
+      updater.clipping.kind == ClippingKind::kNormOfEach) {
+    ThrowUnimplemented(absl::StrCat(
+        kName,
+        ": gradients clipped by their norm, which takes all of them at once, expected no clipping "
+        "or that of values"));
+  }
+  if (options.ahead < 0 || options.ahead > kMostAhead) {
+    ThrowInvalidArgument(
+        absl::StrCat(kName, ": ahead is ", options.ahead, ", expected 0 to ", kMostAhead));
+  }
+  if (!network.is_hosted()) network.CheckCanBeHosted();
+  MakeUnits();
+  ChoosePlan(options);
+  FillFile();
+  network.HostParameters(this);
+}
+
+SpilledTrainer::Host::~Host() {
+  try {
+    network_.HostParameters(nullptr);
+  } catch (const Error&) {
+    // The network was moved from.
+  }
+}
+
+// What one layer alone reads is a unit; what several share is one by itself.
+void SpilledTrainer::Host::MakeUnits() {
+  const std::vector<LayerParameters> layers = network_.trained_by_layer();
+  const std::vector<NamedParameter>& named = network_.named_parameters();
+  places_ = static_cast<int>(layers.size());
+  for (size_t k = 0; k < named.size() && named[k].is_trained; ++k) parameters_.emplace_back();
+  std::vector<UnitUse> of(parameters_.size(), {places_, -1, 0});
+  for (int place = 0; place < places_; ++place) {
+    const LayerParameters& layer = layers[static_cast<size_t>(place)];
+    if (static_cast<size_t>(layer.layer) >= place_of_layer_.size()) {
+      place_of_layer_.resize(static_cast<size_t>(layer.layer) + 1, -1);
+    }
+    place_of_layer_[static_cast<size_t>(layer.layer)] = place;
+    for (const int k : layer.parameters) {
+      UnitUse& use = of[static_cast<size_t>(k)];
+      use.first = std::min(use.first, place);
+      use.last = std::max(use.last, place);
+    }
+  }
+  std::vector<std::vector<int>> members;
+  for (size_t k = 0; k < parameters_.size(); ++k) {
+    const bool joins = !uses_.empty() && of[k].first == of[k].last &&
+                       uses_.back().first == of[k].first && uses_.back().last == of[k].last;
+    if (!joins) {
+      uses_.push_back({of[k].first, of[k].last, 0});
+      members.emplace_back();
+    }
+    UnitUse& unit = uses_.back();
+    parameters_[k].unit = static_cast<int>(uses_.size()) - 1;
+    parameters_[k].begin = unit.bytes / static_cast<int64_t>(element_);
+    const int64_t bytes = named[k].value.NumElements() * static_cast<int64_t>(element_);
+    constexpr auto kAligned = static_cast<int64_t>(kHeapAlignment);
+    unit.bytes += (bytes + kAligned - 1) / kAligned * kAligned;
+    members.back().push_back(static_cast<int>(k));
+  }
+  for (size_t u = 0; u < uses_.size(); ++u) {
+    units_.push_back(std::make_unique<Unit>(uses_[u], updater_.state_arrays()));
+    units_.back()->parameters = std::move(members[u]);
+  }
+}
+
+void SpilledTrainer::Host::ChoosePlan(const SpilledTrainerOptions& options) {
+  for (int ahead = options.ahead; ahead >= 0; --ahead) {
+    plan_ = PlanParameters(uses_, places_, ahead, updater_.state_arrays(),
+                           static_cast<int64_t>(kHeapAlignment));
+    if (options.memory_bytes <= 0 || plan_.bytes <= options.memory_bytes) return;
+  }
+  throw OutOfMemoryError(
+      absl::StrCat(kName, ": network [", network_.name(), "] holds ", plan_.bytes,
+                   " bytes of parameters, gradients and state in a step that reads no layer ahead, "
+                   "memory_bytes is ",
+                   options.memory_bytes),
+      MemoryTracker::Global().Snapshot().OwnersToString());
+}
+
+void SpilledTrainer::Host::FillFile() {
+  const ScopeOutOfWorkspaces heap;
+  const HandlesOwnScope handles;
+  const MemoryOwnerScope owner("spilled parameters");
+  const bool is_hosted = network_.is_hosted();
+  for (const auto& unit : units_) {
+    NDArray whole =
+        Zeros({unit->use.bytes / static_cast<int64_t>(element_)}, network_.dtype(), Place::Heap());
+    for (const int k : unit->parameters) {
+      NDArray to = UnitView(*unit, whole, k);
+      CopyInto(is_hosted ? network_.InitialValue(k)
+                         : network_.named_parameters()[static_cast<size_t>(k)].value,
+               to);
+    }
+    unit->kept_value = file_->Write(whole.raw_data(), static_cast<size_t>(unit->use.bytes));
+    written_bytes_ += unit->use.bytes;
+  }
+}
+
+NDArray SpilledTrainer::Host::UnitView(const Unit&, NDArray& whole, int k) const {
+  const Parameter& parameter = Views(k);
+  const Shape& shape = network_.named_parameters()[static_cast<size_t>(k)].value.shape();
+  return whole.Slice(0, parameter.begin, parameter.begin + shape.NumElements()).Reshape(shape);
+}
+
+SpilledTrainerStats SpilledTrainer::Host::stats() const {
+  SpilledTrainerStats stats;
+  for (const UnitUse& use : uses_) stats.parameter_bytes += use.bytes;
+  for (const auto& unit : units_)
+    stats.state_bytes += static_cast<int64_t>(unit->kept_state.bytes());
+  stats.step_bytes = plan_.bytes;
+  stats.inference_bytes = plan_.inference_bytes;
+  stats.ahead = plan_.ahead;
+  stats.read_bytes = read_bytes_;
+  stats.written_bytes = written_bytes_;
+  stats.stall_seconds = stall_seconds_;
+  return stats;
+}
+
+NDArray SpilledTrainer::Host::Value(int k) const {
+  const ScopeOutOfWorkspaces heap;
+  const HandlesOwnScope handles;
+  const Unit& unit = *units_[static_cast<size_t>(Views(k).unit)];
+  NDArray whole =
+      Empty({unit.use.bytes / static_cast<int64_t>(element_)}, network_.dtype(), Place::Heap());
+  file_->Read(unit.kept_value, whole.raw_data());
+  return UnitView(unit, whole, k).Dup();
+}
+
+void SpilledTrainer::Host::ChangeUnitOf(int k, absl::FunctionRef<void(NDArray&)> change) {
+  const ScopeOutOfWorkspaces heap;
+  const HandlesOwnScope handles;
+  Unit& unit = *units_[static_cast<size_t>(Views(k).unit)];
+  NDArray whole =
+      Empty({unit.use.bytes / static_cast<int64_t>(element_)}, network_.dtype(), Place::Heap());
+  file_->Read(unit.kept_value, whole.raw_data());
+  NDArray value = UnitView(unit, whole, k);
+  change(value);
+  unit.kept_value = file_->Write(whole.raw_data(), static_cast<size_t>(unit.use.bytes));
+}
+
+void SpilledTrainer::Host::Commit() {
+  if (failure_ != nullptr) {
+    const std::exception_ptr failure = std::exchange(failure_, nullptr);
+    Drop();
+    std::rethrow_exception(failure);
+  }
+  if (!complete_)
+    ThrowFailedPrecondition(
+        absl::StrCat(kName, ": a step without a pass over network [", network_.name(), "]"));
+  for (const auto& unit : units_) {
+    unit->kept_value = std::move(unit->new_value);
+    if (updater_.state_arrays() > 0) unit->kept_state = std::move(unit->new_state);
+  }
+  complete_ = false;
+  updater_.Advance();
+}
+
+void SpilledTrainer::Host::Drop() noexcept {
+  for (const auto& unit : units_) {
+    unit->new_value.Reset();
+    unit->new_state.Reset();
+  }
+  complete_ = false;
+  failure_ = nullptr;
+}
+
+}  // namespace tidepool::nn

@@ -1,0 +1,96 @@
+// Of spilled_trainer.cc: the parameters of a network in a file, as a pass has them.
+#ifndef TIDEPOOL_NN_BUDGET_SPILLED_HOST_H_
+#define TIDEPOOL_NN_BUDGET_SPILLED_HOST_H_
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/ndarray/ndarray.h"
+#include "tidepool/nn/budget/parameter_plan.h"
+#include "tidepool/nn/budget/spilled_trainer.h"
+#include "tidepool/nn/network/parameter_host.h"
+#include "tidepool/nn/training/updater.h"
+
+namespace tidepool::nn {
+
+class SpilledTrainer::Host final : public ParameterHost {
+ public:
+  Host(Network& network, const UpdaterConfig& updater, const SpilledTrainerOptions& options);
+  ~Host();
+
+  Network& network() const { return network_; }
+  Updater& updater() { return updater_; }
+  SpilledTrainerStats stats() const;
+
+  // What the last pass has written is what the parameters are from here on; throws where it has not written all. Else
+  // it is dropped.
+  void Commit();
+  void Drop() noexcept;
+
+  NDArray Value(int parameter) const;
+  // `change` is given a unit's parameters, in memory for as long as it takes.
+  void ChangeUnitOf(int parameter, absl::FunctionRef<void(NDArray& value)> change);
+
+  // ParameterHost:
+  void Begin(Pass pass) override;
+  const NDArray& value(int parameter) const override { return Views(parameter).value; }
+  const NDArray& gradient(int parameter) const override { return Views(parameter).gradient; }
+  void EnterForward(int layer) override;
+  void EnterBackward(int layer) override;
+  void GradientIsFinal(int parameter) override;
+  void End() noexcept override;
+
+ private:
+  struct Unit;
+  struct Parameter {
+    int unit = 0;
+    int64_t begin = 0;                       // elements from the begin of the unit
+    NDArray value, gradient, first, second;  // of the pass
+  };
+  const Parameter& Views(int parameter) const {
+    return parameters_[static_cast<size_t>(parameter)];
+  }
+  void MakeUnits();
+  void ChoosePlan(const SpilledTrainerOptions& options);
+  void FillFile();
+  void PlaceViews();
+  void ForwardTo(int place);
+  void BackwardTo(int place);
+  void StartRead(Unit& unit);
+  void StartState(Unit& unit);
+  void Update(Unit& unit);
+  void Written(Unit& unit);
+  template <typename Transfer>
+  auto WaitFor(Transfer& transfer);
+  NDArray UnitView(const Unit& unit, NDArray& whole, int parameter) const;
+
+  Network& network_;
+  Updater updater_;
+  const std::shared_ptr<SpillFile> file_;
+  const size_t element_;
+  int places_ = 0;
+  std::vector<int> place_of_layer_;
+  std::vector<Parameter> parameters_;
+  std::vector<std::unique_ptr<Unit>> units_;
+  std::vector<UnitUse> uses_;
+  ParameterPlan plan_;
+  int64_t read_bytes_ = 0, written_bytes_ = 0;
+  double stall_seconds_ = 0;
+
+  // Of the pass under way.
+  NDArray memory_;
+  std::optional<Pass> pass_, placed_for_;
+  const std::byte* placed_at_ = nullptr;
+  int forward_ = 0, backward_ = 0;  // places entered last
+  bool complete_ = false;           // all units have been updated and written
+  std::exception_ptr failure_;      // of End()
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_BUDGET_SPILLED_HOST_H_

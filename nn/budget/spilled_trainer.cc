@@ -1,0 +1,113 @@
+#include "tidepool/nn/budget/spilled_trainer.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/io/safetensors_arrays.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/budget/spilled_host.h"
+#include "tidepool/nn/parameter_file.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::nn {
+
+SpilledTrainer::SpilledTrainer(Network& network, const UpdaterConfig& updater,
+                               const SpilledTrainerOptions& options)
+    : host_(std::make_unique<Host>(network, updater, options)) {}
+SpilledTrainer::~SpilledTrainer() = default;
+
+Updater& SpilledTrainer::updater() { return host_->updater(); }
+int64_t SpilledTrainer::steps() const { return host_->updater().steps(); }
+Network& SpilledTrainer::network() { return host_->network(); }
+SpilledTrainerStats SpilledTrainer::stats() const { return host_->stats(); }
+
+template <typename Set>
+double SpilledTrainer::StepOf(absl::FunctionRef<Set()> make) {
+  double loss = 0;
+  {
+    const WorkspaceScope scope(network().training_workspace());
+    const Set set = make();
+    try {
+      loss = network().ComputeGradients(InputsOf(set));
+    } catch (...) {
+      host_->Drop();
+      throw;
+    }
+  }
+  host_->Commit();
+  return loss;
+}
+
+double SpilledTrainer::Step(absl::FunctionRef<Batch()> make_batch) { return StepOf(make_batch); }
+double SpilledTrainer::Step(absl::FunctionRef<MultiDataSet()> make_set) { return StepOf(make_set); }
+
+namespace {
+
+const NamedParameter& TrainedParameter(const Network& network, int parameter) {
+  const std::vector<NamedParameter>& named = network.named_parameters();
+  if (parameter < 0 || static_cast<size_t>(parameter) >= named.size() ||
+      !named[static_cast<size_t>(parameter)].is_trained) {
+    ThrowInvalidArgument(absl::StrCat("spilled trainer: parameter ", parameter,
+                                      ", expected the number of a trained one of ", named.size()));
+  }
+  return named[static_cast<size_t>(parameter)];
+}
+
+}  // namespace
+
+NDArray SpilledTrainer::Value(int parameter) const {
+  TrainedParameter(host_->network(), parameter);
+  return host_->Value(parameter);
+}
+
+void SpilledTrainer::SetValue(int parameter, const NDArray& value) {
+  const NamedParameter& named = TrainedParameter(network(), parameter);
+  if (value.shape() != named.value.shape() || value.dtype() != network().dtype()) {
+    ThrowInvalidArgument(absl::StrCat("spilled trainer: parameter \"", named.name, "\" is set to ",
+                                      DTypeName(value.dtype()), " ", value.shape().ToString(),
+                                      ", expected ", DTypeName(network().dtype()), " ",
+                                      named.value.shape().ToString()));
+  }
+  host_->ChangeUnitOf(parameter, [&](NDArray& to) { CopyInto(value, to); });
+}
+
+void SpilledTrainer::SaveParameters(const std::string& path,
+                                    const std::map<std::string, std::string>& metadata) const {
+  const Network& network = host_->network();
+  const std::vector<NamedParameter>& named = network.named_parameters();
+  SaveParametersInParts(
+      network, path, metadata, {}, [&](const std::string& name, AppendBytes append) {
+        for (size_t k = 0; k < named.size(); ++k) {
+          if (named[k].name != name) continue;
+          const NDArray value = named[k].is_trained ? Value(static_cast<int>(k)) : named[k].value;
+          append({value.raw_data(),
+                  static_cast<size_t>(value.NumElements()) * DTypeBytes(value.dtype())});
+        }
+      });
+}
+
+void SpilledTrainer::LoadParameters(const std::string& path) {
+  const std::vector<NamedParameter>& named = network().named_parameters();
+  std::vector<NamedSpec> expected;
+  for (const NamedParameter& parameter : named) {
+    expected.push_back(
+        {parameter.name, {.name = parameter.name, .shape = parameter.value.shape()}});
+  }
+  const SafetensorsReader reader = SafetensorsReader::Open(path);
+  CheckParameters(reader, path, expected, network().dtype());
+  for (size_t k = 0; k < named.size(); ++k) {
+    const SafetensorInfo& info = reader.Find(named[k].name);
+    if (named[k].is_trained) {
+      host_->ChangeUnitOf(static_cast<int>(k),
+                          [&](NDArray& to) { ReadSafetensor(reader, info, to); });
+    } else {
+      NDArray value = named[k].value;
+      ReadSafetensor(reader, info, value);
+    }
+  }
+}
+
+}  // namespace tidepool::nn

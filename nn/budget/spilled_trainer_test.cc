@@ -1,0 +1,396 @@
+#include "tidepool/nn/budget/spilled_trainer.h"
+
+#include <errno.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/peak_scope.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/spill/file_queue.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/budget/parameter_plan.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/pooling.h"
+#include "tidepool/nn/layers/shaping.h"
+#include "tidepool/nn/network_config.h"
+#include "tidepool/nn/parameter_file.h"
+#include "tidepool/nn/testing/deep_networks.h"
+#include "tidepool/nn/testing/example_networks.h"
+#include "tidepool/nn/testing/placement_runs.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::nn {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::shared_ptr<SpillFile> SmallBlocks() {
+  return std::make_shared<SpillFile>(SpillFileOptions{.block_bytes = 16384});
+}
+
+std::string BitsOf(const NDArray& array) {
+  const NDArray dense = array.is_dense() ? array : array.Dup();
+  return std::string(reinterpret_cast<const char*>(dense.raw_data()),
+                     static_cast<size_t>(dense.NumElements()) * DTypeBytes(dense.dtype()));
+}
+
+// Losses of the steps, then the bits of all trained parameters.
+struct Trained {
+  std::vector<double> losses;
+  std::vector<std::string> parameters;
+  bool operator==(const Trained&) const = default;
+};
+
+template <typename AnyTrainer>
+void Train(AnyTrainer& trainer, int begin, int end, Trained* trained) {
+  for (int i = begin; i < end; ++i) {
+    trained->losses.push_back(
+        trainer.Step([&] { return SomeBatch(4 + i % 3, static_cast<uint64_t>(i)); }));
+  }
+}
+
+Trained InMemory(Network network, const UpdaterConfig& updater, int steps) {
+  Trained trained;
+  Trainer trainer(network, updater);
+  Train(trainer, 0, steps, &trained);
+  for (const NamedParameter& parameter : network.named_parameters()) {
+    if (parameter.is_trained) trained.parameters.push_back(BitsOf(parameter.value));
+  }
+  return trained;
+}
+
+void AddParameters(const SpilledTrainer& trainer, const Network& network, Trained* trained) {
+  for (size_t k = 0;
+       k < network.named_parameters().size() && network.named_parameters()[k].is_trained; ++k) {
+    trained->parameters.push_back(BitsOf(trainer.Value(static_cast<int>(k))));
+  }
+}
+
+Trained InAFile(Network network, const UpdaterConfig& updater, int steps, int ahead) {
+  Trained trained;
+  SpilledTrainer trainer(network, updater, {.file = SmallBlocks(), .ahead = ahead});
+  EXPECT_EQ(trainer.stats().ahead, ahead);
+  Train(trainer, 0, steps, &trained);
+  EXPECT_EQ(trainer.steps(), steps);
+  AddParameters(trainer, network, &trained);
+  return trained;
+}
+
+TEST(SpilledTrainer, HasTheBitsOfATrainer) {
+  UpdaterConfig adamw = UpdaterConfig::Of(UpdaterKind::kAdamW);
+  adamw.schedule = Schedule::Cosine(10);
+  adamw.clipping = {ClippingKind::kValue, 0.5};
+  for (const char* const name : {"mlp", "lenet", "residual", "lstm", "transformer"}) {
+    const auto make = [&] { return ExampleNetwork(name, Options(WorkspaceMode::kEnabled)); };
+    const Trained expected = InMemory(make(), adamw, 12);
+    for (const int ahead : {0, 1, 3, 64})
+      EXPECT_EQ(InAFile(make(), adamw, 12, ahead), expected) << name << ", ahead " << ahead;
+  }
+}
+
+TEST(SpilledTrainer, OfEachUpdater) {
+  for (const UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdaGrad,
+                                 UpdaterKind::kRmsProp, UpdaterKind::kAdam, UpdaterKind::kAdamW}) {
+    UpdaterConfig updater = UpdaterConfig::Of(kind);
+    if (kind != UpdaterKind::kAdamW) updater.l2 = 0.01;
+    const auto make = [] { return ExampleNetwork("lenet", Options(WorkspaceMode::kEnabled)); };
+    EXPECT_EQ(InAFile(make(), updater, 5, 1), InMemory(make(), updater, 5)) << UpdaterName(kind);
+  }
+}
+
+TEST(SpilledTrainer, OfEachModeAndOfDoubles) {
+  const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
+  for (const WorkspaceMode mode : kModes) {
+    const auto make = [&] { return DeepNetwork("convolutions", 6, Options(mode)); };
+    EXPECT_EQ(InAFile(make(), adam, 5, 2), InMemory(make(), adam, 5)) << static_cast<int>(mode);
+  }
+  const auto doubles = [] {
+    NetworkOptions options = Options(WorkspaceMode::kEnabled);
+    options.dtype = DType::kFloat64;
+    NetworkConfig config;
+    config.AddInput("image", {28, 28, 1}, DType::kFloat32);
+    config.Add(ReshapeLayer({784}), {"image"}, "flat");
+    config.Add(Dense(20, Activation::kTanh), {"flat"}, "hidden");
+    config.Add(Dense(10), {"hidden"}, "out");
+    config.outputs = {"out"};
+    return Network(config, options);
+  };
+  const auto step = [](auto& trainer, int i) {
+    return trainer.Step([i] {
+      const Batch batch = SomeBatch(4, static_cast<uint64_t>(i));
+      return Batch(Cast(batch.features, DType::kFloat64), batch.labels);
+    });
+  };
+  Network whole = doubles(), parts = doubles();
+  Trainer trainer(whole, adam);
+  SpilledTrainer spilled(parts, adam, {.file = SmallBlocks(), .ahead = 1});
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(step(spilled, i), step(trainer, i)) << i;
+}
+
+// A parameter that the second and the last but one layer read is a unit by itself, which is there in between.
+TEST(SpilledTrainer, ParametersOfSeveralLayers) {
+  const auto make = [] {
+    NetworkConfig config;
+    config.AddInput("image", {28, 28, 1});
+    config.Add(ReshapeLayer({28, 28}), {"image"}, "rows");
+    std::string x = "rows";
+    for (int i = 0; i < 6; ++i)
+      x = config.Add(Dense(28, Activation::kTanh, {.last_axis = true}), {x},
+                     absl::StrCat("dense", i));
+    config.nodes[5].tied = {{"weight", "dense1.weight"}};
+    config.Add(GlobalPooling(), {x}, "pool");
+    config.Add(Dense(10), {"pool"}, "out");
+    config.outputs = {"out"};
+    return Network(config, Options(WorkspaceMode::kEnabled));
+  };
+  const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
+  const Trained expected = InMemory(make(), adam, 6);
+  for (const int ahead : {0, 1, 2}) EXPECT_EQ(InAFile(make(), adam, 6, ahead), expected) << ahead;
+}
+
+TEST(SpilledTrainer, AModelOfFourTimesTheLimitTrains) {
+  constexpr int kLayers = 48, kWidth = 160;
+  constexpr int64_t kLayerBytes = (int64_t{kWidth} * kWidth + kWidth) * 4,
+                    kParameters = kLayers * kLayerBytes;
+  // Parameters and the two moments of Adam, beside gradients.
+  constexpr int64_t kLimit = 3 * kParameters / 4;
+  const auto make = [](bool hosted) {
+    std::vector<AnyLayer> layers;
+    for (int i = 0; i + 1 < kLayers; ++i) layers.push_back(Dense(kWidth, Activation::kTanh));
+    layers.push_back(Dense(kWidth));
+    return Network(NetworkConfig::Sequential({kWidth}, layers),
+                   {.seed = 3, .hosted_parameters = hosted});
+  };
+  const auto batch = [](int i) {
+    return [i] {
+      return Batch(RandomUniform({2, kWidth}, -1, 1, static_cast<uint64_t>(i)),
+                   Full({2}, i % kWidth, DType::kInt64));
+    };
+  };
+  const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
+  std::vector<double> expected;
+  {
+    Network network = make(false);
+    Trainer trainer(network, adam);
+    for (int i = 0; i < 4; ++i) expected.push_back(trainer.Step(batch(i)));
+  }
+  MemoryOwner& small = MemoryOwner::Process().Child("a small machine");
+  MemoryBudget::Global().SetOwnerLimit(small, Host(), kLimit);
+  {
+    const MemoryOwnerScope owner(small);
+    EXPECT_THROW(
+        {
+          Network network = make(false);
+          Trainer trainer(network, adam);
+        },
+        OutOfMemoryError);
+    PeakScope peak(Host(), &small);
+    const auto file =
+        std::make_shared<SpillFile>(SpillFileOptions{.block_bytes = 65536, .in_flight = 2});
+    Network network = make(true);
+    SpilledTrainer trainer(network, adam, {.file = file, .ahead = 8, .memory_bytes = kLimit / 2});
+    const SpilledTrainerStats before = trainer.stats();
+    EXPECT_GE(before.ahead, 1);
+    EXPECT_LT(before.ahead, 8);
+    EXPECT_LE(before.step_bytes, kLimit / 2);
+    EXPECT_EQ(before.parameter_bytes, kParameters);
+    std::vector<double> losses;
+    for (int i = 0; i < 4; ++i) losses.push_back(trainer.Step(batch(i)));
+    EXPECT_EQ(losses, expected);
+    EXPECT_LE(peak.peak_bytes(), kLimit);
+
+    // What is moved: parameters twice but for those that stay from pass to pass, back once; state both ways.
+    const SpilledTrainerStats first = trainer.stats();
+    EXPECT_EQ(first.state_bytes, 2 * kParameters);
+    trainer.Step(batch(4));
+    const SpilledTrainerStats after = trainer.stats();
+    EXPECT_EQ(after.read_bytes - first.read_bytes,
+              4 * kParameters - (before.ahead + 1) * kLayerBytes);
+    EXPECT_EQ(after.written_bytes - first.written_bytes, 3 * kParameters);
+    EXPECT_EQ(network.Output(Ones({1, kWidth})).dim(1), kWidth);
+  }
+  MemoryBudget::Global().SetOwnerLimit(small, Host(), MemoryBudget::kUnlimited);
+}
+
+TEST(SpilledTrainer, FilesAreThoseOfAnyNetwork) {
+  const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
+  const std::string path = testing::TempDir() + "/spilled.safetensors";
+  Network network = DeepNetwork("residual", 3, Options(WorkspaceMode::kEnabled)),
+          whole = DeepNetwork("residual", 3, {.seed = 77});
+  const NDArray x = Features(3);
+  SpilledTrainer trainer(network, adam, {.file = SmallBlocks()});
+  Trained trained;
+  Train(trainer, 0, 3, &trained);
+  trainer.SaveParameters(path);
+  LoadParameters(path, whole);
+  EXPECT_EQ(BitsOf(network.Output(x)), BitsOf(whole.Output(x)));
+
+  Network other = DeepNetwork("residual", 3, {.seed = 5, .hosted_parameters = true});
+  SpilledTrainer again(other, adam, {.file = SmallBlocks()});
+  EXPECT_NE(BitsOf(other.Output(x)), BitsOf(whole.Output(x)));
+  again.LoadParameters(path);
+  EXPECT_EQ(BitsOf(other.Output(x)), BitsOf(whole.Output(x)));
+
+  NDArray value = again.Value(0);
+  value *= 2.0;
+  again.SetValue(0, value);
+  EXPECT_EQ(BitsOf(again.Value(0)), BitsOf(value));
+  EXPECT_EQ(BitsOf(again.Value(1)), BitsOf(trainer.Value(1)));
+  EXPECT_THAT(MessageOf([&] { again.SetValue(0, Zeros({1})); }),
+              AllOf(HasSubstr("parameter \"stem.filter\""), HasSubstr("[1]")));
+  EXPECT_THAT(MessageOf([&] { again.Value(-1); }), HasSubstr("parameter -1"));
+}
+
+TEST(SpilledTrainer, WhatCannotBeIsRefusedAndChangesNothing) {
+  Network network = DeepNetwork("convolutions", 4, Options(WorkspaceMode::kEnabled));
+  const std::string before = BitsOf(network.parameters());
+  UpdaterConfig clipped = UpdaterConfig::Of(UpdaterKind::kSgd);
+  clipped.clipping = {ClippingKind::kGlobalNorm, 1};
+  EXPECT_THAT(MessageOf([&] { SpilledTrainer trainer(network, clipped); }),
+              HasSubstr("clipped by their norm"));
+  const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
+  EXPECT_THAT(MessageOf([&] { SpilledTrainer trainer(network, adam, {.ahead = 65}); }),
+              HasSubstr("ahead is 65"));
+  EXPECT_THAT(MessageOf([&] { SpilledTrainer trainer(network, adam, {.memory_bytes = 100}); }),
+              HasSubstr("memory_bytes is 100"));
+  const auto full =
+      std::make_shared<SpillFile>(SpillFileOptions{.capacity_bytes = 4096, .block_bytes = 4096});
+  EXPECT_THROW(SpilledTrainer(network, adam, {.file = full}), Error);
+  EXPECT_EQ(BitsOf(network.parameters()), before);
+  Network program = ExampleNetwork("program", Options(WorkspaceMode::kEnabled));
+  EXPECT_THAT(MessageOf([&] { SpilledTrainer trainer(program, adam); }),
+              HasSubstr("hosted parameters of a program"));
+  {
+    SpilledTrainer trainer(network, adam, {.file = SmallBlocks()});
+    trainer.Step([] { return SomeBatch(2, 1); });
+  }
+  EXPECT_THAT(MessageOf([&] { network.Output(Features(1)); }), HasSubstr("nobody hosts them now"));
+}
+
+// Transfers of a file fail from a number on, for as long as that is said.
+struct Faults {
+  std::atomic<int64_t> next{0}, first{INT64_MAX};
+  std::atomic<int> error{EIO};
+};
+
+class FailingQueue final : public FileQueue {
+ public:
+  FailingQueue(std::unique_ptr<FileQueue> queue, std::shared_ptr<Faults> faults)
+      : queue_(std::move(queue)), faults_(std::move(faults)) {}
+  void Submit(const FileTransfer& transfer) override {
+    if (faults_->next++ < faults_->first) return queue_->Submit(transfer);
+    failed_.push_back({transfer.tag, -faults_->error});
+    queue_->Wake();
+  }
+  std::optional<Done> Wait() override {
+    if (failed_.empty()) {
+      std::optional<Done> done = queue_->Wait();
+      if (done.has_value() || failed_.empty()) return done;
+    }
+    const Done done = failed_.back();
+    failed_.pop_back();
+    return done;
+  }
+  void Wake() noexcept override { queue_->Wake(); }
+  const char* name() const override { return "failing"; }
+
+ private:
+  std::unique_ptr<FileQueue> queue_;
+  std::shared_ptr<Faults> faults_;
+  std::vector<Done> failed_;
+};
+
+// Whichever transfer of a step fails first, the step has changed nothing, and training ends with the same bits.
+TEST(SpilledTrainer, AStepWhoseFileFailsHasChangedNothing) {
+  const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
+  const auto make = [] { return DeepNetwork("convolutions", 5, Options(WorkspaceMode::kEnabled)); };
+  const Trained expected = InMemory(make(), adam, 4);
+  for (const int error : {EIO, ENOSPC}) {
+    int failures = 0;
+    for (int64_t first = 0; failures == static_cast<int>(first); ++first) {
+      const auto faults = std::make_shared<Faults>();
+      faults->error = error;
+      const auto file = std::make_shared<SpillFile>(SpillFileOptions{
+          .block_bytes = 16384, .queue = [&](int descriptor, int depth) {
+            return std::make_unique<FailingQueue>(NewFileQueue(descriptor, depth), faults);
+          }});
+      Network network = make();
+      SpilledTrainer trainer(network, adam, {.file = file, .ahead = 1});
+      Trained trained;
+      Train(trainer, 0, 2, &trained);
+      const int64_t used = file->stats().used_bytes;
+      faults->next = 0;
+      faults->first = first;
+      try {
+        trainer.Step([] { return SomeBatch(4 + 2 % 3, 2); });
+        faults->first = INT64_MAX;
+      } catch (const Error&) {
+        ++failures;
+        faults->first = INT64_MAX;
+        EXPECT_EQ(trainer.steps(), 2) << first;
+        trained.losses.push_back(trainer.Step([] { return SomeBatch(4 + 2 % 3, 2); }));
+        EXPECT_EQ(file->stats().used_bytes, used)
+            << "what the failed step wrote is left, " << first;
+        Train(trainer, 3, 4, &trained);
+        AddParameters(trainer, network, &trained);
+        EXPECT_EQ(trained, expected) << first;
+      }
+    }
+    EXPECT_GT(failures, 20);
+  }
+}
+
+// Offsets of what is there at the same time lie apart: values and state from where reading begins to where writing has ended.
+TEST(ParameterPlan, NothingThatIsThereOverlaps) {
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    uint32_t random = seed * 2654435761u;
+    const auto draw = [&](uint32_t below) {
+      return static_cast<int>((random = random * 1664525u + 1013904223u) >> 8) %
+             static_cast<int>(below);
+    };
+    const int places = 1 + draw(12), ahead = draw(5), states = draw(3);
+    std::vector<UnitUse> units;
+    for (int i = 0, count = 1 + draw(14); i < count; ++i) {
+      const int first = draw(static_cast<uint32_t>(places));
+      units.push_back(
+          {first, first + draw(static_cast<uint32_t>(places - first)), 64 * (1 + draw(9))});
+    }
+    const ParameterPlan plan = PlanParameters(units, places, ahead, states, 64);
+    struct Range {
+      int64_t begin, end;
+    };
+    for (int place = 0; place < places; ++place) {
+      std::vector<Range> there;
+      for (size_t u = 0; u < units.size(); ++u) {
+        const UnitUse& unit = units[u];
+        const auto add = [&](int from, int to, int64_t offset, int64_t bytes) {
+          if (from <= place && place <= to && bytes > 0) there.push_back({offset, offset + bytes});
+        };
+        add(unit.first - ahead, unit.last + ahead, plan.values[u], unit.bytes);
+        add(unit.first, unit.last, plan.gradients[u], unit.bytes);
+        add(unit.first - ahead, unit.first + ahead, plan.states[u], unit.bytes * states);
+      }
+      for (size_t a = 0; a < there.size(); ++a) {
+        EXPECT_LE(there[a].end, plan.bytes);
+        for (size_t b = 0; b < a; ++b)
+          EXPECT_TRUE(there[a].end <= there[b].begin || there[b].end <= there[a].begin)
+              << "seed " << seed << ", place " << place;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::nn
