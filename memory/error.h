@@ -11,6 +11,10 @@
 #ifndef TIDEPOOL_MEMORY_ERROR_H_
 #define TIDEPOOL_MEMORY_ERROR_H_
 
+#if defined(__cplusplus) && __cplusplus < 202002L
+#error "Tidepool needs C++20: put build --cxxopt=-std=c++20 into .bazelrc, or copts = [\"-std=c++20\"] into the target"
+#endif
+
 #include <exception>
 #include <string>
 

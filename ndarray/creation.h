@@ -5,6 +5,7 @@
 #define TIDEPOOL_NDARRAY_CREATION_H_
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "absl/types/span.h"
 #include "tidepool/ndarray/ndarray.h"
@@ -52,6 +53,11 @@ TIDEPOOL_FROM_VALUES(uint16_t)
 TIDEPOOL_FROM_VALUES(uint32_t)
 TIDEPOOL_FROM_VALUES(uint64_t)
 #undef TIDEPOOL_FROM_VALUES
+// FromValues({1.5f, 2.5f}, {2}): of the type that is written, or named (FromValues<float>({1, 2}, {2})).
+template <typename T>
+NDArray FromValues(std::initializer_list<T> values, const Shape& shape, Place place = Place::Current()) {
+  return FromValues(absl::Span<const T>(values.begin(), values.size()), shape, place);
+}
 
 // Element i is a pure function of (seed, stream, i): Philox4x32-10 (Salmon et al. 2011), the same
 // on every device and for every thread count; the formulas stand in kernel/random_numbers.h. f32, or

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
@@ -44,7 +43,7 @@ void Managers() {
 class SideTranslator final : public Translator<std::pair<float, float>, std::string> {
  public:
   NDList ProcessInput(PredictorContext&, const std::pair<float, float>& point) override {
-    return {FromValues(std::vector<float>{point.first, point.second}, {2})};
+    return {FromValues({point.first, point.second}, {2})};
   }
   std::string ProcessOutput(PredictorContext&, NDList outputs) override {
     return ArgMax(outputs[0], 0).Item<int64_t>() == 1 ? "above" : "below";

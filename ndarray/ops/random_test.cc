@@ -162,6 +162,19 @@ TEST(Dropout, Gradient) {
             "");
 }
 
+TEST(Creation, ValuesThatAreWrittenDown) {
+  const NDArray floats = FromValues({0.5f, 1.5f, -2.0f}, {3}), doubles = FromValues({0.5, 1.5}, {2, 1});
+  EXPECT_EQ(floats.dtype(), DType::kFloat32);
+  EXPECT_EQ(floats.At<float>({2}), -2.0f);
+  EXPECT_EQ(doubles.dtype(), DType::kFloat64);
+  EXPECT_EQ(doubles.shape(), Shape({2, 1}));
+  EXPECT_EQ(FromValues<float>({1, 2}, {2}).At<float>({1}), 2.0f);
+  EXPECT_EQ(FromValues<int64_t>({int64_t{1} << 62}, {1}).At<int64_t>({0}), int64_t{1} << 62);
+  EXPECT_EQ(FromValues({true, false}, {2}).dtype(), DType::kBool);
+  EXPECT_EQ(FromValues(std::initializer_list<float>{}, {0}).NumElements(), 0);
+  EXPECT_THROW(FromValues({1.0f, 2.0f}, {3}), Error);
+}
+
 TEST(Creation, LinspaceEyeAndArange) {
   EXPECT_THAT(Numbers(Linspace(0, 1, 5)), ElementsAre(0, 0.25, 0.5, 0.75, 1));
   EXPECT_THAT(Numbers(Linspace(0, 1, 4, kF64)), ElementsAre(0, 1 / 3.0, 2 / 3.0, 1));
