@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_listener.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/fork_handlers.h"
 
@@ -22,6 +23,13 @@ constexpr int kUnreferencedIndex = static_cast<int>(MemoryKind::kUnreferenced);
 inline int IndexOf(MemoryKind kind) {
   if (!IsMemoryKind(kind)) [[unlikely]] ThrowNoSuchKind(kind);
   return static_cast<int>(kind);
+}
+
+void TellOwned(bool observed, const MemoryAccount& account, int64_t bytes) noexcept {
+  if (!observed) [[likely]] return;
+  if (MemoryListener* const listener = MemoryListener::Current()) {
+    listener->Owned(account.device(), bytes, *account.owner());
+  }
 }
 
 }  // namespace
@@ -115,7 +123,9 @@ void MemoryTracker::AddLocked(Device device, MemoryKind kind, int64_t bytes, Mem
     if (quiet && bytes > 0) RaiseKind(counts, kind);
   });
   CountChange();
-  if (!quiet) RaiseAbove(device, at, owner);
+  if (quiet) return;
+  if (MemoryListener* const listener = MemoryListener::Current()) listener->Added(device, kind, bytes, *owner);
+  RaiseAbove(device, at, owner);
 }
 
 void MemoryTracker::Register(MemoryAccount* account) {
@@ -145,6 +155,7 @@ void MemoryTracker::Unregister(MemoryAccount* account) {
   at.accounts[account->index_]->index_ = account->index_;
   at.accounts.pop_back();
   CountChange();
+  TellOwned(!observers_.empty(), *account, -account->owned_);
   RaiseAbove(account->device_, at, account->owner_);
 }
 
@@ -155,6 +166,7 @@ void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) noexcept {
   account->owned_ += bytes;
   ForEachAbove(at, account->owner_, [&](Counts& counts) { counts.owned += bytes; });
   CountChange();
+  TellOwned(!observers_.empty(), *account, bytes);
   RaiseAbove(account->device_, at, account->owner_);
 }
 
