@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/profile/memory_profile.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"

@@ -66,6 +66,10 @@ class MemoryListener {
   // Likewise, pages and blocks of a workspace or pool, in use or not.
   virtual void Owned(Device device, int64_t bytes, const MemoryOwner& owner) noexcept = 0;
 
+  static void TellOwned(Device device, int64_t bytes, const MemoryOwner& owner) noexcept {
+    if (MemoryListener* const listener = Current()) listener->Owned(device, bytes, owner);
+  }
+
   // An array outside of workspaces. The ledger has been told.
   virtual void Made(const Buffer& buffer) noexcept = 0;
   // Before its bytes go; also of ones that were made before anybody listened.

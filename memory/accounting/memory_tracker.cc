@@ -25,13 +25,6 @@ inline int IndexOf(MemoryKind kind) {
   return static_cast<int>(kind);
 }
 
-void TellOwned(bool observed, const MemoryAccount& account, int64_t bytes) noexcept {
-  if (!observed) [[likely]] return;
-  if (MemoryListener* const listener = MemoryListener::Current()) {
-    listener->Owned(account.device(), bytes, *account.owner());
-  }
-}
-
 }  // namespace
 
 MemoryTracker& MemoryTracker::Global() {
@@ -155,7 +148,7 @@ void MemoryTracker::Unregister(MemoryAccount* account) {
   at.accounts[account->index_]->index_ = account->index_;
   at.accounts.pop_back();
   CountChange();
-  TellOwned(!observers_.empty(), *account, -account->owned_);
+  if (!observers_.empty()) MemoryListener::TellOwned(account->device_, -account->owned_, *account->owner_);
   RaiseAbove(account->device_, at, account->owner_);
 }
 
@@ -166,7 +159,7 @@ void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) noexcept {
   account->owned_ += bytes;
   ForEachAbove(at, account->owner_, [&](Counts& counts) { counts.owned += bytes; });
   CountChange();
-  TellOwned(!observers_.empty(), *account, bytes);
+  if (!observers_.empty()) MemoryListener::TellOwned(account->device_, bytes, *account->owner_);
   RaiseAbove(account->device_, at, account->owner_);
 }
 

@@ -17,8 +17,10 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/profile/profile_changes.h"
+#include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -47,17 +49,21 @@ const ProfileArray* Find(const ProfileData& data, int64_t bytes) {
   return nullptr;
 }
 
-// By kind, of the host.
+// By device and kind.
 void ExpectAsTheLedger(const ProfileData& data) {
   const MemorySnapshot ledger = MemoryTracker::Global().Snapshot();
   const std::vector<std::vector<int64_t>> bytes = BytesAtEnd(data);
-  std::vector<int64_t> summed(kMemoryKinds);
-  for (const ProfileChange& change : ChangesOf(data)) {
-    if (change.device == 0) summed[change.kind] += change.bytes;
-  }
-  for (int kind = 0; kind < kMemoryKinds; ++kind) {
-    EXPECT_EQ(bytes[0][kind], ledger[Host()].kinds[kind].current_bytes) << data.kinds[kind];
-    EXPECT_EQ(summed[kind], ledger[Host()].kinds[kind].current_bytes) << data.kinds[kind];
+  std::vector<std::vector<int64_t>> summed(data.devices.size(), std::vector<int64_t>(kMemoryKinds));
+  for (const ProfileChange& change : ChangesOf(data))
+    summed[change.device][change.kind] += change.bytes;
+  for (size_t device = 0; device < data.devices.size(); ++device) {
+    const DeviceMemory& there = ledger[DeviceNamed(data.devices[device])];
+    for (int kind = 0; kind < kMemoryKinds; ++kind) {
+      EXPECT_EQ(bytes[device][kind], there.kinds[kind].current_bytes)
+          << data.devices[device] << " " << data.kinds[kind];
+      EXPECT_EQ(summed[device][kind], there.kinds[kind].current_bytes)
+          << data.devices[device] << " " << data.kinds[kind];
+    }
   }
 }
 
@@ -91,6 +97,7 @@ TEST(MemoryProfile, CyclesThatAreAlikeAreKeptOnce) {
   EXPECT_EQ(data.strings[planned.requests[0].owner], "process #layer");
   EXPECT_EQ(data.strings[data.places[planned.place].name], "workspace profiled");
   EXPECT_NE(data.strings[planned.requests[0].site], "");
+  EXPECT_EQ(data.strings[planned.owner], "workspace profiled");
 }
 
 TEST(MemoryProfile, OtherRequestsAreAnotherKindOfCycle) {
@@ -215,7 +222,9 @@ TEST(MemoryProfile, TheChangesAddUpToTheLedger) {
       if (i + 1 == changes.size() || changes[i + 1].time != changes[i].time)
         most = std::max(most, now);
     }
-    if (seed % 4 != 0) EXPECT_EQ(most, peak.peak_in_use_bytes());
+    if (seed % 4 != 0) {
+      EXPECT_EQ(most, peak.peak_in_use_bytes());
+    }
   }
 }
 
@@ -249,6 +258,21 @@ TEST(MemoryProfile, ThreadsAreRecordedTogether) {
   const ProfileData& data = profile.data();
   EXPECT_EQ(data.arrays.size(), 200u);
   EXPECT_EQ(data.cycles.size(), 200u);
+  ExpectAsTheLedger(data);
+}
+
+TEST(MemoryProfile, DevicesHaveCurvesOfTheirOwn) {
+  const BufferHandle early(
+      NewHeapBuffer(3000, kHeapAlignment, MemoryKind::kAllocated, SimulatedDevice::kDevice));
+  MemoryProfile profile;
+  Workspace workspace("on a device", {}, SimulatedDevice::kDevice);
+  for (int i = 0; i < 3; ++i) Cycle(workspace);
+  const Device other{SimulatedDevice::kDevice.type, 1};  // nothing was counted for it before
+  const BufferHandle late(NewHeapBuffer(5000, kHeapAlignment, MemoryKind::kAllocated, other));
+  const ProfileData& data = profile.data();
+  ASSERT_EQ(data.devices.size(), 3u);
+  EXPECT_EQ(data.tiers[1], "device memory");
+  EXPECT_GE(BytesAtEnd(data)[2][0], 5000);
   ExpectAsTheLedger(data);
 }
 

@@ -111,6 +111,7 @@ void MemoryRecorder::Clear() {
   names_.assign(1, "");
   name_numbers_.clear();
   devices_.clear();
+  has_baseline_ = false;
 }
 
 int64_t MemoryRecorder::Now() const { return SteadyNanoseconds() - origin_; }
@@ -171,7 +172,7 @@ void MemoryRecorder::Observe(const LedgerReading& reading) noexcept {
     if (totals.known) return FindResidual(reading);
     totals.known = true;
     totals.added = reading.current;
-    if (Now() < 0 || steps_.empty()) return;
+    if (!has_baseline_) return;
     // It came later than the recording began, with its first change.
     for (int kind = 0; kind < kMemoryKinds; ++kind) {
       AddStep(reading.device, static_cast<MemoryKind>(kind), reading.current[kind], nullptr);
@@ -217,6 +218,7 @@ void MemoryRecorder::AddBaseline() {
   std::vector<std::pair<Device, std::array<int64_t, kMemoryKinds>>> devices;
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    has_baseline_ = true;
     for (const auto& [key, totals] : devices_) {
       if (!totals.known) continue;
       devices.push_back(

@@ -123,6 +123,7 @@ class MemoryRecorder final : public MemoryListener, private LedgerObserver {
   mutable std::mutex mutex_;
   // Guarded by mutex_:
   bool running_ = false;
+  bool has_baseline_ = false;   // devices that come from here on begin with nothing
   bool traced_before_ = false;  // MemoryTracing was on by somebody else
   bool with_sites_ = true;
   size_t max_records_ = 0;

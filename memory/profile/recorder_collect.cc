@@ -5,6 +5,7 @@
 #include "absl/debugging/symbolize.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "tidepool/memory/profile/recorder.h"
 
 namespace tidepool::internal {
@@ -27,14 +28,34 @@ bool IsOurs(absl::string_view function) {
   return false;
 }
 
+// Of libraries, which say nothing of who made an array.
+bool IsBetween(absl::string_view function) {
+  return absl::StartsWith(function, "absl::") || absl::StartsWith(function, "std::") ||
+         absl::StartsWith(function, "void std::");
+}
+
+// Within the call of an operator: what it takes beside its results is its scratch.
+bool IsOfCall(absl::string_view function) {
+  return function == "tidepool::(anonymous namespace)::Run" ||
+         absl::StartsWith(function, "tidepool::(anonymous namespace)::Scratch") ||
+         absl::StartsWith(function, "tidepool::RunKernel") ||
+         function == "tidepool::DispatchUnrecorded";
+}
+
 std::string FunctionAt(void* address) {
   char name[512];
   // A return address: the call is before it.
-  if (absl::Symbolize(static_cast<char*>(address) - 1, name, sizeof(name))) return name;
+  if (absl::Symbolize(static_cast<char*>(address) - 1, name, sizeof(name))) {
+    absl::string_view function = name;
+    absl::ConsumeSuffix(&function, "()");
+    return std::string(function);
+  }
   return absl::StrCat("0x", absl::Hex(reinterpret_cast<uintptr_t>(address)));
 }
 
 std::string TierOf(Device device) { return device == Host() ? "host memory" : "device memory"; }
+
+constexpr auto kUnreferencedKind = static_cast<uint8_t>(MemoryKind::kUnreferenced);
 
 // Steps that take more of an owner than there is (what a workspace used before the recording) come off the largest
 // owner of that kind, so that no layer of a stack is below zero.
@@ -42,7 +63,7 @@ void KeepLayersAboveZero(std::vector<ProfileStep>& steps) {
   std::map<std::pair<uint32_t, uint8_t>, std::map<uint32_t, int64_t>> layers;
   for (ProfileStep& step : steps) {
     std::map<uint32_t, int64_t>& by_owner = layers[{step.device, step.kind}];
-    if (step.bytes < 0 && by_owner[step.owner] + step.bytes < 0 && step.kind != 2) {
+    if (step.bytes < 0 && by_owner[step.owner] + step.bytes < 0 && step.kind != kUnreferencedKind) {
       const auto largest =
           std::max_element(by_owner.begin(), by_owner.end(),
                            [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -95,20 +116,27 @@ ProfileData MemoryRecorder::Collect() const {
 
   absl::flat_hash_map<void*, std::string> functions;
   std::vector<uint32_t> sites;
+  std::vector<bool> scratch;
   for (const Stack& stack : stacks_) {
     std::string site;
-    bool begun = false;
+    bool begun = false, of_call = false;
     for (void* const frame : stack) {
       if (frame == nullptr) break;
       const auto [found, is_new] = functions.try_emplace(frame);
       if (is_new) found->second = FunctionAt(frame);
-      if (!begun && IsOurs(found->second)) continue;
+      if (IsBetween(found->second) || (!begun && IsOurs(found->second))) continue;
+      if (!begun && IsOfCall(found->second)) {
+        of_call = true;
+        continue;
+      }
       begun = true;
       absl::StrAppend(&site, site.empty() ? "" : " < ", found->second);
       if (found->second == "main") break;
     }
     sites.push_back(intern(site));
+    scratch.push_back(of_call);
   }
+  const uint32_t scratch_name = intern("scratch");
   std::vector<uint32_t> names;
   for (const std::string& name : names_) names.push_back(intern(name));
   absl::flat_hash_map<const MemoryOwner*, uint32_t> owners;
@@ -171,6 +199,10 @@ ProfileData MemoryRecorder::Collect() const {
     out.duration = kind.duration;
     for (const Array& request : kind.requests) {
       out.requests.push_back(export_array(request, out.place));
+      ProfileArray& made = out.requests.back();
+      if (made.name == 0 && scratch[request.stack]) made.name = scratch_name;
+      // Where nobody claims it, it is the workspace's, as on the ledger.
+      if (request.owner == &MemoryOwner::Process()) made.owner = out.owner;
       out.released_after.push_back(request.released_after);
     }
     MeasureCycleKind(out);

@@ -7,7 +7,8 @@ class App {
     this.names = new Names(recording);
     this.tip = new Tip(byId('tip'));
     this.device = Math.max(0, recording.device_peaks.indexOf(Math.max(...recording.device_peaks)));
-    this.grouping = recording.kindsOfCycles.length > 0 ? 'tag' : 'kind';
+    const hasOperators = recording.kindsOfCycles.some((kind) => kind.requests.name.some((name) => name !== 0));
+    this.grouping = hasOperators ? 'operator' : recording.kindsOfCycles.length > 0 ? 'tag' : 'kind';
     this.withFree = false;
     this.order = 'size';
     this.tab = 'cycles';
@@ -42,7 +43,8 @@ class App {
       (byTime) => { this.rectangles.setByTime(byTime); this.second.setByTime(byTime); });
     byId('free').addEventListener('change', (event) => { this.withFree = event.target.checked; this.showLayers(); });
     byId('search').addEventListener('input', (event) => this.search(event.target.value));
-    for (const [id, action] of [['zoom-in', () => this.curve.zoom(0.5)], ['zoom-out', () => this.curve.zoom(2)], ['zoom-all', () => this.curve.reset()]]) {
+    for (const [id, action] of [['zoom-in', () => this.curve.zoom(0.5)], ['zoom-out', () => this.curve.zoom(2)], ['zoom-all', () => this.curve.reset()],
+      ['cycle-in', () => this.both((r) => r.zoom(0.5))], ['cycle-out', () => this.both((r) => r.zoom(2))], ['cycle-all', () => this.both((r) => r.reset())]]) {
       byId(id).addEventListener('click', action);
     }
     byId('help').addEventListener('click', () => byId('keys').showModal());
@@ -67,6 +69,10 @@ class App {
     }
     if (rows.length === 0) return [countText(recording.arrays.count, 'array')];
     return [countText(rows.reduce((sum, row) => sum + row.count, 0), 'cycle'), `${countText(recording.arrays.count, 'array')} outside of them`];
+  }
+
+  both(action) {
+    for (const rectangles of [this.rectangles, this.second]) if (rectangles.kind !== null) action(rectangles);
   }
 
   // The longest run: what a program does most of the time.
@@ -276,7 +282,7 @@ class App {
       '+': () => this.curve.zoom(0.5), '=': () => this.curve.zoom(0.5), '-': () => this.curve.zoom(2), '0': () => this.curve.reset(),
       ArrowLeft: () => this.curve.pan(-0.25), ArrowRight: () => this.curve.pan(0.25),
       '[': () => { if (at > 0) this.choose(this.rows[at - 1]); }, ']': () => { if (at + 1 < this.rows.length) this.choose(this.rows[at + 1]); },
-      k: () => this.group('kind'), o: () => this.group('owner'), t: () => this.group('tag'),
+      k: () => this.group('kind'), o: () => this.group('owner'), p: () => this.group('operator'), t: () => this.group('tag'),
       u: () => { byId('free').checked = this.withFree = !this.withFree; this.showLayers(); },
     };
     const action = actions[event.key];

@@ -66,11 +66,24 @@ class Curve {
           .map((v) => ({v, label: tickText(timeText(v, b - a))})), drawGrid: false},
         y: {axisLabelWidth: 68, ticker: (a, b) => byteTicks(b, 4).map((v) => ({v, label: tickText(bytesText(v))}))},
       },
+      interactionModel: this.interaction(),
       zoomCallback: (from, to) => this.show(from, to),
       underlayCallback: (context, area, graph) => this.drawMarks(context, area, graph),
     });
     // dygraphs' own picture says nothing to readers of screens.
     this.host.setAttribute('role', 'img');
+  }
+
+  // Two fingers zoom and move; one scrolls the page.
+  interaction() {
+    const model = Dygraph.defaultInteractionModel;
+    const two = (of) => (event, graph, context) => { if (event.touches.length > 1) of(event, graph, context); };
+    return {...model, touchstart: two(model.touchstart), touchmove: two(model.touchmove),
+            touchend: (event, graph, context) => {
+              model.touchend(event, graph, context);
+              const [from, to] = graph.xAxisRange();
+              if (from !== this.from || to !== this.to) this.show(from, to);
+            }};
   }
 
   // Above the curve: when the chosen cycle ran, and findings.

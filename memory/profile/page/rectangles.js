@@ -145,7 +145,7 @@ class Rectangles {
     const {requests} = this.kind, pixels = this.box.width / (this.to - this.from);
     const bad = themeColor('--bad');
     const gap = requests.count < 2000 ? 0.5 : 0;
-    const layerOf = (i) => this.layers.layer(this.layers.allocated, requests.owner[i]);
+    const layerOf = this.layers.preparedKind(this.kind).layers;
     const colors = this.layers.names.map((_, layer) => this.layers.color(layer));
     for (let i = 0; i < requests.count; ++i) {
       const left = this.left(i), right = this.right(i);
@@ -153,7 +153,7 @@ class Rectangles {
       const x = this.scaleX(left), width = Math.max(1, (right - left) * pixels - gap);
       const y = this.scaleY(this.places[i] + requests.taken[i]);
       const height = Math.max(0.5, this.scaleY(this.places[i]) - y - gap);
-      const layer = layerOf(i);
+      const layer = layerOf[i];
       const dim = this.matches !== null && !this.matches(requests, i);
       context.globalAlpha = dim ? 0.12 : (requests.flags[i] & OUTSIDE) !== 0 ? 0.55 : 0.9;
       context.fillStyle = layer >= 0 ? colors[layer] : themeColor('--muted');

@@ -13,6 +13,7 @@ const UNREFERENCED = 'unreferenced';
 const GROUPINGS = {
   kind: {title: 'Kind', of: (r, kind) => r.kinds[kind]},
   owner: {title: 'Owner', of: (r, kind, owner) => r.strings[owner].split(' #')[0] || '(unknown)'},
+  operator: {title: 'Operator', of: (r, kind, owner, name) => name !== undefined ? name || '(no operator)' : r.strings[owner].replace(' #', ' ') || r.kinds[kind]},
   tag: {title: 'Tag', of: (r, kind, owner) => r.strings[owner].split(' #')[1] || '(no tag)'},
 };
 
@@ -32,11 +33,12 @@ class Layers {
     this.prepare();
   }
 
-  raw(kind, owner) {
-    const key = kind * 4294967296 + owner;
+  // `operator`: of an array of a cycle.
+  raw(kind, owner, operator) {
+    const key = operator === undefined ? kind * 4294967296 + owner : `${owner} ${operator}`;
     let raw = this.cache.get(key);
     if (raw === undefined) {
-      const name = kind === this.free ? '\u0000free' : this.grouping.of(this.recording, kind, owner);
+      const name = kind === this.free ? '\u0000free' : this.grouping.of(this.recording, kind, owner, operator);
       raw = this.rawNumbers.get(name);
       if (raw === undefined) {
         raw = this.rawNames.length;
@@ -48,6 +50,7 @@ class Layers {
     return raw;
   }
   layer(kind, owner) { return this.layerOfRaw[this.raw(kind, owner)]; }
+  rawOfRequest(requests, i) { return this.raw(this.allocated, requests.owner[i], this.recording.strings[requests.name[i]].split(': ')[0]); }
   onDevice(kindOfCycle) { return this.recording.places[kindOfCycle.place][1] === this.device; }
 
   // Which layers there are: the largest, by the most each ever had.
@@ -65,7 +68,7 @@ class Layers {
       const sums = new Map();
       const {requests} = kind;
       for (let i = 0; i < requests.count; ++i) {
-        const raw = this.raw(this.allocated, requests.owner[i]);
+        const raw = this.rawOfRequest(requests, i);
         sums.set(raw, (sums.get(raw) || 0) + requests.taken[i]);
       }
       let all = 0;
@@ -108,7 +111,7 @@ class Layers {
     order.sort((a, b) => timeOf(a) - timeOf(b) || b - a);  // ends before beginnings
     const times = Float64Array.from(order, timeOf);
     const layers = new Int32Array(count);
-    for (let i = 0; i < count; ++i) layers[i] = this.layer(this.allocated, requests.owner[i]);
+    for (let i = 0; i < count; ++i) layers[i] = this.layerOfRaw[this.rawOfRequest(requests, i)];
     const now = new Float64Array(this.names.length), peak = new Float64Array(this.names.length);
     let total = 0, most = -1;
     for (const e of order) {

@@ -158,6 +158,15 @@ class Page:
         self.mouse("mouseReleased", to_x, y, button="left", clickCount=1)
         self.frames()
 
+    def fingers(self, *moves):
+        """Each move: where all fingers are, as [x, y] each."""
+        for i, places in enumerate(moves):
+            points = [{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(places)]
+            self.call("Input.dispatchTouchEvent", type="touchStart" if i == 0 else "touchMove", touchPoints=points)
+            self.frames(1)
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        self.frames()
+
     def key(self, key, **more):
         text = {"text": key} if len(key) == 1 else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text, **more)

@@ -92,7 +92,7 @@ class PageTest(unittest.TestCase):
             for (const [, bytes] of changes) most = Math.max(most, now += bytes);
             return most; })()""")
         self.assertAlmostEqual(page.value("app.curve.most"), most, delta=1)
-        for grouping in "kot":
+        for grouping in "kopt":
             page.key(grouping)
             self.assertAlmostEqual(page.value("app.curve.most"), most, delta=1)
 
@@ -100,7 +100,8 @@ class PageTest(unittest.TestCase):
         page = self.open("train.html")
         left, top, width, height = page.box("#curve")
         page.move(left + width / 2, top + height * 0.7)
-        self.assertIn("(no tag)", text(page, "#tip"))
+        self.assertIn("conv2d", text(page, "#tip"))
+        self.assertIn("data set", text(page, "#legend"))
         self.assertIn("at ", text(page, "#legend-of"))
         page.move(5, 5)
         self.assertTrue(page.value("document.getElementById('tip').hidden"))
@@ -128,6 +129,17 @@ class PageTest(unittest.TestCase):
         page.key("0")
         self.assertEqual(page.value("[app.curve.from, app.curve.to]"), [0, whole])
         self.assertEqual(page.value("app.curve.graph.xAxisRange()[1]"), whole)
+
+    def test_two_fingers_zoom_and_one_does_not(self):
+        page = self.open("train.html", **SIZES["phone"])
+        left, top, width, height = page.box("#curve")
+        x, y = left + width / 2, top + height / 2
+        whole = page.value("app.recording.duration")
+        page.fingers([[x, y]], [[x + 30, y]], [[x + 60, y]])
+        self.assertEqual(page.value("app.curve.to - app.curve.from"), whole)
+        page.fingers([[x - 20, y], [x + 20, y]], [[x - 40, y], [x + 40, y]], [[x - 80, y], [x + 80, y]])
+        self.assertLess(page.value("app.curve.to - app.curve.from"), whole * 0.6)
+        self.assertEqual(page.value("app.curve.graph.xAxisRange()"), page.value("[app.curve.from, app.curve.to]"))
 
     def test_search_finds_arrays_and_dims_others(self):
         page = self.open("train.html")
