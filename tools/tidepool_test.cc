@@ -91,7 +91,8 @@ TEST(Tidepool, TrainShowsItsMemoryAsAPage) {
   const std::string page = ReadWhole(path);
   EXPECT_LE(page.size(), 5000000u);
   // Operators and shapes, owners, workspaces and functions of call stacks.
-  for (const char* const part : {"tidepool train --model=mlp", "matmul", "f32 [", "workspace mlp training", "#layer", "Trainer::Step"}) {
+  for (const char* const part : {"tidepool train --model=mlp", "matmul: f32 [", "workspace mlp training",
+                                 "process #data set", "tidepool::nn::Dense::Forward"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   EXPECT_EQ(Tidepool(Train({"--memory_profile=/nowhere/memory.html"})).status, 2);

@@ -56,6 +56,7 @@ class App {
     this.chosen = this.rowToBegin();
     const hasCycles = this.rows.length > 0;
     byId('cycle-section').hidden = !hasCycles;
+    if (this.rows.some((row) => generations(recording, row) === 'all')) byId('cycle-heading').textContent = 'Allocations';
     if (!hasCycles) this.tab = 'arrays';
     showDetails(byId('details'), this.names, null, -1);
     this.showLayers();

@@ -62,7 +62,7 @@ class Curve {
       animatedZooms: false, xRangePad: 0, rightGap: 8, drawGapEdgePoints: false, axisLabelFontSize: 12, xAxisHeight: 26, panEdgeFraction: 0,
       gridLineColor: themeColor('--grid'), axisLineColor: themeColor('--line'),
       axes: {
-        x: {ticker: (a, b, pixels) => roundTicks(a, b, Math.max(2, pixels / 110))
+        x: {ticker: (a, b, pixels) => roundTicks(a, b, Math.max(2, pixels / 95))
           .map((v) => ({v, label: tickText(timeText(v, b - a))})), drawGrid: false},
         y: {axisLabelWidth: 68, ticker: (a, b) => byteTicks(b, 4).map((v) => ({v, label: tickText(bytesText(v))}))},
       },

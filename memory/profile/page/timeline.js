@@ -13,7 +13,7 @@ const UNREFERENCED = 'unreferenced';
 const GROUPINGS = {
   kind: {title: 'Kind', of: (r, kind) => r.kinds[kind]},
   owner: {title: 'Owner', of: (r, kind, owner) => r.strings[owner].split(' #')[0] || '(unknown)'},
-  operator: {title: 'Operator', of: (r, kind, owner, name) => name !== undefined ? name || '(no operator)' : r.strings[owner].replace(' #', ' ') || r.kinds[kind]},
+  operator: {title: 'Operator', of: (r, kind, owner, name) => name !== undefined ? name || '(no operator)' : r.strings[owner].replace(/^process #/, '').replace(' #', ' ') || r.kinds[kind]},
   tag: {title: 'Tag', of: (r, kind, owner) => r.strings[owner].split(' #')[1] || '(no tag)'},
 };
 
