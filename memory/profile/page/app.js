@@ -48,7 +48,9 @@ class App {
       byId(id).addEventListener('click', action);
     }
     byId('help').addEventListener('click', () => byId('keys').showModal());
-    byId('curve').addEventListener('click', (event) => { if (this.curve.graph) this.chooseAt(this.curve.timeAt(event)); });
+    let pressedAt = 0;  // a click, not the end of a drag
+    byId('curve').addEventListener('pointerdown', (event) => { pressedAt = event.clientX; }, true);
+    byId('curve').addEventListener('click', (event) => { if (Math.abs(event.clientX - pressedAt) < 4) this.chooseAt(this.curve.timeAt(event)); });
     this.tabs = this.tabList();
     document.addEventListener('keydown', (event) => this.key(event));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.showLayers());

@@ -51,10 +51,12 @@ class Curve {
       file: data, dateWindow: [this.from, this.to], valueRange: [0, this.most * 1.1],
       colors: names.map((_, layer) => this.layers.color(layer)).reverse(),
     };
-    if (this.graph !== null) {
-      this.graph.updateOptions(options);
-      return;
-    }
+    this.drawing = true;
+    if (this.graph !== null) this.graph.updateOptions(options);
+    else this.make(data, names, options);
+    this.drawing = false;
+  }
+  make(data, names, options) {
     // Names may be equal to others' or empty: dygraphs knows them by number.
     this.graph = new Dygraph(this.host, data, {
       ...options, labels: ['time', ...names.map((_, layer) => `layer ${names.length - 1 - layer}`)],
@@ -67,23 +69,26 @@ class Curve {
         y: {axisLabelWidth: 68, ticker: (a, b) => byteTicks(b, 4).map((v) => ({v, label: tickText(bytesText(v))}))},
       },
       interactionModel: this.interaction(),
-      zoomCallback: (from, to) => this.show(from, to),
+      zoomCallback: (from, to) => this.show(from, to), drawCallback: (graph) => this.drawn(graph),
       underlayCallback: (context, area, graph) => this.drawMarks(context, area, graph),
     });
     // dygraphs' own picture says nothing to readers of screens.
     this.host.setAttribute('role', 'img');
   }
 
-  // Two fingers zoom and move; one scrolls the page.
+  // Two fingers zoom and move; one scrolls the page. A double click shows all, and not only what was computed.
   interaction() {
     const model = Dygraph.defaultInteractionModel;
     const two = (of) => (event, graph, context) => { if (event.touches.length > 1) of(event, graph, context); };
-    return {...model, touchstart: two(model.touchstart), touchmove: two(model.touchmove),
-            touchend: (event, graph, context) => {
-              model.touchend(event, graph, context);
-              const [from, to] = graph.xAxisRange();
-              if (from !== this.from || to !== this.to) this.show(from, to);
-            }};
+    return {...model, touchstart: two(model.touchstart), touchmove: two(model.touchmove), dblclick: () => this.reset()};
+  }
+  // dygraphs has moved by itself (fingers, Shift and drag): what is in view now is computed.
+  drawn(graph) {
+    if (this.drawing) return;
+    const [from, to] = graph.xAxisRange();
+    if (from === this.from && to === this.to) return;
+    cancelAnimationFrame(this.soon);
+    this.soon = requestAnimationFrame(() => this.show(from, to));
   }
 
   // Above the curve: when the chosen cycle ran, and findings.

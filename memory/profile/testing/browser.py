@@ -150,6 +150,12 @@ class Page:
             self.mouse(kind, x, y, button="left", clickCount=1)
         self.frames()
 
+    def double_click(self, x, y):
+        for count in (1, 2):
+            for kind in ("mousePressed", "mouseReleased"):
+                self.mouse(kind, x, y, button="left", clickCount=count)
+        self.frames()
+
     def drag(self, from_x, to_x, y):
         self.mouse("mouseMoved", from_x, y)
         self.mouse("mousePressed", from_x, y, button="left", clickCount=1)

@@ -129,6 +129,14 @@ class PageTest(unittest.TestCase):
         page.key("0")
         self.assertEqual(page.value("[app.curve.from, app.curve.to]"), [0, whole])
         self.assertEqual(page.value("app.curve.graph.xAxisRange()[1]"), whole)
+        page.key("[")
+        page.drag(left + width * 0.18, left + width * 0.3, top + height / 2)
+        self.assertEqual(text(page, "#cycle-title"), "training, cycle 1", "a drag chooses no cycle")
+        page.key("]")
+        page.double_click(left + width * 0.5, top + height / 2)
+        self.assertEqual(page.value("[app.curve.from, app.curve.to]"), [0, whole])
+        page.click(left + page.value("app.curve.graph.toDomXCoord(1.5e6)"), top + height / 2)
+        self.assertEqual(text(page, "#cycle-title"), "training, cycle 1")
 
     def test_two_fingers_zoom_and_one_does_not(self):
         page = self.open("train.html", **SIZES["phone"])
