@@ -5,7 +5,7 @@
 // changes of the ledger are merged into steps that are ever longer (a 2,000th of the time so far), so that totals
 // stay right however long it runs.
 //
-// Threads: any. Cost while it runs: about a microsecond for each array and request (the call stack), 100 bytes for
+// Threads: any. Cost while it runs: 50,000 instructions for each array and request (the call stack), 100 bytes for
 // each that is kept.
 #ifndef TIDEPOOL_MEMORY_PROFILE_RECORDER_H_
 #define TIDEPOOL_MEMORY_PROFILE_RECORDER_H_
