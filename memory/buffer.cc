@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_listener.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/device_check.h"
@@ -25,6 +26,13 @@ namespace {
 // Memory outside of workspaces is alive as long as somebody holds it.
 constinit std::atomic<uint64_t> always_alive{1};
 
+void TellMade(const Buffer& buffer) noexcept {
+  if (MemoryListener* const listener = MemoryListener::Current()) [[unlikely]] listener->Made(buffer);
+}
+void TellGone(const Buffer& buffer) noexcept {
+  if (MemoryListener* const listener = MemoryListener::Current()) [[unlikely]] listener->Gone(buffer);
+}
+
 class HeapOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
     if (buffer->closed.load(std::memory_order_relaxed) == Buffer::kNotClosed) Close(buffer);
@@ -32,6 +40,7 @@ class HeapOwner final : public BufferOwner {
   }
   void Close(Buffer* buffer) noexcept override {
     if (buffer->device != Host()) internal::ReleaseHere(buffer);
+    TellGone(*buffer);
     HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device, buffer->outside.charged_to);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
@@ -49,6 +58,7 @@ class ImportOwner final : public BufferOwner {
   }
   void Close(Buffer* buffer) noexcept override {
     if (buffer->device != Host()) internal::ReleaseHome(buffer, home_);
+    TellGone(*buffer);
     MemoryTracker::Global().Add(buffer->device, buffer->kind, -static_cast<int64_t>(buffer->bytes),
                                 buffer->outside.charged_to);
     if (buffer->outside.release_imported != nullptr) buffer->outside.release_imported(buffer->outside.import_context);
@@ -138,6 +148,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
     DropMirror(buffer);
     if (buffer->owner == &heap_owner) {
       if (buffer->device != Host()) ReleaseHere(buffer);
+      TellGone(*buffer);
       releases.Release(buffer->data, buffer->bytes, buffer->kind, buffer->device,
                        buffer->outside.charged_to);
     } else {
@@ -194,6 +205,7 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device de
       HeapAllocate(bytes, alignment, kind, device, buffer->outside.charged_to));
   Initialise(buffer.get(), &heap_owner, data, bytes, kind, device);
   if (device != Host()) NoteQueueHere(*buffer);
+  TellMade(*buffer);
   return buffer.release();
 }
 
@@ -235,6 +247,7 @@ Buffer* NewImportedBuffer(const ImportedMemory& memory) {
   }
   MemoryTracker::Global().AddClaimed(memory.device, memory.kind, static_cast<int64_t>(bytes),
                                      buffer->outside.charged_to);
+  TellMade(*buffer);
   return buffer.release();
 }
 

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_listener.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pins.h"
 #include "tidepool/memory/provider/device_loss.h"
@@ -30,6 +31,38 @@ void CopyBetweenDevices(const NDArray& from, NDArray& to) {
   CheckNotLost(to.device(), "Op [copy]");  // before the host's copy of it counts as older
   to.MarkWritten();
   CopyAcross(from, to);
+}
+
+}  // namespace
+
+namespace {
+
+const bool operators_can_tell = [] {
+  internal::tell_operators_of_thread.store([]() noexcept { internal::call_marks |= internal::kWritesTold; },
+                                           std::memory_order_release);
+  return true;
+}();
+
+// What memory/profile knows of an array beside its bytes.
+void TellWrites(const char* op, absl::Span<NDArray* const> outputs) noexcept {
+  MemoryListener* const listener = MemoryListener::Current();
+  if (listener == nullptr) {
+    internal::call_marks &= static_cast<uint8_t>(~internal::kWritesTold);
+    return;
+  }
+  try {
+    for (const NDArray* output : outputs) {
+      const Buffer* const buffer = output->buffer().get();
+      if (buffer == nullptr) continue;
+      const size_t bytes = static_cast<size_t>(output->shape().NumElements()) * DTypeBytes(output->dtype());
+      listener->Written(*buffer, op,
+                        bytes == buffer->bytes
+                            ? absl::StrCat(DTypeName(output->dtype()), " ", output->shape().ToString())
+                            : absl::StrCat(DTypeName(output->dtype()), ", in parts"));
+    }
+  } catch (const std::exception&) {
+    // The recording knows less of it.
+  }
 }
 
 }  // namespace
@@ -128,13 +161,16 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   // Before the run: a kernel that throws half way must not leave caches of the old bytes valid.
   for (NDArray* output : outputs) output->MarkWritten();
   if (kernel == nullptr) {
-    if (internal::kernels_are_off) return;
+    if (internal::KernelsAreOff()) return;
     if (op == OpCode::kCopy) return CopyAcross(*inputs[0], *outputs[0]);
     return FillFromHost(call.attrs<FillAttributes>().value, *outputs[0]);
   }
-  if (internal::kernels_are_off && call.device == Host() && kernel->scratch_bytes == nullptr &&
-      (kernel->strided || operands.all_dense())) [[unlikely]] {
-    return;  // it asks for nothing, dense copies neither
+  if (internal::call_marks != 0) [[unlikely]] {
+    if ((internal::call_marks & internal::kWritesTold) != 0) TellWrites(info.name, outputs);
+    if (internal::KernelsAreOff() && call.device == Host() && kernel->scratch_bytes == nullptr &&
+        (kernel->strided || operands.all_dense())) {
+      return;  // it asks for nothing, dense copies neither
+    }
   }
   try {
     RunKernel(*kernel, call, operands, inputs, outputs);

@@ -17,7 +17,7 @@
 namespace tidepool {
 
 namespace internal {
-thread_local constinit bool kernels_are_off = false;
+thread_local constinit uint8_t call_marks = 0;
 thread_local constinit Workspace* kernel_scratch = nullptr;
 }  // namespace internal
 
@@ -83,7 +83,7 @@ void Run(const Kernel& kernel, KernelCall& call, absl::Span<const NDArray* const
     call.scratch = scratch.Get(bytes, call.device);
     call.scratch_bytes = bytes;
   }
-  if (internal::kernels_are_off) return;
+  if (internal::KernelsAreOff()) return;
   try {
     if (call.device != Host()) return RunInOrder(kernel, call, scratch.buffer(), inputs, outputs);
     kernel.run(call);

@@ -4,6 +4,7 @@
 #ifndef TIDEPOOL_NDARRAY_KERNEL_SCOPES_H_
 #define TIDEPOOL_NDARRAY_KERNEL_SCOPES_H_
 
+#include <cstdint>
 #include <utility>
 
 namespace tidepool {
@@ -12,7 +13,13 @@ class Workspace;
 
 namespace internal {
 
-extern thread_local constinit bool kernels_are_off;
+// Of the calling thread's operators; 0 where nothing is out of the ordinary, which costs calls one comparison.
+enum CallMark : uint8_t {
+  kKernelsOff = 1,
+  kWritesTold = 2,  // to the MemoryListener, of which arrays each operator writes
+};
+extern thread_local constinit uint8_t call_marks;
+inline bool KernelsAreOff() { return (call_marks & kKernelsOff) != 0; }
 extern thread_local constinit Workspace* kernel_scratch;  // null: the current place
 
 }  // namespace internal
@@ -38,13 +45,17 @@ class [[nodiscard]] KernelScratchScope {
 // is touched.
 class [[nodiscard]] KernelsOffScope {
  public:
-  KernelsOffScope() : before_(std::exchange(internal::kernels_are_off, true)) {}
-  ~KernelsOffScope() { internal::kernels_are_off = before_; }
+  KernelsOffScope() : before_(internal::call_marks & internal::kKernelsOff) {
+    internal::call_marks |= internal::kKernelsOff;
+  }
+  ~KernelsOffScope() {
+    internal::call_marks = static_cast<uint8_t>((internal::call_marks & ~internal::kKernelsOff) | before_);
+  }
   KernelsOffScope(const KernelsOffScope&) = delete;
   KernelsOffScope& operator=(const KernelsOffScope&) = delete;
 
  private:
-  const bool before_;
+  const uint8_t before_;
 };
 
 }  // namespace tidepool

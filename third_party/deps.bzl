@@ -5,6 +5,7 @@ load("//third_party/systemlibs:absl.bzl", "ABSL_LIBRARIES")
 load("//third_party/systemlibs:libtorch_configure.bzl", "libtorch_configure")
 load("//third_party/systemlibs:onednn_configure.bzl", "onednn_configure")
 load("//third_party/systemlibs:openmpi_configure.bzl", "openmpi_configure")
+load("//third_party/systemlibs:system_files_repository.bzl", "system_files_repository")
 load("//third_party/systemlibs:system_repository.bzl", "system_repository")
 
 # What //tools:rules.bzl loads.
@@ -164,6 +165,16 @@ def define_libraries(define):
         libraries = {":jpeg": ["-ljpeg"]},
         probe_headers = ["jpeglib.h"],
         debian_package = "libjpeg62-turbo-dev",
+    )
+    define(
+        system_files_repository,
+        "dygraphs",
+        files = {
+            "dygraph.min.js": "/usr/share/javascript/dygraphs/dygraph.min.js",
+            "dygraph.min.css": "/usr/share/javascript/dygraphs/dygraph.min.css",
+            "copyright": "/usr/share/doc/libjs-dygraphs/copyright",
+        },
+        debian_package = "libjs-dygraphs",
     )
     define(
         system_repository,

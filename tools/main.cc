@@ -13,8 +13,8 @@ int main(int argc, char** argv) {
            "Modes: enabled places arrays by lifetimes learned in the first step, single one behind the\n"
            "other; separate has a workspace for each purpose; none is the heap. All compute the same bits.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
-            "workspace_mode", "device", "graphs", "threads", "memory_log", "trace_file", "save",
-            "memory_budget"},
+            "workspace_mode", "device", "graphs", "threads", "memory_log", "memory_profile", "trace_file",
+            "save", "memory_budget"},
            &RunTrain,
            "More (docs/budgets.md, docs/distributed.md)",
            {"budget_strategy", "spill_folder", "distributed", "ranks", "checkpoints", "checkpoint_every", "shard_updater", "shard_parameters",
@@ -45,6 +45,11 @@ int main(int argc, char** argv) {
            {"model", "input", "classes", "batch", "updater", "workspace_mode", "device", "budget",
             "json"},
            &RunMemoryReport},
+          {"view",
+           "show a memory snapshot of PyTorch as a page or a trace",
+           "",
+           {"snapshot", "page", "trace"},
+           &RunView},
           {"kernels", "print the table of linked kernels", "", {}, &RunKernels},
       },
       argc, argv);

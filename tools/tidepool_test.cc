@@ -84,6 +84,41 @@ TEST(Tidepool, TrainLogsMemoryAfterEachStep) {
   EXPECT_EQ(Tidepool(Train({"--memory_log=/nowhere/memory.csv"})).status, 2);
 }
 
+TEST(Tidepool, TrainShowsItsMemoryAsAPage) {
+  const std::string path = NewFolder() + "/memory.html";
+  const RunResult result = ExpectOk(Train({"--memory_profile=" + path}));
+  EXPECT_THAT(result.out, HasSubstr("wrote the memory's profile to " + path));
+  const std::string page = ReadWhole(path);
+  EXPECT_LE(page.size(), 5000000u);
+  // Operators and shapes, owners, workspaces and functions of call stacks.
+  for (const char* const part : {"tidepool train --model=mlp", "matmul: f32 [", "workspace mlp training",
+                                 "process #data set", "tidepool::nn::Dense::Forward"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  EXPECT_EQ(Tidepool(Train({"--memory_profile=/nowhere/memory.html"})).status, 2);
+}
+
+TEST(Tidepool, AnyProgramShowsItsMemoryByTheEnvironment) {
+  const std::string path = NewFolder() + "/memory.html";
+  setenv("TIDEPOOL_MEMORY_PROFILE", path.c_str(), 1);
+  ExpectOk({"memory_report", "--model=mlp", "--input=28,28,1"});
+  unsetenv("TIDEPOOL_MEMORY_PROFILE");
+  EXPECT_THAT(ReadWhole(path), HasSubstr("workspace mlp"));
+}
+
+TEST(Tidepool, ViewShowsASnapshotOfPyTorch) {
+  const std::string snapshot = DataPath("memory/profile/testdata/snapshot.pickle"), folder = NewFolder();
+  const RunResult result = ExpectOk({"view", "--snapshot=" + snapshot, "--page=" + folder + "/x.html", "--trace=" + folder + "/x.json"});
+  EXPECT_THAT(result.out, HasSubstr("wrote " + folder + "/x.html\nwrote " + folder + "/x.json\n"));
+  EXPECT_THAT(ReadWhole(folder + "/x.html"), HasSubstr("forward_block3"));
+  EXPECT_THAT(ReadWhole(folder + "/x.json"), HasSubstr("device memory of cuda:0"));
+  EXPECT_EQ(Tidepool({"view", "--snapshot=" + snapshot}).status, 2);
+  const RunResult refused = Tidepool({"view", "--snapshot=" + Mnist("/train-images-idx3-ubyte.gz"), "--page=" + folder + "/y.html"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("byte 0 of the pickle"));
+  EXPECT_THAT(FilesIn(folder), ElementsAre("x.html", "x.json"));
+}
+
 TEST(Tidepool, DevicesThatAreNotThereAreNamed) {
   const auto error_of = [](const std::string& device) {
     const RunResult result = Tidepool(Train({"--device=" + device}));

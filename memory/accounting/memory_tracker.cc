@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_listener.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/fork_handlers.h"
 
@@ -115,7 +116,9 @@ void MemoryTracker::AddLocked(Device device, MemoryKind kind, int64_t bytes, Mem
     if (quiet && bytes > 0) RaiseKind(counts, kind);
   });
   CountChange();
-  if (!quiet) RaiseAbove(device, at, owner);
+  if (quiet) return;
+  if (MemoryListener* const listener = MemoryListener::Current()) listener->Added(device, kind, bytes, *owner);
+  RaiseAbove(device, at, owner);
 }
 
 void MemoryTracker::Register(MemoryAccount* account) {
@@ -145,6 +148,7 @@ void MemoryTracker::Unregister(MemoryAccount* account) {
   at.accounts[account->index_]->index_ = account->index_;
   at.accounts.pop_back();
   CountChange();
+  if (!observers_.empty()) MemoryListener::TellOwned(account->device_, -account->owned_, *account->owner_);
   RaiseAbove(account->device_, at, account->owner_);
 }
 
@@ -155,6 +159,7 @@ void MemoryTracker::AddOwned(MemoryAccount* account, int64_t bytes) noexcept {
   account->owned_ += bytes;
   ForEachAbove(at, account->owner_, [&](Counts& counts) { counts.owned += bytes; });
   CountChange();
+  if (!observers_.empty()) MemoryListener::TellOwned(account->device_, bytes, *account->owner_);
   RaiseAbove(account->device_, at, account->owner_);
 }
 

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/callbacks.h"
+#include "tidepool/memory/accounting/memory_listener.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/provider/device_loss.h"
@@ -14,6 +16,28 @@
 #include "tidepool/memory/workspace/thread_state.h"
 
 namespace tidepool {
+namespace {
+
+// Of a cycle that was traced, before what is alive is dropped.
+void TellOfCycle(MemoryListener& listener, RecordedCycle cycle, RequestView view) noexcept {
+  try {
+    std::vector<uint32_t> released_after;
+    released_after.reserve(view.slots.size());
+    for (const RequestSlot& slot : view.slots) {
+      const bool dropped = slot.is_live() && slot.buffer()->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed;
+      released_after.push_back(dropped          ? view.count()
+                               : slot.is_live() ? RecordedCycle::kAlive
+                                                : slot.released_after());
+    }
+    cycle.released_after = released_after;
+    listener.Ended(cycle);
+  } catch (const std::exception&) {
+    // The recording has no such cycle.
+  }
+}
+
+}  // namespace
+
 DeviceProvider& WorkspaceCore::MemoryOf(const std::string& id, const WorkspaceConfig& config,
                                         Device device) {
   DeviceProvider& provider = GetDeviceProvider(device, absl::StrCat("workspace [", id, "]"));
@@ -176,6 +200,12 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
   // Callbacks of what follows are outside of the cycle, so that nothing is left that is not counted.
   serves_blocks_ = false;
   if (block_memory() != nullptr) EndBlocks(*block_memory(), failed);
+  if (findings_.tracing()) [[unlikely]] {
+    if (MemoryListener* const listener = MemoryListener::Current()) {
+      TellOfCycle(*listener, {number(), generation(), id, &memory_owner, memory_device_, {}, failed, owned_cycle_,
+                              pages_.capacity(), counters.block_bytes}, made());
+    }
+  }
   if (has_live()) DropLive(failed);
   MemoryTracker::Global().Fold(&account_);
   stamp_.store(stamp_.load(std::memory_order_relaxed) + 1, std::memory_order_release);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_events.h"
+#include "tidepool/memory/accounting/memory_listener.h"
 #include "tidepool/memory/workspace/pool_state.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace_core.h"
@@ -186,7 +187,14 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   counters.bytes_this_cycle += rounded;
   account_.AddUsed(static_cast<int64_t>(rounded));
   follower_.Made(slot, rounded);
-  if (findings_.tracing()) findings_.Trace(slot);
+  if (findings_.tracing()) {
+    findings_.Trace(slot);
+    if (MemoryListener* const listener = MemoryListener::Current()) {
+      const bool in_pages = token == nullptr || IsRange(token);
+      listener->Requested({number(), generation(), slot, buffer, rounded,
+                           in_pages ? data - pages_.base() : int64_t{-1}, misses});
+    }
+  }
   if (slot >= slots_end_) ExpectUnrecorded();
   return buffer;
 }

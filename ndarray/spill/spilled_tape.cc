@@ -12,7 +12,7 @@
 namespace tidepool {
 
 SpilledTape::SpilledTape(GradientTape& tape, SpillFile* file, SpilledTapeOptions options)
-    : tape_(tape), file_(internal::kernels_are_off ? nullptr : file), options_(options) {
+    : tape_(tape), file_(internal::KernelsAreOff() ? nullptr : file), options_(options) {
   if (options_.behind >= 1 && options_.ahead >= 0) return;
   ThrowInvalidArgument(absl::StrCat("spilled tape: writes end ", options_.behind,
                                     " parts behind and reads begin ", options_.ahead,

@@ -10,6 +10,7 @@ int RunPredict();
 int RunKernels();
 int RunPlanCommand();
 int RunMemoryReport();
+int RunView();
 
 }  // namespace tidepool::tools
 

@@ -14,6 +14,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/planning/problem_file.h"
+#include "tidepool/memory/profile/memory_profile.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/nn/budget/step_budget.h"
@@ -39,6 +40,7 @@ ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
 ABSL_FLAG(bool, graphs, false, "capture the step and launch it with one call; CUDA devices");
 ABSL_FLAG(std::string, trace_file, "", "CSV: a training step as a problem for tidepool plan");
 ABSL_FLAG(std::string, memory_log, "", "CSV: memory after each step; empty: none");
+ABSL_FLAG(std::string, memory_profile, "", "HTML: a page that shows memory over time and each cycle");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 ABSL_FLAG(std::string, memory_budget, "",
           "\"50%\" of what a step needs without it, or bytes; empty: none");
@@ -99,13 +101,21 @@ int RunTrain() {
   const WorkspaceMode mode = ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
   const Device device = DeviceOfFlags();
   const std::string memory_log_file = absl::GetFlag(FLAGS_memory_log);
+  const std::string memory_profile_file = absl::GetFlag(FLAGS_memory_profile);
   const std::string trace = absl::GetFlag(FLAGS_trace_file);
   const std::string folder = Required("data", absl::GetFlag(FLAGS_data));
-  CheckOutputPaths({{"save", save}, {"memory_log", memory_log_file}, {"trace_file", trace}},
+  CheckOutputPaths({{"save", save},
+                    {"memory_log", memory_log_file},
+                    {"memory_profile", memory_profile_file},
+                    {"trace_file", trace}},
                    ImageFilesOf("data", folder));
   if (!trace.empty() && mode != WorkspaceMode::kEnabled) ThrowNoTrace();
   const std::optional<nn::StepBudget> budget = BudgetOfFlags(batch, mode);
 
+  std::optional<MemoryProfile> memory_profile;
+  if (!memory_profile_file.empty()) {
+    memory_profile.emplace(MemoryProfileOptions{.title = absl::StrCat("tidepool train --model=", absl::GetFlag(FLAGS_model))});
+  }
   // Before the thread pool exists, so that its threads are counted too.
   StepCounters counters;
   counters.Start();
@@ -196,6 +206,10 @@ int RunTrain() {
   if (memory_log) {
     memory_log->WriteCsv(memory_log_file);
     std::printf("wrote memory after each step to %s\n", memory_log_file.c_str());
+  }
+  if (memory_profile) {
+    memory_profile->WriteHtml(memory_profile_file);
+    std::printf("wrote the memory's profile to %s\n", memory_profile_file.c_str());
   }
   if (!trace.empty()) WriteTrace(model.network->training_workspace(), trace);
   std::printf("test accuracy %.4f\n", evaluation.Accuracy());
