@@ -16,6 +16,7 @@
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/device_queue.h"
+#include "tidepool/memory/recording/request_hooks.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/sync/owner_word.h"
 
@@ -90,11 +91,18 @@ void NoteQueueHere(Buffer& buffer) noexcept {
 namespace internal {
 
 std::atomic<const OwnershipHooks*> ownership_hooks{nullptr};
+std::atomic<const RequestHooks*> request_hooks{nullptr};
 std::atomic<void (*)(Buffer* buffer) noexcept> drop_mirror{nullptr};
 
 void DropMirror(Buffer* buffer) noexcept {
   if (buffer->mirror.load(std::memory_order_acquire) == nullptr) return;
   drop_mirror.load(std::memory_order_acquire)(buffer);
+}
+
+void TellGone(const Buffer& buffer) noexcept {
+  const RequestHooks* const hooks = request_hooks.load(std::memory_order_acquire);
+  // What is dead was told of when its cycle ended or it was closed.
+  if (hooks != nullptr && buffer.IsAlive()) hooks->gone(buffer);
 }
 
 void BeforeRelease(Buffer* buffer) noexcept {
@@ -112,13 +120,22 @@ void BeforeRelease(Buffer* buffer) noexcept {
   if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
   if ((care & Buffer::kOnQueues) != 0 && buffer->attached) LeaveQueues(buffer);
   if (BufferPins::ClaimPending(buffer)) FinishPendingClose(buffer);
-  if ((care & Buffer::kTraced) != 0 || closed == Buffer::kClosedByNode) hooks->drop(buffer);
+  if ((care & Buffer::kTraced) != 0) TellGone(*buffer);
+  if (hooks != nullptr && ((care & Buffer::kTraced) != 0 || closed == Buffer::kClosedByNode)) {
+    hooks->drop(buffer);
+  }
   if (closed != Buffer::kNotClosed) buffer->link.node.Set(OwnerWord<StdSync>::kHandles);
   buffer->care.store(0, std::memory_order_relaxed);
 }
 
 void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* after_count,
                   const Buffer* next) noexcept {
+  if (request_hooks.load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
+    for (int i = 0; i < count; ++i) {
+      const bool told = (buffers[i]->care.load(std::memory_order_relaxed) & Buffer::kTraced) != 0;
+      if (told) TellGone(*buffers[i]);
+    }
+  }
   for (int i = 0; i < count; ++i) {
     buffers[i]->stamp.store(0, std::memory_order_relaxed);  // matches no cell
   }
@@ -194,6 +211,9 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device de
       HeapAllocate(bytes, alignment, kind, device, buffer->outside.charged_to));
   Initialise(buffer.get(), &heap_owner, data, bytes, kind, device);
   if (device != Host()) NoteQueueHere(*buffer);
+  if (const auto* hooks = internal::request_hooks.load(std::memory_order_acquire)) {
+    hooks->made(*buffer);
+  }
   return buffer.release();
 }
 

@@ -186,7 +186,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   counters.bytes_this_cycle += rounded;
   account_.AddUsed(static_cast<int64_t>(rounded));
   follower_.Made(slot, rounded);
-  if (findings_.tracing()) findings_.Trace(slot);
+  if (findings_.tracing()) findings_.Trace(slot, *buffer);
   if (slot >= slots_end_) ExpectUnrecorded();
   return buffer;
 }
