@@ -99,7 +99,7 @@ void DropMirror(Buffer* buffer) noexcept {
   drop_mirror.load(std::memory_order_acquire)(buffer);
 }
 
-void TellGone(const Buffer& buffer) noexcept {
+void TellRequestGone(const Buffer& buffer) noexcept {
   const RequestHooks* const hooks = request_hooks.load(std::memory_order_acquire);
   // What is dead was told of when its cycle ended or it was closed.
   if (hooks != nullptr && buffer.IsAlive()) hooks->gone(buffer);
@@ -120,7 +120,7 @@ void BeforeRelease(Buffer* buffer) noexcept {
   if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
   if ((care & Buffer::kOnQueues) != 0 && buffer->attached) LeaveQueues(buffer);
   if (BufferPins::ClaimPending(buffer)) FinishPendingClose(buffer);
-  if ((care & Buffer::kTraced) != 0) TellGone(*buffer);
+  if ((care & Buffer::kTraced) != 0) TellRequestGone(*buffer);
   if (hooks != nullptr && ((care & Buffer::kTraced) != 0 || closed == Buffer::kClosedByNode)) {
     hooks->drop(buffer);
   }
@@ -133,7 +133,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
   if (request_hooks.load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
     for (int i = 0; i < count; ++i) {
       const bool told = (buffers[i]->care.load(std::memory_order_relaxed) & Buffer::kTraced) != 0;
-      if (told) TellGone(*buffers[i]);
+      if (told) TellRequestGone(*buffers[i]);
     }
   }
   for (int i = 0; i < count; ++i) {

@@ -5,7 +5,11 @@
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/recording/advice.h"
 #include "tidepool/memory/recording/record.h"
+#include "tidepool/memory/recording/record_report.h"
+#include "tidepool/memory/recording/recorded_blocks.h"
+#include "tidepool/memory/recording/recorded_cycles.h"
 #include "tidepool/memory/testing/fuzzing/fuzz_target.h"
 
 namespace tidepool {
@@ -134,6 +138,52 @@ TIDEPOOL_FUZZ_TARGET(RecordFile, {.corpus = &Records,
                                   .repair = &RepairRecord,
                                   .run = &ReadIt,
                                   .constant_bytes = size_t{4} << 20});
+
+// What is done with whatever was read: nothing of it may be believed by who computes with it.
+void UseIt(const std::string& bytes) {
+  const Record record = ParseRecord(bytes, "case");
+  const RecordedBlocks matched = MatchBlocks(record);
+  const RecordedCycles cycles = FindCycles(record, matched);
+  for (const RecordedCycle& cycle : cycles.cycles) {
+    ASSERT_LT(cycle.begin, cycle.end);
+    ASSERT_LE(cycle.end, record.events.size());
+  }
+  EXPECT_FALSE(Advise(record).ToString().empty());
+  EXPECT_FALSE(ReportOf(record, "case").ToString(3).empty());
+}
+
+// 4 MiB: plans of a cycle, and tables of what was counted.
+TIDEPOOL_FUZZ_TARGET(RecordUse, {.corpus = &Records,
+                                 .mutate = &MutateRecord,
+                                 .repair = &RepairRecord,
+                                 .run = &UseIt,
+                                 .constant_bytes = size_t{4} << 20});
+
+std::vector<std::string> Reports() {
+  std::string usage = R"({"current_bytes": 5, "peak_bytes": 100})";
+  const std::string parts = R"("total": )" + usage + R"(, "kinds": {"allocated": )" + usage + "}";
+  return {
+      R"({"owners": [{"device": "host", "owner": "a/b", "tag": "t", "own_bytes": 3, )" + parts +
+          R"(}], "devices": [{"device": "host", )" + parts + "}]}",
+      R"({"samples": [{"nanoseconds": 1, "device": "host", "allocated": 7, "external": 0, "unreferenced": 1,
+              "workspace": 0, "gradient standard": 0, "gradient external": 0, "gradient deferred": 0,
+              "in_use_highest": 9}], "dropped": 0})",
+      R"({"owners": [], "devices": []})"};
+}
+
+void ReadReportOf(const std::string& bytes) {
+  try {
+    const RecordReport report = ReportOfJson(bytes, "case");
+    EXPECT_FALSE(report.ToString(5).empty());
+    EXPECT_FALSE(DifferenceToString(report, report, 5).empty());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss) << error.message();
+    EXPECT_EQ(error.message().find("case: offset "), 0u) << error.message();
+    throw;
+  }
+}
+
+TIDEPOOL_FUZZ_TARGET(ReportJson, {.corpus = &Reports, .run = &ReadReportOf});
 
 }  // namespace
 }  // namespace tidepool

@@ -70,7 +70,7 @@ struct Record {
 };
 
 // Unless the caller says otherwise.
-inline constexpr uint64_t kMostRecordFileBytes = uint64_t{4} << 30;
+inline constexpr uint64_t kMostRecordFileBytes = uint64_t{1} << 30;
 
 // Throws Error(kDataLoss) "<file>: offset <n>: found ..., expected ..." for what is damaged, what
 // the system refuses with its errno, kResourceExhausted beyond `max_bytes`. A file that ends within

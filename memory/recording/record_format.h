@@ -74,7 +74,9 @@ inline constexpr uint32_t kMostThreads = 1 << 20;
 inline constexpr uint32_t kMostNames = 1 << 18;  // numbers are below it; 0 is the empty text
 inline constexpr size_t kMostNameBytes = 4096;
 inline constexpr unsigned kMostAlignmentLog2 = 46;
-inline constexpr uint64_t kMostBytes = uint64_t{1} << 60;
+inline constexpr uint64_t kMostBytes = uint64_t{1} << 48;  // of a block, less than
+inline constexpr uint64_t kMostBytesInAll = uint64_t{1}
+                                            << 62;  // of all of a record, so that sums are numbers
 
 namespace internal {
 

@@ -28,4 +28,4 @@ static inline void tidepool_mark_cycle_end(const char* name) {
 } /* extern "C" */
 #endif
 
-#endif /* TIDEPOOL_MEMORY_RECORDING_RECORD_MARKS_H_ */
+#endif  // TIDEPOOL_MEMORY_RECORDING_RECORD_MARKS_H_

@@ -276,6 +276,9 @@ class Reader {
           take_number(event);
           take_key(event);
           event.bytes = NumberBelow("an allocation's bytes", record::kMostBytes);
+          if ((all_bytes_ += event.bytes) >= record::kMostBytesInAll) {
+            Fail(at, "allocations of 2^62 bytes in all by here", "less");
+          }
           break;
         }
         case Op::kFree:
@@ -322,6 +325,7 @@ class Reader {
   std::vector<char> payload_;
   const char *begin_ = nullptr, *next_ = nullptr, *end_ = nullptr;
   uint64_t payload_at_ = 0;
+  uint64_t all_bytes_ = 0;
 };
 
 }  // namespace

@@ -40,7 +40,12 @@ int Count(const Record& record, What what) {
 
 TEST(RecordRequests, HasCyclesRequestsAndOwners) {
   Workspace workspace("step");
-  BufferHandle before(NewHeapBuffer(12345));
+  BufferHandle before;
+  {
+    MemoryOwnerScope loader("loader");  // counted there, and not above it again
+    MemoryOwnerScope cache("cache");
+    before = BufferHandle(NewHeapBuffer(12345));
+  }
   const auto cycle = [&] {
     WorkspaceScope scope(workspace);
     BufferHandle a(AllocateHere(1000));
@@ -69,6 +74,8 @@ TEST(RecordRequests, HasCyclesRequestsAndOwners) {
   int64_t live = 0;
   for (const RecordEvent& event : record.live) live += static_cast<int64_t>(event.bytes);
   EXPECT_EQ(live, 12345);
+  ASSERT_EQ(record.live.size(), 1u);
+  EXPECT_EQ(record.names[record.live[0].owner], "loader/cache");
   std::vector<std::string> told;
   for (const RecordEvent& e : record.events) {
     const std::string name = record.names[e.owner];

@@ -43,7 +43,7 @@ Record Drawn(uint64_t seed, int count, uint32_t threads) {
       event.block = random() % 2 == 0 ? random() : 0x7f0000000000 + random() % 100000 * 16;
     }
     if (what == What::kAllocate) {
-      event.bytes = random() % 3 == 0 ? random() >> 5 : random() % 4096;
+      event.bytes = random() % 3 == 0 ? random() >> 24 : random() % 4096;
       event.alignment_log2 = static_cast<uint8_t>(random() % 40);
       event.kind = static_cast<MemoryKind>(random() % 4 == 0 ? random() % kMemoryKinds : 0);
       event.owner = owners[random() % 4 == 0 ? random() % owners.size() : 1];

@@ -213,6 +213,7 @@ RecordedCycles FindCycles(const Record& record, const RecordedBlocks& blocks) {
   FindByMarks(record, found);
   if (!found.by_marks) FindByPeriod(record, blocks, found);
   found.cycle_of.assign(blocks.blocks.size(), RecordedCycles::kNone);
+  found.made_in = found.cycle_of;
   // Walks the events with each thread's open cycles.
   std::map<uint32_t, std::vector<uint32_t>> open;
   uint32_t next = 0;
@@ -230,6 +231,7 @@ RecordedCycles FindCycles(const Record& record, const RecordedBlocks& blocks) {
     if (cycles.empty()) continue;
     const uint32_t block = blocks.block_of[i];
     const uint32_t freed = blocks.blocks[block].freed;
+    found.made_in[block] = cycles.back();
     if (freed != RecordedBlock::kNever && freed < found.cycles[cycles.back()].end) {
       found.cycle_of[block] = cycles.back();
       ++found.in_cycles;

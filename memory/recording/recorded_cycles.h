@@ -31,6 +31,7 @@ struct RecordedCycles {
   // for those made outside of cycles and those that outlive theirs.
   static constexpr uint32_t kNone = UINT32_MAX;
   std::vector<uint32_t> cycle_of;
+  std::vector<uint32_t> made_in;  // those that outlive it too
   bool by_marks = false;
   uint32_t period = 0;     // allocations; of the thread with the most cycles, where not by marks
   uint64_t in_cycles = 0;  // blocks of cycle_of

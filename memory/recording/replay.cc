@@ -188,7 +188,6 @@ Told RunHere(const ReplayScript& script, const std::string& allocator, Device de
   try {
     std::string reason;
     if (counts && !StartCountingMemorySystemCalls(&reason)) {
-      absl::StrAppend(&reason, "");
       std::snprintf(told.text, sizeof(told.text), "%s", reason.c_str());
       return told;
     }
@@ -199,7 +198,8 @@ Told RunHere(const ReplayScript& script, const std::string& allocator, Device de
       return told;
     }
     const auto runner = std::make_unique<Runner>(script, *place);
-    malloc_trim(0);  // nothing is served from what was there before
+    PrefaultProgram();  // what grows from here on is memory
+    malloc_trim(0);     // nothing is served from what was there before
     const int64_t before = MemorySystemCalls();
     told.run = runner->Run(device);
     if (counts) told.system_calls = MemorySystemCalls() - before;

@@ -28,7 +28,7 @@ struct RequestHooks {
 extern std::atomic<const RequestHooks*> request_hooks;  // null: nobody records
 
 // Tells that the bytes of a recorded buffer go, if they had not gone before.
-void TellGone(const Buffer& buffer) noexcept;
+void TellRequestGone(const Buffer& buffer) noexcept;
 
 }  // namespace internal
 }  // namespace tidepool

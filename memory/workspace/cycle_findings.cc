@@ -31,7 +31,7 @@ void CycleFindings::TellEnd(const MemoryOwner& owner, uint64_t generation) noexc
 }
 
 void CycleFindings::Outlives(const Buffer& buffer) noexcept {
-  if ((watches_ & MemoryTracing::kRecords) != 0) internal::TellGone(buffer);
+  if ((watches_ & MemoryTracing::kRecords) != 0) internal::TellRequestGone(buffer);
   if (!keeps_sites() || buffer.request.slot >= traces_.size()) return;
   try {
     std::lock_guard<std::mutex> lock(origins_mutex_);

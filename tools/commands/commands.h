@@ -10,6 +10,9 @@ int RunPredict();
 int RunKernels();
 int RunPlanCommand();
 int RunMemoryReport();
+int RunReplay();
+int RunAdvise();
+int RunMemory();
 
 }  // namespace tidepool::tools
 
