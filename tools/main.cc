@@ -2,12 +2,13 @@
 #include "tidepool/memory/io/standard_streams.h"
 #include "tidepool/tools/commands/command_line.h"
 #include "tidepool/tools/commands/commands.h"
+#include "tidepool/tools/commands/recording_commands.h"
 
 int main(int argc, char** argv) {
   using namespace tidepool::tools;
   tidepool::OpenClosedStandardStreams();
   return RunCommand(
-      {
+      WithRecordingCommands({
           {"train",
            "train a network on labelled images and save it",
            "Modes: enabled places arrays by lifetimes learned in the first step, single one behind the\n"
@@ -45,42 +46,7 @@ int main(int argc, char** argv) {
            {"model", "input", "classes", "batch", "updater", "workspace_mode", "device", "budget",
             "json"},
            &RunMemoryReport},
-          {"replay",
-           "run a recorded program's requests again, on any allocator",
-           "FILE is a record (docs/recording.md). Threads keep their own order, and a block is released after\n"
-           "it was made. Each run is a process of its own; memory is touched once a page. workspace: cycles of\n"
-           "the record are a workspace's; raw: the same as bytes without records. Times are the median and\n"
-           "range; memory is what the process grew by, bound what was alive at once in the record.",
-           {"allocator", "runs", "device", "json"},
-           &RunReplay,
-           "",
-           {},
-           "FILE",
-           1,
-           1},
-          {"advise",
-           "what a workspace would save a recorded program, and which one",
-           "FILE is a record (docs/recording.md). Cycles are those it marks, else what its threads repeat.\n"
-           "Replays it on glibc and on what is advised; --runs=0: does not.",
-           {"runs", "json"},
-           &RunAdvise,
-           "",
-           {},
-           "FILE",
-           1,
-           1},
-          {"memory",
-           "report a record or memory JSON, or the difference of two",
-           "A file is a record (docs/recording.md) or what a ledger or timeline wrote as JSON. With FILE2: what\n"
-           "it has more or less than FILE.",
-           {"lines", "json"},
-           &RunMemory,
-           "",
-           {},
-           "FILE [FILE2]",
-           1,
-           2},
           {"kernels", "print the table of linked kernels", "", {}, &RunKernels},
-      },
+      }),
       argc, argv);
 }

@@ -139,6 +139,11 @@ void ParseFlags(const Command& command, int argc, char** argv) {
               absl::StrCat("flag --", name, " is \"", value, "\", ", ExpectedOf(*flag, error)));
     }
   }
+  if (Arguments().size() < command.least_arguments) {
+    ThrowInvalidArgument(absl::StrCat("found ", Arguments().size(), " arguments, expected ",
+                                      command.arguments, "; tidepool ", command.name,
+                                      " --help says what they are"));
+  }
 }
 
 // What is printed is work as well: a disk that is full behind standard output, or a reader that has

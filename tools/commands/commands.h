@@ -10,9 +10,6 @@ int RunPredict();
 int RunKernels();
 int RunPlanCommand();
 int RunMemoryReport();
-int RunReplay();
-int RunAdvise();
-int RunMemory();
 
 }  // namespace tidepool::tools
 

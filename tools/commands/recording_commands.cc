@@ -1,4 +1,5 @@
-// Commands that read records: replay, advise, memory.
+#include "tidepool/tools/commands/recording_commands.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -6,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -21,14 +21,12 @@
 #include "tidepool/memory/recording/replay.h"
 #include "tidepool/memory/workspace/allocators.h"
 #include "tidepool/tools/commands/command_line.h"
-#include "tidepool/tools/commands/commands.h"
 #include "tidepool/tools/commands/flags.h"
 
 ABSL_FLAG(std::string, allocator, "all",
           "workspace,raw,pool,heap,glibc,tcmalloc,mimalloc,jemalloc");
 ABSL_FLAG(int, runs, 5, "of each allocator");
 ABSL_FLAG(int, lines, 10, "of each table, at most");
-ABSL_DECLARE_FLAG(bool, json);
 
 namespace tidepool::tools {
 namespace {
@@ -113,8 +111,6 @@ void PrintJson(JsonWriter&& json) {
   json.EndObject();
   std::printf("%s\n", std::move(json).Take().c_str());
 }
-
-}  // namespace
 
 int RunReplay() {
   std::vector<std::string> allocators = absl::StrSplit(absl::GetFlag(FLAGS_allocator), ',');
@@ -241,6 +237,55 @@ int RunMemory() {
   }
   PrintJson(std::move(json));
   return kExitOk;
+}
+
+}  // namespace
+
+std::vector<Command> WithRecordingCommands(std::vector<Command> commands) {
+  const std::vector<Command> recording = {
+      {"replay",
+       "run a recorded program's requests again, on any allocator",
+       "FILE is a record (docs/recording.md). Threads keep their own order, and a block is "
+       "released after\n"
+       "it was made. Each run is a process of its own; memory is touched once a page. workspace: "
+       "cycles of\n"
+       "the record are a workspace's; raw: the same as bytes without records. Times are the median "
+       "and\n"
+       "range; memory is what the process grew by, bound what was alive at once in the record.",
+       {"allocator", "runs", "device", "json"},
+       &RunReplay,
+       "",
+       {},
+       "FILE",
+       1,
+       1},
+      {"advise",
+       "what a workspace would save a recorded program, and which one",
+       "FILE is a record (docs/recording.md). Cycles are those it marks, else what its threads "
+       "repeat.\n"
+       "Replays it on glibc and on what is advised; --runs=0: does not.",
+       {"runs", "json"},
+       &RunAdvise,
+       "",
+       {},
+       "FILE",
+       1,
+       1},
+      {"memory",
+       "report a record or memory JSON, or the difference of two",
+       "A file is a record (docs/recording.md) or what a ledger or timeline wrote as JSON. With "
+       "FILE2: what\n"
+       "it has more or less than FILE.",
+       {"lines", "json"},
+       &RunMemory,
+       "",
+       {},
+       "FILE [FILE2]",
+       1,
+       2},
+  };
+  commands.insert(commands.end(), recording.begin(), recording.end());
+  return commands;
 }
 
 }  // namespace tidepool::tools

@@ -1,4 +1,4 @@
-// tidepool replay, advise and memory, and TIDEPOOL_RECORD in the binary itself, as a user runs them.
+// tidepool replay, advise and memory as a user runs them, on the record of a program.
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -17,16 +17,15 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 
 RunResult Tidepool(const std::vector<std::string>& arguments) {
-  return RunProgram(DataPath("tools/tidepool"), arguments);
+  return RunProgram(DataPath("tools/commands/tidepool_records"), arguments);
 }
 
-// Of one epoch of a small training by the binary itself.
+// Of a program that knows nothing of recording.
 const std::string& Recorded() {
   static const std::string path = [] {
-    const std::string file = NewFolder() + "/train.rec";
+    const std::string file = NewFolder() + "/program.rec";
     setenv("TIDEPOOL_RECORD", file.c_str(), 1);
-    const RunResult result = Tidepool({"train", "--data", DataPath("examples/data/mnist"),
-                                       "--model=mlp", "--epochs=1", "--threads=1"});
+    const RunResult result = RunProgram(DataPath("memory/recording/recorded_program"), {});
     unsetenv("TIDEPOOL_RECORD");
     EXPECT_EQ(result.status, 0) << result.err;
     return file;
@@ -34,7 +33,7 @@ const std::string& Recorded() {
   return path;
 }
 
-TEST(TidepoolRecording, OfATrainingIsReplayed) {
+TEST(RecordingCommands, AreReplay) {
   const Record record = ReadRecord(Recorded());
   EXPECT_TRUE(record.ended);
   EXPECT_GT(record.events.size(), 1000u);
@@ -56,7 +55,7 @@ TEST(TidepoolRecording, OfATrainingIsReplayed) {
   EXPECT_GT(json["results"][1]["runs"][0]["hits"], json["results"][1]["runs"][0]["spills"]);
 }
 
-TEST(TidepoolRecording, IsAdvisedOn) {
+TEST(RecordingCommands, AreAdvise) {
   const RunResult result = Tidepool({"advise", Recorded(), "--runs=1"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("as the program marked them"));
@@ -67,7 +66,7 @@ TEST(TidepoolRecording, IsAdvisedOn) {
   EXPECT_EQ(nlohmann::json::parse(as_json.out)["cycles_by"], "marks");
 }
 
-TEST(TidepoolRecording, IsReportedAndCompared) {
+TEST(RecordingCommands, AreMemory) {
   const RunResult report = Tidepool({"memory", Recorded()});
   ASSERT_EQ(report.status, 0) << report.err;
   EXPECT_THAT(report.out, HasSubstr("record of arrays"));
@@ -80,7 +79,7 @@ TEST(TidepoolRecording, IsReportedAndCompared) {
   EXPECT_GT(nlohmann::json::parse(as_json.out)["peak_bytes"], 0);
 }
 
-TEST(TidepoolRecording, RefusesBadInputInALine) {
+TEST(RecordingCommands, RefuseBadInputInALine) {
   const std::string folder = NewFolder();
   const auto refused = [&](const std::vector<std::string>& arguments, const std::string& part) {
     SCOPED_TRACE(testing::PrintToString(arguments));
@@ -112,7 +111,7 @@ TEST(TidepoolRecording, RefusesBadInputInALine) {
   refused({"replay", folder + "/damaged"}, "damaged: offset ");
 }
 
-TEST(TidepoolRecording, HelpFitsOnAScreen) {
+TEST(RecordingCommands, HaveHelpThatFitsOnAScreen) {
   for (const char* const command : {"replay", "advise", "memory"}) {
     const RunResult result = Tidepool({command, "--help"});
     EXPECT_EQ(result.status, 0);
