@@ -9,7 +9,8 @@ namespace tidepool {
 namespace {
 
 [[maybe_unused]] const bool records = [] {
-  const char* const path = std::getenv("TIDEPOOL_RECORD");
+  // Not of a program with more rights than its user.
+  const char* const path = secure_getenv("TIDEPOOL_RECORD");
   if (path == nullptr || path[0] == '\0') return false;
   try {
     StartRecording(path);

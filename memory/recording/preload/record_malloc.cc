@@ -72,7 +72,8 @@ void Find(Function& function, const char* name) {
 }
 
 void Begin() {
-  const char* const path = getenv("TIDEPOOL_RECORD");
+  // Not of a program with more rights than its user.
+  const char* const path = secure_getenv("TIDEPOOL_RECORD");
   if (path == nullptr || path[0] == '\0') return;
   const int error = Output::Global().Open(path, Source::kMalloc);
   if (error == 0) {
