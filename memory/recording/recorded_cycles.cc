@@ -38,8 +38,8 @@ Repetition At(const std::vector<uint64_t>& sizes, uint32_t period, int64_t* scor
   return {period, best_begin, best_begin + whole};
 }
 
-// Distances between the same sizes, the most common ones first: those of rare sizes, which come once
-// or twice in a cycle, are its length.
+// The most common distances between the same sizes, the shortest first: those of rare sizes, which come
+// once or twice in a cycle, are its length.
 std::vector<uint32_t> Distances(const std::vector<uint64_t>& sizes) {
   std::unordered_map<uint64_t, std::vector<uint32_t>> places;
   for (uint32_t i = 0; i < sizes.size(); ++i) places[sizes[i]].push_back(i);
@@ -63,6 +63,7 @@ std::vector<uint32_t> Distances(const std::vector<uint64_t>& sizes) {
     if (distances.size() == kMostDistances) break;
     distances.push_back(distance);
   }
+  std::sort(distances.begin(), distances.end());
   return distances;
 }
 
@@ -196,10 +197,8 @@ Repetition FindRepetition(const std::vector<uint64_t>& sizes) {
     int64_t score;
     const Repetition found = At(sizes, distance, &score);
     if (found.period == 0) continue;
-    // Twice a period repeats as well, but for less; a shorter one that repeats nearly as long is it.
-    const bool better = score > best_score + best_score / 20 ||
-                        (score >= best_score - best_score / 20 && found.period < best.period);
-    if (best.period != 0 && !better) continue;
+    // Twice a period repeats as well: a longer one is better where clearly more repeats.
+    if (best.period != 0 && score <= best_score + best_score / 20) continue;
     best = found;
     best_score = score;
   }
