@@ -273,12 +273,19 @@ void Output::InChild() noexcept {
   if (was_open) output.opens_at_event_.store(true, std::memory_order_relaxed);
 }
 
+// The caller may have told a name before the record that the block is of began; looked at behind
+// Here(), which says which one that is.
+inline uint32_t Output::Known(uint32_t name) const noexcept {
+  return name == 0 || HasName(name) ? name : 0;
+}
+
 void Output::Allocated(uint64_t key, uint64_t bytes, unsigned alignment_log2,
                        const Context& context) noexcept {
   ThreadBlock* const block = Here();
   if (block == nullptr) return;
+  const Context known = {Known(context.owner), Known(context.device), context.kind};
   const uint64_t number = next_number_.fetch_add(1, std::memory_order_relaxed);
-  block->events.Allocate(number, Now(), key, bytes, alignment_log2, context);
+  block->events.Allocate(number, Now(), key, bytes, alignment_log2, known);
 }
 
 void Output::Freed(uint64_t key) noexcept {
@@ -290,7 +297,8 @@ void Output::Freed(uint64_t key) noexcept {
 void Output::Cycle(bool begins, uint32_t name, uint64_t generation) noexcept {
   ThreadBlock* const block = Here();
   if (block == nullptr) return;
-  block->events.Cycle(next_number_.fetch_add(1, std::memory_order_relaxed), Now(), begins, name,
+  const uint32_t known = Known(name);
+  block->events.Cycle(next_number_.fetch_add(1, std::memory_order_relaxed), Now(), begins, known,
                       generation);
 }
 

@@ -65,6 +65,7 @@ class Output {
   struct ThreadBlock;
 
   constexpr Output() = default;
+  uint32_t Known(uint32_t name) const noexcept;
   int OpenAt(const char* path, bool own_name) noexcept;
   ThreadBlock* Here() noexcept;
   ThreadBlock* HereSlowly() noexcept;

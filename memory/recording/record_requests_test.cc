@@ -226,6 +226,34 @@ TEST(RecordRequests, IsWhatRandomProgramsDid) {
   }
 }
 
+// Records that begin and end while threads work are whole, each with its own names.
+TEST(RecordRequests, BeginsAndEndsWhileThreadsWork) {
+  std::atomic<bool> ends{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      Workspace workspace("busy" + std::to_string(t));
+      for (int i = 0; !ends.load(); ++i) {
+        MemoryTagScope tag("t" + std::to_string(i % 5));
+        WorkspaceScope scope(workspace);
+        BufferHandle a(AllocateHere(100)), b(NewHeapBuffer(100));
+      }
+    });
+  }
+  size_t events = 0;
+  for (int round = 0; round < 20; ++round) {
+    StartRecording(Path("busy"));
+    for (int i = 0; i < 200; ++i) BufferHandle(NewHeapBuffer(50)).Reset();
+    StopRecording();
+    const Record record = ReadRecord(Path("busy"));
+    EXPECT_TRUE(record.ended);
+    events += record.events.size();
+  }
+  EXPECT_GE(events, 20u * 400);
+  ends = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(RecordRequests, OfAChildIsItsOwn) {
   StartRecording(Path("parent"));
   BufferHandle heap(NewHeapBuffer(100));
