@@ -17,6 +17,7 @@
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/device_queue.h"
+#include "tidepool/memory/recording/request_hooks.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/sync/owner_word.h"
 
@@ -26,10 +27,10 @@ namespace {
 // Memory outside of workspaces is alive as long as somebody holds it.
 constinit std::atomic<uint64_t> always_alive{1};
 
-void TellMade(const Buffer& buffer) noexcept {
+void ListenerMade(const Buffer& buffer) noexcept {
   if (MemoryListener* const listener = MemoryListener::Current()) [[unlikely]] listener->Made(buffer);
 }
-void TellGone(const Buffer& buffer) noexcept {
+void ListenerGone(const Buffer& buffer) noexcept {
   if (MemoryListener* const listener = MemoryListener::Current()) [[unlikely]] listener->Gone(buffer);
 }
 
@@ -40,7 +41,7 @@ class HeapOwner final : public BufferOwner {
   }
   void Close(Buffer* buffer) noexcept override {
     if (buffer->device != Host()) internal::ReleaseHere(buffer);
-    TellGone(*buffer);
+    ListenerGone(*buffer);
     HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device, buffer->outside.charged_to);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
@@ -58,7 +59,7 @@ class ImportOwner final : public BufferOwner {
   }
   void Close(Buffer* buffer) noexcept override {
     if (buffer->device != Host()) internal::ReleaseHome(buffer, home_);
-    TellGone(*buffer);
+    ListenerGone(*buffer);
     MemoryTracker::Global().Add(buffer->device, buffer->kind, -static_cast<int64_t>(buffer->bytes),
                                 buffer->outside.charged_to);
     if (buffer->outside.release_imported != nullptr) buffer->outside.release_imported(buffer->outside.import_context);
@@ -100,11 +101,18 @@ void NoteQueueHere(Buffer& buffer) noexcept {
 namespace internal {
 
 std::atomic<const OwnershipHooks*> ownership_hooks{nullptr};
+std::atomic<const RequestHooks*> request_hooks{nullptr};
 std::atomic<void (*)(Buffer* buffer) noexcept> drop_mirror{nullptr};
 
 void DropMirror(Buffer* buffer) noexcept {
   if (buffer->mirror.load(std::memory_order_acquire) == nullptr) return;
   drop_mirror.load(std::memory_order_acquire)(buffer);
+}
+
+void TellGone(const Buffer& buffer) noexcept {
+  const RequestHooks* const hooks = request_hooks.load(std::memory_order_acquire);
+  // What is dead was told of when its cycle ended or it was closed.
+  if (hooks != nullptr && buffer.IsAlive()) hooks->gone(buffer);
 }
 
 void BeforeRelease(Buffer* buffer) noexcept {
@@ -122,13 +130,22 @@ void BeforeRelease(Buffer* buffer) noexcept {
   if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
   if ((care & Buffer::kOnQueues) != 0 && buffer->attached) LeaveQueues(buffer);
   if (BufferPins::ClaimPending(buffer)) FinishPendingClose(buffer);
-  if ((care & Buffer::kTraced) != 0 || closed == Buffer::kClosedByNode) hooks->drop(buffer);
+  if ((care & Buffer::kTraced) != 0) TellGone(*buffer);
+  if (hooks != nullptr && ((care & Buffer::kTraced) != 0 || closed == Buffer::kClosedByNode)) {
+    hooks->drop(buffer);
+  }
   if (closed != Buffer::kNotClosed) buffer->link.node.Set(OwnerWord<StdSync>::kHandles);
   buffer->care.store(0, std::memory_order_relaxed);
 }
 
 void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* after_count,
                   const Buffer* next) noexcept {
+  if (request_hooks.load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
+    for (int i = 0; i < count; ++i) {
+      const bool told = (buffers[i]->care.load(std::memory_order_relaxed) & Buffer::kTraced) != 0;
+      if (told) TellGone(*buffers[i]);
+    }
+  }
   for (int i = 0; i < count; ++i) {
     buffers[i]->stamp.store(0, std::memory_order_relaxed);  // matches no cell
   }
@@ -148,7 +165,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
     DropMirror(buffer);
     if (buffer->owner == &heap_owner) {
       if (buffer->device != Host()) ReleaseHere(buffer);
-      TellGone(*buffer);
+      ListenerGone(*buffer);
       releases.Release(buffer->data, buffer->bytes, buffer->kind, buffer->device,
                        buffer->outside.charged_to);
     } else {
@@ -205,7 +222,10 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device de
       HeapAllocate(bytes, alignment, kind, device, buffer->outside.charged_to));
   Initialise(buffer.get(), &heap_owner, data, bytes, kind, device);
   if (device != Host()) NoteQueueHere(*buffer);
-  TellMade(*buffer);
+  ListenerMade(*buffer);
+  if (const auto* hooks = internal::request_hooks.load(std::memory_order_acquire)) {
+    hooks->made(*buffer);
+  }
   return buffer.release();
 }
 
@@ -247,7 +267,7 @@ Buffer* NewImportedBuffer(const ImportedMemory& memory) {
   }
   MemoryTracker::Global().AddClaimed(memory.device, memory.kind, static_cast<int64_t>(bytes),
                                      buffer->outside.charged_to);
-  TellMade(*buffer);
+  ListenerMade(*buffer);
   return buffer.release();
 }
 

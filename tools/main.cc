@@ -2,12 +2,13 @@
 #include "tidepool/memory/io/standard_streams.h"
 #include "tidepool/tools/commands/command_line.h"
 #include "tidepool/tools/commands/commands.h"
+#include "tidepool/tools/commands/recording_commands.h"
 
 int main(int argc, char** argv) {
   using namespace tidepool::tools;
   tidepool::OpenClosedStandardStreams();
   return RunCommand(
-      {
+      WithRecordingCommands({
           {"train",
            "train a network on labelled images and save it",
            "Modes: enabled places arrays by lifetimes learned in the first step, single one behind the\n"
@@ -51,6 +52,6 @@ int main(int argc, char** argv) {
            {"snapshot", "page", "trace"},
            &RunView},
           {"kernels", "print the table of linked kernels", "", {}, &RunKernels},
-      },
+      }),
       argc, argv);
 }

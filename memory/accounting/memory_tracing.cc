@@ -34,12 +34,12 @@ std::string FunctionOf(const std::string& symbol) {
 
 }  // namespace
 
-std::atomic<bool> MemoryTracing::enabled_{false};
+std::atomic<uint8_t> MemoryTracing::watches_{0};
 
 void MemoryTracing::Enable() {
   void* frame;
   backtrace(&frame, 1);  // the first call loads a library, which takes memory
-  enabled_.store(true, std::memory_order_relaxed);
+  watches_.fetch_or(kTraces, std::memory_order_relaxed);
 }
 
 void AllocationTrace::Capture() noexcept {

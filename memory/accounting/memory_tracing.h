@@ -8,6 +8,7 @@
 #define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACING_H_
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 
 #include "tidepool/memory/accounting/memory_owner.h"
@@ -17,11 +18,24 @@ namespace tidepool {
 class MemoryTracing {
  public:
   static void Enable();
-  static void Disable() { enabled_.store(false, std::memory_order_relaxed); }
-  static bool enabled() { return enabled_.load(std::memory_order_relaxed); }
+  static void Disable() { watches_.fetch_and(static_cast<uint8_t>(~kTraces), std::memory_order_relaxed); }
+  static bool enabled() { return (watches() & kTraces) != 0; }
+
+  // ---- for the runtime: what a cycle that begins now tells of each of its requests. A cycle of which
+  // anything is told serves none of them by the short way, where nothing looks at this.
+  enum Watch : uint8_t { kTraces = 1, kRecords = 2 };
+  static uint8_t watches() { return watches_.load(std::memory_order_relaxed); }
+  // By memory/recording.
+  static void SetRecords(bool records) {
+    if (records) {
+      watches_.fetch_or(kRecords, std::memory_order_relaxed);
+    } else {
+      watches_.fetch_and(static_cast<uint8_t>(~kRecords), std::memory_order_relaxed);
+    }
+  }
 
  private:
-  static std::atomic<bool> enabled_;
+  static std::atomic<uint8_t> watches_;
 };
 
 // One request's origin. Capturing takes no memory; describing does.

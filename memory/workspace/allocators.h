@@ -13,12 +13,19 @@ struct Allocator {
   void* (*allocate)(size_t bytes);
   void (*release)(void* block);
   void (*end_cycle)() = [] {};  // of the calling thread; all of its blocks were released
+  void* (*allocate_aligned)(size_t alignment, size_t bytes) = nullptr;  // to powers of two; null: there is none
 };
 
 // glibc's malloc, and tcmalloc, mimalloc and jemalloc from the system's libraries when they are installed
 // (libtcmalloc-minimal4, libmimalloc2.0, libjemalloc2); who is absent is printed. May start the program
 // again with other settings of the loader.
 std::vector<Allocator> FindAllocators();
+// jemalloc needs more of what the loader keeps for threads: starts the program again with that, unless GLIBC_TUNABLES is
+// set. First in main().
+void RestartWithStaticTls();
+// The same as FindAllocators() without a word and without starting the program again: `absent` gets a line for each that is not here,
+// "jemalloc: why".
+std::vector<Allocator> FindAllocators(std::vector<std::string>* absent);
 
 // The standard library's resources, one of each for every thread, above glibc's malloc; a block is 16 bytes longer,
 // for its size. pmr_pool: std::pmr::unsynchronized_pool_resource. pmr_monotonic: std::pmr::monotonic_buffer_resource, which

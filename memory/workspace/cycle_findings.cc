@@ -5,11 +5,34 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/recording/request_hooks.h"
 
 namespace tidepool {
 
+void CycleFindings::Trace(uint32_t slot, Buffer& made) noexcept {
+  if (keeps_sites()) traces_[slot].Capture();
+  if ((watches_ & MemoryTracing::kRecords) == 0) return;
+  if (const auto* hooks = internal::request_hooks.load(std::memory_order_acquire)) hooks->made(made);
+}
+
+void CycleFindings::TellBegin(const MemoryOwner& owner, uint64_t generation) noexcept {
+  if ((watches_ & MemoryTracing::kRecords) == 0 || told_begin_) return;
+  told_begin_ = true;
+  if (const auto* hooks = internal::request_hooks.load(std::memory_order_acquire)) {
+    hooks->cycle(owner, generation, /*begins=*/true);
+  }
+}
+
+void CycleFindings::TellEnd(const MemoryOwner& owner, uint64_t generation) noexcept {
+  if (!std::exchange(told_begin_, false)) return;
+  if (const auto* hooks = internal::request_hooks.load(std::memory_order_acquire)) {
+    hooks->cycle(owner, generation, /*begins=*/false);
+  }
+}
+
 void CycleFindings::Outlives(const Buffer& buffer) noexcept {
-  if (!tracing_ || buffer.request.slot >= traces_.size()) return;
+  if ((watches_ & MemoryTracing::kRecords) != 0) internal::TellRequestGone(buffer);
+  if (!keeps_sites() || buffer.request.slot >= traces_.size()) return;
   try {
     std::lock_guard<std::mutex> lock(origins_mutex_);
     origins_[buffer.id] = traces_[buffer.request.slot];
@@ -39,7 +62,7 @@ void CycleFindings::Leaks(const Buffer& buffer) noexcept {
   if (leaks_.arrays.size() >= LeakReport::kMostArrays) return;
   try {
     LeakedArray leaked{buffer.request.slot, buffer.bytes, "", ""};
-    if (tracing_ && buffer.request.slot < traces_.size()) {
+    if (keeps_sites() && buffer.request.slot < traces_.size()) {
       leaked.owner = traces_[buffer.request.slot].Owner();
       leaked.site = traces_[buffer.request.slot].Site();
     }

@@ -29,14 +29,18 @@ class CycleFindings {
   const CycleDetector& detector() const { return detector_; }
 
   // ---- a cycle ------------------------------------------------------------------------------
-  // Whether MemoryTracing was on when it began: then where each request was made is kept.
-  void BeginCycle() { tracing_ = MemoryTracing::enabled(); }
-  bool tracing() const { return tracing_; }
+  // Whether MemoryTracing was on when it began: then where each request was made is kept; or its
+  // requests are recorded (memory/recording).
+  void BeginCycle() { watches_ = MemoryTracing::watches(); }
+  bool tracing() const { return watches_ != 0; }
   // Memory for the trace of request `slot`. Throws std::bad_alloc.
   void Reserve(uint32_t slot, size_t slots) {
-    if (slot >= traces_.size()) traces_.resize(slots);
+    if (keeps_sites() && slot >= traces_.size()) traces_.resize(slots);
   }
-  void Trace(uint32_t slot) { traces_[slot].Capture(); }
+  void Trace(uint32_t slot, Buffer& made) noexcept;
+  // A recorded cycle of this owner begins and ends. The end of one that was not told to begin is not told.
+  void TellBegin(const MemoryOwner& owner, uint64_t generation) noexcept;
+  void TellEnd(const MemoryOwner& owner, uint64_t generation) noexcept;
   // A buffer outlives its cycle: errors that use it will say where it was made, if that was traced.
   void Outlives(const Buffer& buffer) noexcept;
   // And that is a mistake.
@@ -67,10 +71,12 @@ class CycleFindings {
 
  private:
   void Erase(const Buffer& buffer) noexcept;
+  bool keeps_sites() const { return (watches_ & MemoryTracing::kTraces) != 0; }
 
   const std::string& workspace_;
   CycleDetector detector_;
-  bool tracing_ = false;
+  uint8_t watches_ = 0;  // MemoryTracing's when the cycle began
+  bool told_begin_ = false;
   std::vector<AllocationTrace> traces_;  // by request number, while tracing
   LeakReport leaks_;                     // of the cycle that ends
   std::string cannot_learn_;             // from it

@@ -32,6 +32,7 @@ void WorkspaceCore::OpenUndecided() noexcept {
   unrecorded_ = false;
   slots_end_ = UINT32_MAX;
   undecided_ = serves_from_pages() && learns_lifetimes();
+  if (!undecided_ && findings_.tracing()) findings_.TellBegin(memory_owner, generation());
 }
 
 // Before the first request of a cycle. What cannot be had is done without.

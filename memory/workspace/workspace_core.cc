@@ -175,7 +175,8 @@ void WorkspaceCore::PrepareQuickRequests() {
   unrecorded_ = false;
   // A trace goes by slots.
   slots_end_ = follower_.unrecorded() && !findings_.tracing() ? 0 : UINT32_MAX;
-  if (findings_.tracing() || follower_.plan() == nullptr) return;
+  if (findings_.tracing()) return findings_.TellBegin(memory_owner, generation());
+  if (follower_.plan() == nullptr) return;
   const uint64_t planned = std::min(follower_.placed().size(), slots_.size());
   if (ids_end_ - next_id_ < planned) {
     next_id_ = NextBufferIds();
@@ -234,6 +235,7 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
   if (!follower_.recorder().requests().empty() || findings_.tracing() || slots_.size() != slots_reported_ ||
       learner_.version() != plans_reported_) {
     AccountState();
+    if (findings_.tracing()) findings_.TellEnd(memory_owner, generation());
   }
 }
 

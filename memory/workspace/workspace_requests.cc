@@ -188,7 +188,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   account_.AddUsed(static_cast<int64_t>(rounded));
   follower_.Made(slot, rounded);
   if (findings_.tracing()) {
-    findings_.Trace(slot);
+    findings_.Trace(slot, *buffer);
     if (MemoryListener* const listener = MemoryListener::Current()) {
       const bool in_pages = token == nullptr || IsRange(token);
       listener->Requested({number(), generation(), slot, buffer, rounded,

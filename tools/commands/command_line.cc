@@ -27,7 +27,8 @@ void PrintOverview(const std::vector<Command>& commands, std::FILE* out) {
 }
 
 void PrintHelp(const Command& command) {
-  std::printf("tidepool %s: %s\n\n", command.name, command.summary);
+  std::printf("tidepool %s%s%s: %s\n\n", command.name, command.arguments[0] != '\0' ? " " : "",
+              command.arguments, command.summary);
   for (const char* name : command.flags) {
     const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
     std::printf("  --%-16s %s (default: \"%s\")\n", name, flag->Help().c_str(),
@@ -82,6 +83,11 @@ std::string ExpectedOf(const absl::CommandLineFlag& flag, const std::string& par
   return parser_error;
 }
 
+std::vector<std::string>& Arguments() {
+  static auto* const arguments = new std::vector<std::string>;
+  return *arguments;
+}
+
 [[noreturn]] void BadFlag(const Command& command, const std::string& what) {
   ThrowInvalidArgument(absl::StrCat(what, "; tidepool ", command.name, " --help lists the flags"));
 }
@@ -91,6 +97,10 @@ void ParseFlags(const Command& command, int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const char* argument = argv[i];
     if (std::strncmp(argument, "--", 2) != 0) {
+      if (Arguments().size() < command.most_arguments) {
+        Arguments().emplace_back(argument);
+        continue;
+      }
       BadFlag(command, absl::StrCat("argument \"", argument, "\", expected a flag"));
     }
     std::string name(argument + 2);
@@ -129,6 +139,11 @@ void ParseFlags(const Command& command, int argc, char** argv) {
               absl::StrCat("flag --", name, " is \"", value, "\", ", ExpectedOf(*flag, error)));
     }
   }
+  if (Arguments().size() < command.least_arguments) {
+    ThrowInvalidArgument(absl::StrCat("found ", Arguments().size(), " arguments, expected ",
+                                      command.arguments, "; tidepool ", command.name,
+                                      " --help says what they are"));
+  }
 }
 
 // What is printed is work as well: a disk that is full behind standard output, or a reader that has
@@ -164,6 +179,7 @@ int Run(const std::vector<Command>& commands, int argc, char** argv, const char*
         absl::StrCat("unknown command \"", argv[asks ? 2 : 1], "\"; commands:", names));
   }
   *name = command->name;
+  Arguments().clear();
   for (int i = 2; i < argc; ++i) {
     if (asks || std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) {
       PrintHelp(*command);
@@ -196,6 +212,8 @@ int RunGuarded(absl::FunctionRef<std::string()> program, absl::FunctionRef<int()
 }
 
 }  // namespace
+
+const std::vector<std::string>& CommandArguments() { return Arguments(); }
 
 int RunCommand(const std::vector<Command>& commands, int argc, char** argv) {
   const char* name = "";

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_TOOLS_COMMANDS_COMMAND_LINE_H_
 #define TIDEPOOL_TOOLS_COMMANDS_COMMAND_LINE_H_
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -32,7 +33,13 @@ struct Command {
   // says.
   const char* special = "";  // "With --distributed (docs/distributed.md)"
   std::vector<const char*> special_flags = {};
+  // What it takes beside flags: "FILE [FILE2]", of which so many must be there and may be.
+  const char* arguments = "";
+  size_t least_arguments = 0, most_arguments = 0;
 };
+
+// Those of the command that runs.
+const std::vector<std::string>& CommandArguments();
 
 // Runs the command named by argv[1]. Prints help for none, -h, --help or "help [COMMAND]". Flags
 // are --name=value, --name value, and --name or --noname of booleans; a value that starts with "--"

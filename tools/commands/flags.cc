@@ -12,6 +12,7 @@ ABSL_FLAG(int, threads, 0, "threads for kernels; 0: one per processor");
 ABSL_FLAG(int, batch, 64, "examples per step; images at once, at most");
 ABSL_FLAG(std::string, workspace_mode, "enabled", "enabled, single, separate or none");
 ABSL_FLAG(std::string, device, "host", "host, cuda:0, ...: where the network and its workspaces are");
+ABSL_FLAG(bool, json, false, "as JSON instead of text");
 ABSL_FLAG(std::string, model_file, "", "model to load, as train --save writes it");
 ABSL_FLAG(std::string, images, "", "IDX file of images, plain or gzip");
 ABSL_FLAG(std::string, labels, "", "IDX file of labels, plain or gzip");

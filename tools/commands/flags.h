@@ -13,6 +13,7 @@ ABSL_DECLARE_FLAG(int, threads);
 ABSL_DECLARE_FLAG(int, batch);
 ABSL_DECLARE_FLAG(std::string, workspace_mode);
 ABSL_DECLARE_FLAG(std::string, device);
+ABSL_DECLARE_FLAG(bool, json);
 ABSL_DECLARE_FLAG(std::string, model_file);
 ABSL_DECLARE_FLAG(std::string, images);
 ABSL_DECLARE_FLAG(std::string, labels);

@@ -22,7 +22,6 @@ ABSL_DECLARE_FLAG(std::string, model);
 ABSL_DECLARE_FLAG(std::string, updater);
 ABSL_FLAG(std::string, budget, "", "to find the largest batch that fits: 67108864, 64MiB, 1.5GiB, 25%");
 ABSL_FLAG(int64_t, classes, 10, "of the network's output");
-ABSL_FLAG(bool, json, false, "as JSON instead of text");
 
 namespace tidepool::tools {
 namespace {
