@@ -17,7 +17,6 @@
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/device_queue.h"
-#include "tidepool/memory/recording/request_hooks.h"
 #include "tidepool/memory/resource/heap.h"
 #include "tidepool/memory/sync/owner_word.h"
 
@@ -27,11 +26,11 @@ namespace {
 // Memory outside of workspaces is alive as long as somebody holds it.
 constinit std::atomic<uint64_t> always_alive{1};
 
-void ListenerMade(const Buffer& buffer) noexcept {
-  if (MemoryListener* const listener = MemoryListener::Current()) [[unlikely]] listener->Made(buffer);
+void TellMade(Buffer& buffer) noexcept {
+  MemoryListener::Each([&](MemoryListener& listener) { listener.Made(buffer); });
 }
-void ListenerGone(const Buffer& buffer) noexcept {
-  if (MemoryListener* const listener = MemoryListener::Current()) [[unlikely]] listener->Gone(buffer);
+void TellGone(const Buffer& buffer) noexcept {
+  MemoryListener::Each([&](MemoryListener& listener) { listener.Gone(buffer); });
 }
 
 class HeapOwner final : public BufferOwner {
@@ -41,7 +40,7 @@ class HeapOwner final : public BufferOwner {
   }
   void Close(Buffer* buffer) noexcept override {
     if (buffer->device != Host()) internal::ReleaseHere(buffer);
-    ListenerGone(*buffer);
+    TellGone(*buffer);
     HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device, buffer->outside.charged_to);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
@@ -59,7 +58,7 @@ class ImportOwner final : public BufferOwner {
   }
   void Close(Buffer* buffer) noexcept override {
     if (buffer->device != Host()) internal::ReleaseHome(buffer, home_);
-    ListenerGone(*buffer);
+    TellGone(*buffer);
     MemoryTracker::Global().Add(buffer->device, buffer->kind, -static_cast<int64_t>(buffer->bytes),
                                 buffer->outside.charged_to);
     if (buffer->outside.release_imported != nullptr) buffer->outside.release_imported(buffer->outside.import_context);
@@ -101,18 +100,11 @@ void NoteQueueHere(Buffer& buffer) noexcept {
 namespace internal {
 
 std::atomic<const OwnershipHooks*> ownership_hooks{nullptr};
-std::atomic<const RequestHooks*> request_hooks{nullptr};
 std::atomic<void (*)(Buffer* buffer) noexcept> drop_mirror{nullptr};
 
 void DropMirror(Buffer* buffer) noexcept {
   if (buffer->mirror.load(std::memory_order_acquire) == nullptr) return;
   drop_mirror.load(std::memory_order_acquire)(buffer);
-}
-
-void TellGone(const Buffer& buffer) noexcept {
-  const RequestHooks* const hooks = request_hooks.load(std::memory_order_acquire);
-  // What is dead was told of when its cycle ended or it was closed.
-  if (hooks != nullptr && buffer.IsAlive()) hooks->gone(buffer);
 }
 
 void BeforeRelease(Buffer* buffer) noexcept {
@@ -130,7 +122,8 @@ void BeforeRelease(Buffer* buffer) noexcept {
   if ((care & Buffer::kMirrored) != 0) DropMirror(buffer);
   if ((care & Buffer::kOnQueues) != 0 && buffer->attached) LeaveQueues(buffer);
   if (BufferPins::ClaimPending(buffer)) FinishPendingClose(buffer);
-  if ((care & Buffer::kTraced) != 0) TellGone(*buffer);
+  // What is dead was told of when its cycle ended or it was closed.
+  if ((care & Buffer::kTraced) != 0 && buffer->IsAlive()) TellGone(*buffer);
   if (hooks != nullptr && ((care & Buffer::kTraced) != 0 || closed == Buffer::kClosedByNode)) {
     hooks->drop(buffer);
   }
@@ -140,10 +133,11 @@ void BeforeRelease(Buffer* buffer) noexcept {
 
 void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* after_count,
                   const Buffer* next) noexcept {
-  if (request_hooks.load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
+  if (MemoryListener::Current(MemoryListener::kRecord) != nullptr) [[unlikely]] {
     for (int i = 0; i < count; ++i) {
-      const bool told = (buffers[i]->care.load(std::memory_order_relaxed) & Buffer::kTraced) != 0;
-      if (told) TellGone(*buffers[i]);
+      const bool is_traced =
+          (buffers[i]->care.load(std::memory_order_relaxed) & Buffer::kTraced) != 0;
+      if (is_traced && buffers[i]->IsAlive()) TellGone(*buffers[i]);
     }
   }
   for (int i = 0; i < count; ++i) {
@@ -165,7 +159,7 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
     DropMirror(buffer);
     if (buffer->owner == &heap_owner) {
       if (buffer->device != Host()) ReleaseHere(buffer);
-      ListenerGone(*buffer);
+      TellGone(*buffer);
       releases.Release(buffer->data, buffer->bytes, buffer->kind, buffer->device,
                        buffer->outside.charged_to);
     } else {
@@ -222,10 +216,7 @@ Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device de
       HeapAllocate(bytes, alignment, kind, device, buffer->outside.charged_to));
   Initialise(buffer.get(), &heap_owner, data, bytes, kind, device);
   if (device != Host()) NoteQueueHere(*buffer);
-  ListenerMade(*buffer);
-  if (const auto* hooks = internal::request_hooks.load(std::memory_order_acquire)) {
-    hooks->made(*buffer);
-  }
+  TellMade(*buffer);
   return buffer.release();
 }
 
@@ -267,7 +258,7 @@ Buffer* NewImportedBuffer(const ImportedMemory& memory) {
   }
   MemoryTracker::Global().AddClaimed(memory.device, memory.kind, static_cast<int64_t>(bytes),
                                      buffer->outside.charged_to);
-  ListenerMade(*buffer);
+  TellMade(*buffer);
   return buffer.release();
 }
 

@@ -45,7 +45,7 @@ const bool operators_can_tell = [] {
 
 // What memory/profile knows of an array beside its bytes.
 void TellWrites(const char* op, absl::Span<NDArray* const> outputs) noexcept {
-  MemoryListener* const listener = MemoryListener::Current();
+  MemoryListener* const listener = MemoryListener::Current(MemoryListener::kProfile);
   if (listener == nullptr) {
     internal::call_marks &= static_cast<uint8_t>(~internal::kWritesTold);
     return;

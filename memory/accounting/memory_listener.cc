@@ -2,7 +2,7 @@
 
 namespace tidepool {
 
-constinit std::atomic<MemoryListener*> MemoryListener::current_{nullptr};
+constinit std::atomic<MemoryListener*> MemoryListener::current_[kPurposes] = {};
 
 namespace internal {
 constinit std::atomic<void (*)() noexcept> tell_operators_of_thread{nullptr};

@@ -117,7 +117,7 @@ void MemoryTracker::AddLocked(Device device, MemoryKind kind, int64_t bytes, Mem
   });
   CountChange();
   if (quiet) return;
-  if (MemoryListener* const listener = MemoryListener::Current()) listener->Added(device, kind, bytes, *owner);
+  MemoryListener::Each([&](MemoryListener& listener) { listener.Added(device, kind, bytes, *owner); });
   RaiseAbove(device, at, owner);
 }
 

@@ -291,7 +291,7 @@ TEST(MemoryProfile, NothingIsLeftBehind) {
     EXPECT_TRUE(MemoryTracing::enabled());
   }
   EXPECT_FALSE(MemoryTracing::enabled());
-  EXPECT_EQ(MemoryListener::Current(), nullptr);
+  EXPECT_EQ(MemoryListener::Current(MemoryListener::kProfile), nullptr);
   MemoryTracing::Enable();
   { MemoryProfile profile; }
   EXPECT_TRUE(MemoryTracing::enabled()) << "it was on before";
@@ -305,7 +305,7 @@ TEST(MemoryProfile, AChildOfForkRecordsNothing) {
     const BufferHandle x(NewHeapBuffer(64));
     Workspace workspace("child");
     Cycle(workspace);
-    _exit(MemoryListener::Current() == nullptr ? 0 : 1);
+    _exit(MemoryListener::Current(MemoryListener::kProfile) == nullptr ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);

@@ -49,7 +49,7 @@ std::pair<int, int> KeyOf(Device device) { return {device.type.number(), device.
 MemoryRecorder& MemoryRecorder::Global() {
   static MemoryRecorder* const recorder = [] {
     // A child of fork() records nothing: another thread may have had the lock.
-    pthread_atfork(nullptr, nullptr, [] { MemoryListener::Exchange(nullptr); });
+    pthread_atfork(nullptr, nullptr, [] { MemoryListener::Exchange(MemoryListener::kProfile, nullptr); });
     return new MemoryRecorder;
   }();
   return *recorder;
@@ -68,7 +68,7 @@ bool MemoryRecorder::Start(size_t max_records, bool sites) {
     traced_before_ = MemoryTracing::enabled();
   }
   MemoryTracing::Enable();  // workspaces tell of the cycles that they trace
-  MemoryListener::Exchange(this);
+  MemoryListener::Exchange(MemoryListener::kProfile, this);
   MemoryTracker::Global().ObserveAllDevices(this);
   AddBaseline();
   return true;
@@ -81,7 +81,7 @@ void MemoryRecorder::Stop() {
   }
   MemoryTracker::Global().FoldAll();
   MemoryTracker::Global().StopObserving(this);
-  MemoryListener::Exchange(nullptr);
+  MemoryListener::Exchange(MemoryListener::kProfile, nullptr);
   std::lock_guard<std::mutex> lock(mutex_);
   if (!traced_before_) MemoryTracing::Disable();
   running_ = false;
@@ -164,7 +164,7 @@ void MemoryRecorder::Owned(Device device, int64_t bytes, const MemoryOwner& owne
 
 // The first of a device is what there was; later ones tell what workspaces use that no recorded cycle explains.
 void MemoryRecorder::Observe(const LedgerReading& reading) noexcept {
-  if (MemoryListener::Current() != this) return;  // a child of fork()
+  if (MemoryListener::Current(MemoryListener::kProfile) != this) return;  // a child of fork()
   std::lock_guard<std::mutex> lock(mutex_);
   Try([&] {
     DeviceTotals& totals = devices_[KeyOf(reading.device)];
@@ -269,7 +269,7 @@ bool MemoryRecorder::Array::SameRequest(const Array& other) const {
          flags == other.flags && kind == other.kind && released_after == other.released_after;
 }
 
-void MemoryRecorder::Made(const Buffer& buffer) noexcept {
+void MemoryRecorder::Made(Buffer& buffer) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!running_) return;
   if (!HasRoom()) {

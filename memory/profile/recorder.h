@@ -41,7 +41,7 @@ class MemoryRecorder final : public MemoryListener, private LedgerObserver {
   void Added(Device device, MemoryKind kind, int64_t bytes,
              const MemoryOwner& owner) noexcept override;
   void Owned(Device device, int64_t bytes, const MemoryOwner& owner) noexcept override;
-  void Made(const Buffer& buffer) noexcept override;
+  void Made(Buffer& buffer) noexcept override;
   void Gone(const Buffer& buffer) noexcept override;
   void Requested(const RecordedCycleRequest& request) noexcept override;
   void Ended(const RecordedCycle& cycle) noexcept override;

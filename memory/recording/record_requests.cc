@@ -1,6 +1,7 @@
 #include "tidepool/memory/recording/record_requests.h"
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_listener.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_snapshot.h"
 #include "tidepool/memory/accounting/memory_tracing.h"
@@ -16,7 +18,6 @@
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/recording/record_output.h"
-#include "tidepool/memory/recording/request_hooks.h"
 
 namespace tidepool {
 namespace {
@@ -55,7 +56,7 @@ uint32_t NameOf(Device device) noexcept {
   return Named(kFirstDevice + number * 256 + device.index, [&] { return DeviceName(device); });
 }
 
-void Made(Buffer& buffer) noexcept {
+void Write(Buffer& buffer) noexcept {
   Output& output = Output::Global();
   if (!output.Begin()) return;
   buffer.care.fetch_or(Buffer::kTraced, std::memory_order_relaxed);
@@ -65,14 +66,31 @@ void Made(Buffer& buffer) noexcept {
       {NameOf(MemoryOwner::Current()), NameOf(buffer.device), static_cast<uint8_t>(buffer.kind)});
 }
 
-void Gone(const Buffer& buffer) noexcept { Output::Global().Freed(buffer.id); }
-
-void Cycle(const MemoryOwner& workspace, uint64_t generation, bool begins) noexcept {
+void WriteCycle(const MemoryOwner& workspace, uint64_t generation, bool begins) noexcept {
   Output& output = Output::Global();
   if (output.Begin()) output.Cycle(begins, NameOf(workspace), generation);
 }
 
-constexpr internal::RequestHooks kHooks = {&Made, &Gone, &Cycle};
+class RequestRecorder final : public MemoryListener {
+  // What is imported is not asked of anybody here.
+  void Made(Buffer& buffer) noexcept override {
+    if (!buffer.imported) Write(buffer);
+  }
+  void Requested(const RecordedCycleRequest& request) noexcept override { Write(*request.buffer); }
+  // What is not traced was made before, or has been told of; so has what is dead.
+  void Gone(const Buffer& buffer) noexcept override {
+    const bool is_traced = (buffer.care.load(std::memory_order_relaxed) & Buffer::kTraced) != 0;
+    if (is_traced && buffer.IsAlive()) Output::Global().Freed(buffer.id);
+  }
+  void Began(const MemoryOwner& workspace, uint64_t generation) noexcept override {
+    WriteCycle(workspace, generation, /*begins=*/true);
+  }
+  void Left(const MemoryOwner& workspace, uint64_t generation) noexcept override {
+    WriteCycle(workspace, generation, /*begins=*/false);
+  }
+};
+
+constinit RequestRecorder recorder;
 
 // Sums alone are known of what was there before: of each owner without those below it.
 void TellLive() {
@@ -119,13 +137,13 @@ void StartRecording(const std::string& path) {
     Output::Global().Close();
     throw;
   }
-  internal::request_hooks.store(&kHooks, std::memory_order_release);
+  MemoryListener::Exchange(MemoryListener::kRecord, &recorder);
   MemoryTracing::SetRecords(true);
 }
 
 void StopRecording() noexcept {
   MemoryTracing::SetRecords(false);
-  internal::request_hooks.store(nullptr, std::memory_order_release);
+  MemoryListener::Exchange(MemoryListener::kRecord, nullptr);
   Output::Global().Close();
 }
 

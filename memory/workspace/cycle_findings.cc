@@ -4,34 +4,32 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_listener.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
-#include "tidepool/memory/recording/request_hooks.h"
 
 namespace tidepool {
 
-void CycleFindings::Trace(uint32_t slot, Buffer& made) noexcept {
-  if (keeps_sites()) traces_[slot].Capture();
+void CycleFindings::TellRequest(const RecordedCycleRequest& request) const noexcept {
+  if (MemoryListener* const profile = MemoryListener::Current(MemoryListener::kProfile)) profile->Requested(request);
   if ((watches_ & MemoryTracing::kRecords) == 0) return;
-  if (const auto* hooks = internal::request_hooks.load(std::memory_order_acquire)) hooks->made(made);
+  if (MemoryListener* const record = MemoryListener::Current(MemoryListener::kRecord)) record->Requested(request);
 }
 
 void CycleFindings::TellBegin(const MemoryOwner& owner, uint64_t generation) noexcept {
   if ((watches_ & MemoryTracing::kRecords) == 0 || told_begin_) return;
   told_begin_ = true;
-  if (const auto* hooks = internal::request_hooks.load(std::memory_order_acquire)) {
-    hooks->cycle(owner, generation, /*begins=*/true);
-  }
+  MemoryListener::Each([&](MemoryListener& listener) { listener.Began(owner, generation); });
 }
 
 void CycleFindings::TellEnd(const MemoryOwner& owner, uint64_t generation) noexcept {
   if (!std::exchange(told_begin_, false)) return;
-  if (const auto* hooks = internal::request_hooks.load(std::memory_order_acquire)) {
-    hooks->cycle(owner, generation, /*begins=*/false);
-  }
+  MemoryListener::Each([&](MemoryListener& listener) { listener.Left(owner, generation); });
 }
 
 void CycleFindings::Outlives(const Buffer& buffer) noexcept {
-  if ((watches_ & MemoryTracing::kRecords) != 0) internal::TellRequestGone(buffer);
+  if ((watches_ & MemoryTracing::kRecords) != 0 && buffer.IsAlive()) {
+    MemoryListener::Each([&](MemoryListener& listener) { listener.Gone(buffer); });
+  }
   if (!keeps_sites() || buffer.request.slot >= traces_.size()) return;
   try {
     std::lock_guard<std::mutex> lock(origins_mutex_);

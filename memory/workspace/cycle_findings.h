@@ -19,6 +19,8 @@
 
 namespace tidepool {
 
+struct RecordedCycleRequest;
+
 class CycleFindings {
  public:
   // `workspace` is its name and must live as long.
@@ -37,7 +39,11 @@ class CycleFindings {
   void Reserve(uint32_t slot, size_t slots) {
     if (keeps_sites() && slot >= traces_.size()) traces_.resize(slots);
   }
-  void Trace(uint32_t slot, Buffer& made) noexcept;
+  void Trace(uint32_t slot) {
+    if (keeps_sites()) traces_[slot].Capture();
+  }
+  // Of a cycle that is watched, to who listens.
+  void TellRequest(const RecordedCycleRequest& request) const noexcept;
   // A recorded cycle of this owner begins and ends. The end of one that was not told to begin is not told.
   void TellBegin(const MemoryOwner& owner, uint64_t generation) noexcept;
   void TellEnd(const MemoryOwner& owner, uint64_t generation) noexcept;

@@ -202,7 +202,7 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
   serves_blocks_ = false;
   if (block_memory() != nullptr) EndBlocks(*block_memory(), failed);
   if (findings_.tracing()) [[unlikely]] {
-    if (MemoryListener* const listener = MemoryListener::Current()) {
+    if (MemoryListener* const listener = MemoryListener::Current(MemoryListener::kProfile)) {
       TellOfCycle(*listener, {number(), generation(), id, &memory_owner, memory_device_, {}, failed, owned_cycle_,
                               pages_.capacity(), counters.block_bytes}, made());
     }

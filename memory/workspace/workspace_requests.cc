@@ -188,12 +188,10 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   account_.AddUsed(static_cast<int64_t>(rounded));
   follower_.Made(slot, rounded);
   if (findings_.tracing()) {
-    findings_.Trace(slot, *buffer);
-    if (MemoryListener* const listener = MemoryListener::Current()) {
-      const bool in_pages = token == nullptr || IsRange(token);
-      listener->Requested({number(), generation(), slot, buffer, rounded,
+    findings_.Trace(slot);
+    const bool in_pages = token == nullptr || IsRange(token);
+    findings_.TellRequest({number(), generation(), slot, buffer, rounded,
                            in_pages ? data - pages_.base() : int64_t{-1}, misses});
-    }
   }
   if (slot >= slots_end_) ExpectUnrecorded();
   return buffer;
