@@ -124,8 +124,8 @@ double Evaluation::F1(int c) const {
                confusion_.PredictionWeight(c) + confusion_.LabelWeight(c));
 }
 double Evaluation::FalsePositiveRate(int c) const {
-  return Ratio(confusion_.PredictionWeight(c) - confusion_.Weight(c, c),
-               confusion_.total_weight() - confusion_.LabelWeight(c));
+  const ConfusionMatrix::ClassWeights weights = confusion_.AgainstOthers(c);
+  return Ratio(weights.false_positive, weights.negative);
 }
 
 template <typename Metric, typename Defined>
@@ -184,9 +184,7 @@ double Evaluation::CohensKappa() const {
 }
 
 double Evaluation::MatthewsCorrelation(int c) const {
-  const double tp = confusion_.Weight(c, c);
-  const double fp = confusion_.PredictionWeight(c) - tp, fn = confusion_.LabelWeight(c) - tp;
-  const double tn = confusion_.total_weight() - tp - fp - fn;
+  const auto [tp, fp, fn, tn, negative] = confusion_.AgainstOthers(c);
   const double denominator =
       std::sqrt(tp + fp) * std::sqrt(tp + fn) * std::sqrt(tn + fp) * std::sqrt(tn + fn);
   return denominator == 0 ? 0.0 : (tp * tn - fp * fn) / denominator;
