@@ -82,7 +82,7 @@ void MultiNormalizer::Fit(MultiDataSetIterator& batches) {
       if (sums[i].count == 0) {
         ThrowFailedPrecondition("normalizer: found no examples to fit, expected at least one");
       }
-      normalizers[i]->features_ = normalizers[i]->ColumnsOf(sums[i]);
+      normalizers[i]->features_ = normalizers[i]->ColumnsOf(sums[i], what);
     });
   };
   finish(of_features, features, "features");
