@@ -81,6 +81,25 @@ TEST(TidepoolDistributed, FlagsOfJobsAreRefusedWithoutOne) {
               HasSubstr("--distributed: not with --graphs"));
 }
 
+// Each rank would take its parts of other batches, and nobody would see.
+TEST(TidepoolDistributed, RanksThatWereStartedWithOtherFlagsAreRefused) {
+  SKIP_WITHOUT_MPIRUN();
+  const std::string program = DataPath("tools/tidepool");
+  for (const auto& [flag, words] : std::vector<std::pair<std::string, std::string>>{
+           {"--seed=2", "rank 1: data: found batches of 64 of 8000 examples by seed 2, expected"},
+           {"--batch=65", "rank 1: data: found batches of 65 of 8000 examples by seed 1, expected"},
+           {"--epochs=2", "rank 1: --epochs: found 2, expected 1, as rank 0 has"}}) {
+    std::vector<std::string> both = Train({"--distributed", "--model=mlp"});
+    std::vector<std::string> other = Train({"--distributed", "--model=mlp"});
+    other.push_back(flag);
+    both.insert(both.end(), {":", "-n", "1", program});
+    both.insert(both.end(), other.begin(), other.end());
+    const RunResult result = RunJob(1, program, both);
+    EXPECT_NE(result.status, 0) << flag;
+    EXPECT_THAT(result.err, HasSubstr(words));
+  }
+}
+
 // What one rank meets ends the job, in words that all see.
 TEST(TidepoolDistributed, AnErrorOfRank0EndsTheJob) {
   SKIP_WITHOUT_MPIRUN();
