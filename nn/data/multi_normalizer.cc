@@ -87,9 +87,9 @@ void MultiNormalizer::Fit(MultiDataSetIterator& batches) {
   };
   finish(of_features, features, "features");
   finish(of_labels, labels, "labels");
+  batches.Reset();
   features_ = std::move(of_features);
   labels_ = std::move(of_labels);
-  batches.Reset();
 }
 
 bool MultiNormalizer::is_fitted() const {

@@ -84,8 +84,10 @@ void Normalizer::Fit(DataSetIterator& batches) {
       ThrowFailedPrecondition("normalizer: found no examples to fit, expected at least one");
     }
     Columns of_features = ColumnsOf(features, "features"), of_labels = ColumnsOf(labels, "labels");
+    batches.Reset();
     features_ = std::move(of_features);
     labels_ = std::move(of_labels);
+    return;
   }
   batches.Reset();
 }
