@@ -74,6 +74,7 @@ ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& 
         kName,
         ": the trainer's steps are captured (set_graphs), expected a trainer without graphs"));
   }
+  trainer.updater().CheckKeepsAll(kName);
   group_ = std::make_unique<WorkerGroup>(kName, config.workers, config.threads_of_worker);
   Network& network = trainer.network();
   if (config.workspace_mode.has_value()) network.set_training_workspace(*config.workspace_mode);
