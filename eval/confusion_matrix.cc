@@ -117,6 +117,17 @@ double ConfusionMatrix::total_weight() const {
 }
 
 ConfusionMatrix::ClassWeights ConfusionMatrix::AgainstOthers(int c) const {
+  return AgainstOthers(c, TotalSum());
+}
+
+std::vector<ConfusionMatrix::ClassWeights> ConfusionMatrix::AgainstOthers() const {
+  const WeightSum total = TotalSum();
+  std::vector<ClassWeights> all;
+  for (int c = 0; c < classes_; ++c) all.push_back(AgainstOthers(c, total));
+  return all;
+}
+
+ConfusionMatrix::ClassWeights ConfusionMatrix::AgainstOthers(int c, const WeightSum& total) const {
   const auto sum_of = [&](size_t first, size_t step, int64_t count) {
     return is_weighted() ? WeightsFrom(first, step) : WeightSum::Of(count);
   };
@@ -125,7 +136,7 @@ ConfusionMatrix::ClassWeights ConfusionMatrix::AgainstOthers(int c) const {
   const WeightSum diagonal = is_weighted() ? weights_[row + c] : WeightSum::Of(correct),
                   label = sum_of(row, 1, label_counts_[c]),
                   prediction = sum_of(c, classes_, prediction_counts_[c]);
-  WeightSum false_positive = prediction, false_negative = label, negative = TotalSum();
+  WeightSum false_positive = prediction, false_negative = label, negative = total;
   false_positive.Remove(diagonal);
   false_negative.Remove(diagonal);
   negative.Remove(label);

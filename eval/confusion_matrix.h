@@ -50,6 +50,8 @@ class ConfusionMatrix {
     double negative;  // false positive and true negative
   };
   ClassWeights AgainstOthers(int c) const;
+  // Of each class, in the time of one.
+  std::vector<ClassWeights> AgainstOthers() const;
 
   // One example. Throws kInvalidArgument for a class out of range.
   void Add(int64_t label, int64_t prediction);
@@ -80,6 +82,7 @@ class ConfusionMatrix {
   // Of weights_[first + i * step], one for each class.
   WeightSum WeightsFrom(size_t first, size_t step) const;
   WeightSum TotalSum() const;
+  ClassWeights AgainstOthers(int c, const WeightSum& total) const;
 
   int classes_;
   int64_t total_ = 0;

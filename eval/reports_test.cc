@@ -271,6 +271,13 @@ TEST(Weights, SmallOnesAreNotLostBesideLargeOnes) {
   const double called = kLarge + kSmall, rest = kLarge + 2 * kSmall;
   EXPECT_NEAR(evaluation.MatthewsCorrelation(1),
               (p - n) * std::sqrt(2 * kLarge * 3 * kSmall / called / rest), 1e-20);
+  Evaluation nearly(2);
+  Add(nearly, {0, 1, 0, 1, 0, 1, 1, 0, 1, 0}, {1, 1, 0, 0, 0}, 2,
+      {kLarge, kLarge, kSmall, kSmall, kSmall});
+  EXPECT_NEAR(nearly.CohensKappa(), 1 - (2 * kLarge + 3 * kSmall) / (10 * kLarge + 3 * kSmall),
+              1e-15);
+  EXPECT_NEAR(nearly.MatthewsCorrelation(), 4 / std::sqrt(24), 1e-14);
+  EXPECT_NEAR(nearly.MatthewsCorrelation(1), 4 / std::sqrt(24), 1e-14);
   Evaluation all(2);
   Add(all, {0, 1, 1, 0, 0, 1, 0, 1, 0, 1}, {1, 1, 0, 0, 0}, 2,
       {kLarge, kLarge, kSmall, kSmall, kSmall});
