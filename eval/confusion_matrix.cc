@@ -88,32 +88,66 @@ double ConfusionMatrix::Weight(int label, int prediction) const {
   return weights_[static_cast<size_t>(label) * classes_ + prediction].Value();
 }
 
-double ConfusionMatrix::WeightsFrom(size_t first, size_t step) const {
+WeightSum ConfusionMatrix::WeightsFrom(size_t first, size_t step) const {
   WeightSum sum;
   for (size_t i = 0; i < static_cast<size_t>(classes_); ++i) sum.Merge(weights_[first + i * step]);
-  return sum.Value();
+  return sum;
+}
+
+WeightSum ConfusionMatrix::TotalSum() const {
+  if (!is_weighted()) return WeightSum::Of(total_);
+  WeightSum sum;
+  for (const WeightSum& weight : weights_) sum.Merge(weight);
+  return sum;
 }
 
 double ConfusionMatrix::LabelWeight(int label) const {
   const int64_t count = LabelCount(label);
-  return is_weighted() ? WeightsFrom(static_cast<size_t>(label) * classes_, 1)
+  return is_weighted() ? WeightsFrom(static_cast<size_t>(label) * classes_, 1).Value()
                        : static_cast<double>(count);
 }
 
 double ConfusionMatrix::PredictionWeight(int prediction) const {
   const int64_t count = PredictionCount(prediction);
-  return is_weighted() ? WeightsFrom(prediction, classes_) : static_cast<double>(count);
+  return is_weighted() ? WeightsFrom(prediction, classes_).Value() : static_cast<double>(count);
 }
 
 double ConfusionMatrix::total_weight() const {
-  if (!is_weighted()) return static_cast<double>(total_);
-  WeightSum sum;
-  for (const WeightSum& weight : weights_) sum.Merge(weight);
-  return sum.Value();
+  return is_weighted() ? TotalSum().Value() : static_cast<double>(total_);
+}
+
+ConfusionMatrix::ClassWeights ConfusionMatrix::AgainstOthers(int c) const {
+  return AgainstOthers(c, TotalSum());
+}
+
+std::vector<ConfusionMatrix::ClassWeights> ConfusionMatrix::AgainstOthers() const {
+  const WeightSum total = TotalSum();
+  std::vector<ClassWeights> all;
+  for (int c = 0; c < classes_; ++c) all.push_back(AgainstOthers(c, total));
+  return all;
+}
+
+ConfusionMatrix::ClassWeights ConfusionMatrix::AgainstOthers(int c, const WeightSum& total) const {
+  const auto sum_of = [&](size_t first, size_t step, int64_t count) {
+    return is_weighted() ? WeightsFrom(first, step) : WeightSum::Of(count);
+  };
+  const auto row = static_cast<size_t>(c) * classes_;
+  const int64_t correct = at(c, c);
+  const WeightSum diagonal = is_weighted() ? weights_[row + c] : WeightSum::Of(correct),
+                  label = sum_of(row, 1, label_counts_[c]),
+                  prediction = sum_of(c, classes_, prediction_counts_[c]);
+  WeightSum false_positive = prediction, false_negative = label, negative = total;
+  false_positive.Remove(diagonal);
+  false_negative.Remove(diagonal);
+  negative.Remove(label);
+  WeightSum true_negative = negative;
+  true_negative.Remove(false_positive);
+  return {diagonal.Value(), false_positive.Value(), false_negative.Value(), true_negative.Value(),
+          negative.Value()};
 }
 
 double ConfusionMatrix::correct_weight() const {
-  return is_weighted() ? WeightsFrom(0, static_cast<size_t>(classes_) + 1)
+  return is_weighted() ? WeightsFrom(0, static_cast<size_t>(classes_) + 1).Value()
                        : static_cast<double>(correct_);
 }
 

@@ -43,6 +43,15 @@ class ConfusionMatrix {
   double PredictionWeight(int prediction) const;
   double total_weight() const;
   double correct_weight() const;
+  // Of one class against all others, exactly: differences of the above are rounded, and lose small
+  // weights beside large ones.
+  struct ClassWeights {
+    double true_positive, false_positive, false_negative, true_negative;
+    double negative;  // false positive and true negative
+  };
+  ClassWeights AgainstOthers(int c) const;
+  // Of each class, in the time of one.
+  std::vector<ClassWeights> AgainstOthers() const;
 
   // One example. Throws kInvalidArgument for a class out of range.
   void Add(int64_t label, int64_t prediction);
@@ -71,7 +80,9 @@ class ConfusionMatrix {
   void RequireClass(int64_t value, const char* what) const;
   void MakeWeights();
   // Of weights_[first + i * step], one for each class.
-  double WeightsFrom(size_t first, size_t step) const;
+  WeightSum WeightsFrom(size_t first, size_t step) const;
+  WeightSum TotalSum() const;
+  ClassWeights AgainstOthers(int c, const WeightSum& total) const;
 
   int classes_;
   int64_t total_ = 0;

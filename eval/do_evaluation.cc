@@ -1,8 +1,11 @@
 #include "tidepool/eval/do_evaluation.h"
 
 #include <cmath>
+#include <exception>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/error_context.h"
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/softmax.h"
@@ -153,10 +156,11 @@ EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
       AddTo(evaluations, *batch, output, given, counts.examples);
       ++counts.batches;
       counts.examples += size;
-    } catch (Error& error) {
-      error.AddContext(
-          absl::StrCat("evaluation: batch ", counts.batches, " from example ", counts.examples));
-      throw;
+    } catch (const Error&) {
+      // An iterator may throw the same one again.
+      std::rethrow_exception(WithContext<ScoresNotFiniteError, DeviceLostError>(
+          std::current_exception(), absl::StrCat("evaluation: batch ", counts.batches,
+                                                 " from example ", counts.examples)));
     }
   }
 }

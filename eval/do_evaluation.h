@@ -14,8 +14,8 @@
 // weighs what is measured: of a shape that the output's begins with; without one, a `features_mask`
 // of sequences does where the output has its positions. Labels and masks may be on any device.
 //
-// Errors of the network, of `next` and of evaluations leave as they are, with the batch and its
-// examples in front; evaluations then have the batches before it, those that stand before the one
+// Errors of the network, of `next` and of evaluations leave as they are, those of Tidepool's types as
+// copies with the batch and its examples in front; evaluations then have the batches before it, those that stand before the one
 // that refused have this one too.
 #ifndef TIDEPOOL_EVAL_DO_EVALUATION_H_
 #define TIDEPOOL_EVAL_DO_EVALUATION_H_

@@ -1,6 +1,7 @@
 #include "tidepool/eval/do_evaluation.h"
 
 #include <cmath>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -279,6 +280,22 @@ TEST(DoEvaluation, ErrorsNameTheBatch) {
   // The workspace is closed, and the next pass as ever.
   Source source(2);
   EXPECT_EQ(DoEvaluation(network, std::ref(source), {}, evaluation).examples, 10);
+}
+
+// Iterators throw what ended an epoch at each call.
+TEST(DoEvaluation, AnErrorThatIsThrownAgainDoesNotGrow) {
+  Network network = Classifier();
+  Evaluation evaluation(4);
+  const std::exception_ptr kept =
+      std::make_exception_ptr(Error(StatusCode::kUnavailable, "disk"));
+  for (int again = 0; again < 3; ++again) {
+    const Error error = ErrorOf([&] {
+      DoEvaluation(
+          network, [&]() -> std::optional<Batch> { std::rethrow_exception(kept); }, {}, evaluation);
+    });
+    EXPECT_EQ(error.message(), "evaluation: batch 0 from example 0: disk");
+    EXPECT_EQ(error.code(), StatusCode::kUnavailable);
+  }
 }
 
 TEST(DoEvaluation, AnyTypesOfNetworksAndLabels) {

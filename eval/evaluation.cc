@@ -124,8 +124,8 @@ double Evaluation::F1(int c) const {
                confusion_.PredictionWeight(c) + confusion_.LabelWeight(c));
 }
 double Evaluation::FalsePositiveRate(int c) const {
-  return Ratio(confusion_.PredictionWeight(c) - confusion_.Weight(c, c),
-               confusion_.total_weight() - confusion_.LabelWeight(c));
+  const ConfusionMatrix::ClassWeights weights = confusion_.AgainstOthers(c);
+  return Ratio(weights.false_positive, weights.negative);
 }
 
 template <typename Metric, typename Defined>
@@ -174,38 +174,39 @@ double Evaluation::WeightedF1() const {
   return Weighted([this](int c) { return F1(c); });
 }
 
+// With n examples, w wrong ones, and p_c predictions and t_c labels of class c. n^2 - sum p_c t_c is
+// written as sum t_c (n - p_c), and so on: where nearly all is of one class the former's two sides
+// are nearly the same.
 double Evaluation::CohensKappa() const {
-  const double n = confusion_.total_weight();
-  double by_chance = 0;
-  for (int c = 0; c < classes(); ++c)
-    by_chance += confusion_.LabelWeight(c) * confusion_.PredictionWeight(c);
-  // One class alone: n * n exactly, and 0 / 0.
-  return (n * confusion_.correct_weight() - by_chance) / (n * n - by_chance);
+  double wrong = 0, by_chance = 0;  // wrong ones, by chance times n
+  for (const ConfusionMatrix::ClassWeights& c : confusion_.AgainstOthers()) {
+    wrong += c.false_positive;
+    by_chance += (c.true_positive + c.false_negative) * (c.false_negative + c.true_negative);
+  }
+  // One class alone: 0 / 0.
+  return 1 - confusion_.total_weight() * wrong / by_chance;
 }
 
 double Evaluation::MatthewsCorrelation(int c) const {
-  const double tp = confusion_.Weight(c, c);
-  const double fp = confusion_.PredictionWeight(c) - tp, fn = confusion_.LabelWeight(c) - tp;
-  const double tn = confusion_.total_weight() - tp - fp - fn;
+  const auto [tp, fp, fn, tn, negative] = confusion_.AgainstOthers(c);
   const double denominator =
       std::sqrt(tp + fp) * std::sqrt(tp + fn) * std::sqrt(tn + fp) * std::sqrt(tn + fn);
   return denominator == 0 ? 0.0 : (tp * tn - fp * fn) / denominator;
 }
 
 double Evaluation::MatthewsCorrelation() const {
-  // With n examples, correct ones s, and p_c predictions and t_c labels of class c:
-  // (n s - sum p_c t_c) / sqrt((n^2 - sum p_c^2) (n^2 - sum t_c^2)).
-  const double n = confusion_.total_weight(), s = confusion_.correct_weight();
-  double both = 0, predicted = 0, labelled = 0;
-  for (int c = 0; c < classes(); ++c) {
-    const double p = confusion_.PredictionWeight(c);
-    const double t = confusion_.LabelWeight(c);
-    both += p * t;
-    predicted += p * p;
-    labelled += t * t;
+  // (n s - sum p_c t_c) / sqrt((n^2 - sum p_c^2) (n^2 - sum t_c^2)), of n - w = s right ones.
+  double wrong = 0, both = 0, predicted = 0, labelled = 0;
+  for (const ConfusionMatrix::ClassWeights& c : confusion_.AgainstOthers()) {
+    const double p = c.true_positive + c.false_positive, t = c.true_positive + c.false_negative;
+    const double others = c.false_negative + c.true_negative;  // n - p
+    wrong += c.false_positive;
+    both += t * others;
+    predicted += p * others;
+    labelled += t * c.negative;
   }
-  const double denominator = std::sqrt(n * n - predicted) * std::sqrt(n * n - labelled);
-  return denominator == 0 ? 0.0 : (n * s - both) / denominator;
+  const double denominator = std::sqrt(predicted) * std::sqrt(labelled);
+  return denominator == 0 ? 0.0 : (both - confusion_.total_weight() * wrong) / denominator;
 }
 
 }  // namespace tidepool

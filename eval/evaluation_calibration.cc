@@ -65,6 +65,11 @@ void EvaluationCalibration::Reset() {
 
 void EvaluationCalibration::Check(int c) const { CheckRange(kWho, "class", c, 0, classes_ - 1); }
 
+std::string EvaluationCalibration::name(int c) const {
+  Check(c);
+  return NameOf(names_, c);
+}
+
 int EvaluationCalibration::ReliabilityBinOf(double probability) const {
   int bin = std::clamp(static_cast<int>(probability * reliability_bins_), 0, reliability_bins_ - 1);
   while (bin + 1 < reliability_bins_ && Edge(bin + 1, reliability_bins_) < probability) ++bin;

@@ -43,6 +43,8 @@ class EvaluationCalibration : public BaseEvaluation {
   int reliability_bins() const { return reliability_bins_; }
   int histogram_bins() const { return histogram_bins_; }
   int64_t count() const { return count_; }
+  // Its number where there are no names.
+  std::string name(int c) const;
 
   // Scores [rows, classes] from 0 to 1, labels as Evaluation takes them. Weights are of rows.
   void Add(const EvaluationBatch& batch) override;

@@ -259,6 +259,31 @@ TEST(Refusals, OfConfigurations) {
 
 // A weight of 0 leaves out whatever is there: one of a row, of an example's positions, of an
 // output.
+// Three negatives of about 2^-30 beside two positives of 2^20, one of each called positive.
+TEST(Weights, SmallOnesAreNotLostBesideLargeOnes) {
+  constexpr double kLarge = 1 << 20, kSmall = 0x1.19p-30;
+  Evaluation evaluation(2);
+  Add(evaluation, {0, 1, 1, 0, 0, 1, 1, 0, 1, 0}, {1, 1, 0, 0, 0}, 2,
+      {kLarge, kLarge, kSmall, kSmall, kSmall});
+  EXPECT_DOUBLE_EQ(evaluation.FalsePositiveRate(1), 1.0 / 3);
+  const double p = 1.0 / 2, n = 1.0 / 3;  // shares that are called positive
+  // With all examples of a class alike, Matthews is (p - n) sqrt(P N / (called, not called)).
+  const double called = kLarge + kSmall, rest = kLarge + 2 * kSmall;
+  EXPECT_NEAR(evaluation.MatthewsCorrelation(1),
+              (p - n) * std::sqrt(2 * kLarge * 3 * kSmall / called / rest), 1e-20);
+  Evaluation nearly(2);
+  Add(nearly, {0, 1, 0, 1, 0, 1, 1, 0, 1, 0}, {1, 1, 0, 0, 0}, 2,
+      {kLarge, kLarge, kSmall, kSmall, kSmall});
+  EXPECT_NEAR(nearly.CohensKappa(), 1 - (2 * kLarge + 3 * kSmall) / (10 * kLarge + 3 * kSmall),
+              1e-15);
+  EXPECT_NEAR(nearly.MatthewsCorrelation(), 4 / std::sqrt(24), 1e-14);
+  EXPECT_NEAR(nearly.MatthewsCorrelation(1), 4 / std::sqrt(24), 1e-14);
+  Evaluation all(2);
+  Add(all, {0, 1, 1, 0, 0, 1, 0, 1, 0, 1}, {1, 1, 0, 0, 0}, 2,
+      {kLarge, kLarge, kSmall, kSmall, kSmall});
+  EXPECT_EQ(all.FalsePositiveRate(1), 1);
+}
+
 TEST(Weights, OfZeroLeaveOut) {
   Evaluation evaluation(2), expected(2);
   Add(evaluation, {0.9, 0.1, kNaN, 0, 0.3, 0.7, 0, 0}, {0, -100, 1, kNaN}, 2, {1, 0, 1, 0});

@@ -121,6 +121,8 @@ class ROCBinary : public BaseEvaluation {
 
   int columns() const { return static_cast<int>(rocs_.size()); }
   const ROC& at(int column) const;
+  // Its number where there are no names.
+  std::string name(int column) const;
   // Means over the columns where they are numbers; NaN if nowhere.
   double MeanAUC() const;
   double MeanAUPRC() const;
@@ -147,6 +149,8 @@ class ROCMultiClass : public BaseEvaluation {
 
   int classes() const { return static_cast<int>(rocs_.size()); }
   const ROC& at(int c) const;
+  // Its number where there are no names.
+  std::string name(int c) const;
   // Means over the classes where they are numbers, NaN if nowhere: each class with the same weight
   // (scikit-learn's multi_class="ovr", which refuses data without some class), or by how much of
   // each class there is.

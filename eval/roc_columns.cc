@@ -75,6 +75,11 @@ const ROC& ROCBinary::at(int column) const {
   return rocs_[column];
 }
 
+std::string ROCBinary::name(int column) const {
+  CheckRange(kBinary, "column", column, 0, columns() - 1);
+  return NameOf(names_, column);
+}
+
 double ROCBinary::MeanAUC() const { return MeanOfNumbers(Areas(rocs_, &ROC::AUC)); }
 double ROCBinary::MeanAUPRC() const { return MeanOfNumbers(Areas(rocs_, &ROC::AUPRC)); }
 
@@ -112,6 +117,11 @@ ROCMultiClass::ROCMultiClass(int classes, int threshold_steps, std::vector<std::
 const ROC& ROCMultiClass::at(int c) const {
   CheckRange(kMultiClass, "class", c, 0, classes() - 1);
   return rocs_[c];
+}
+
+std::string ROCMultiClass::name(int c) const {
+  CheckRange(kMultiClass, "class", c, 0, classes() - 1);
+  return NameOf(names_, c);
 }
 
 double ROCMultiClass::MacroAUC() const { return MeanOfNumbers(Areas(rocs_, &ROC::AUC)); }

@@ -27,6 +27,8 @@ class WeightSum {
   // From 0 to kLargestWeight.
   void Add(double weight);
   void Merge(const WeightSum& other) { bits_ += other.bits_; }
+  // Of what was added.
+  void Remove(const WeightSum& part) { bits_ -= part.bits_; }
   bool IsZero() const { return bits_ == 0; }
   // The nearest.
   double Value() const { return static_cast<double>(bits_) * 0x1p-64; }

@@ -2,6 +2,7 @@
 
 load("//third_party/cuda:cuda_configure.bzl", "cuda_configure")
 load("//third_party/systemlibs:absl.bzl", "ABSL_LIBRARIES")
+load("//third_party/systemlibs:cairo_configure.bzl", "cairo_configure")
 load("//third_party/systemlibs:libtorch_configure.bzl", "libtorch_configure")
 load("//third_party/systemlibs:onednn_configure.bzl", "onednn_configure")
 load("//third_party/systemlibs:openmpi_configure.bzl", "openmpi_configure")
@@ -197,6 +198,7 @@ def define_libraries(define):
         probe_headers = ["xxhash.h"],
         debian_package = "libxxhash-dev",
     )
+    define(cairo_configure, "cairo")
     define(cuda_configure, "local_config_cuda")
     define(libtorch_configure, "libtorch")
     define(onednn_configure, "onednn")

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
            "measure a saved model on labelled images",
            "",
            {"model_file", "images", "labels", "batch", "workspace_mode", "device", "threads",
-            "max_operations"},
+            "max_operations", "curves", "curves_as"},
            &RunEvaluate},
           {"predict",
            "print the class of each image as CSV",

@@ -81,6 +81,25 @@ TEST(TidepoolDistributed, FlagsOfJobsAreRefusedWithoutOne) {
               HasSubstr("--distributed: not with --graphs"));
 }
 
+// Each rank would take its parts of other batches, and nobody would see.
+TEST(TidepoolDistributed, RanksThatWereStartedWithOtherFlagsAreRefused) {
+  SKIP_WITHOUT_MPIRUN();
+  const std::string program = DataPath("tools/tidepool");
+  for (const auto& [flag, words] : std::vector<std::pair<std::string, std::string>>{
+           {"--seed=2", "rank 1: data: found batches of 64 of 8000 examples by seed 2, expected"},
+           {"--batch=65", "rank 1: data: found batches of 65 of 8000 examples by seed 1, expected"},
+           {"--epochs=2", "rank 1: --epochs: found 2, expected 1, as rank 0 has"}}) {
+    std::vector<std::string> both = Train({"--distributed", "--model=mlp"});
+    std::vector<std::string> other = Train({"--distributed", "--model=mlp"});
+    other.push_back(flag);
+    both.insert(both.end(), {":", "-n", "1", program});
+    both.insert(both.end(), other.begin(), other.end());
+    const RunResult result = RunJob(1, program, both);
+    EXPECT_NE(result.status, 0) << flag;
+    EXPECT_THAT(result.err, HasSubstr(words));
+  }
+}
+
 // What one rank meets ends the job, in words that all see.
 TEST(TidepoolDistributed, AnErrorOfRank0EndsTheJob) {
   SKIP_WITHOUT_MPIRUN();
@@ -92,24 +111,29 @@ TEST(TidepoolDistributed, AnErrorOfRank0EndsTheJob) {
   EXPECT_EQ(result.err.find("rank 0 failed", at), std::string::npos);
 }
 
-// Kills a rank at random points until the job has come to its end, and expects the bits of a job
-// that never stopped.
-TEST(TidepoolDistributed, ARankThatIsKilledIsNamedAndTheJobGoesOnToTheSameBits) {
-  SKIP_WITHOUT_MPIRUN();
-  const char* const wanted = std::getenv("TIDEPOOL_TEST_KILLS");
-  const int kills = wanted != nullptr ? std::atoi(wanted) : 3;
-  const auto seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+// Kills a rank at random points, again and again, until so many were, and expects the bits of a job
+// that never stopped. TIDEPOOL_TEST_KILLS says how many in the place of `kills`, TIDEPOOL_TEST_SEED
+// repeats the points.
+void ExpectTheSameBitsAfterKills(int kills, const std::vector<std::string>& more) {
+  if (const char* const wanted = std::getenv("TIDEPOOL_TEST_KILLS")) kills = std::atoi(wanted);
+  const char* const wanted_seed = std::getenv("TIDEPOOL_TEST_SEED");
+  const unsigned seed = wanted_seed != nullptr
+                            ? static_cast<unsigned>(std::strtoul(wanted_seed, nullptr, 10))
+                            : std::random_device()();
+  SCOPED_TRACE("TIDEPOOL_TEST_SEED=" + std::to_string(seed));
   std::mt19937 random(seed);
   const std::string folder = NewFolder(), checkpoints = folder + "/checkpoints";
-  const std::vector<std::string> flags = {"--model=lenet", "--batch=16", "--checkpoint_every=3",
-                                          "--checkpoints=" + checkpoints};
-  const auto with_save = [&](const std::string& name) {
-    std::vector<std::string> all = flags;
-    all.push_back("--save=" + folder + "/" + name);
+  const auto flags = [&](const std::string& name, const std::vector<std::string>& others = {}) {
+    std::vector<std::string> all = {"--model=lenet", "--batch=16",
+                                    "--save=" + folder + "/" + name};
+    all.insert(all.end(), more.begin(), more.end());
+    all.insert(all.end(), others.begin(), others.end());
     return all;
   };
-  ASSERT_EQ(Job(4, {"--model=lenet", "--batch=16", "--save=" + folder + "/undisturbed"}).status, 0);
+  const std::vector<std::string> with_checkpoints = {"--checkpoint_every=3",
+                                                     "--checkpoints=" + checkpoints};
+  const RunResult undisturbed = Job(4, flags("undisturbed"));
+  ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
 
   int done = 0;
   for (int run = 0; run < 20 * kills && done < kills; ++run) {
@@ -139,7 +163,7 @@ TEST(TidepoolDistributed, ARankThatIsKilledIsNamedAndTheJobGoesOnToTheSameBits) 
         killed = rank > 0 && kill(rank, SIGKILL) == 0;
       });
     };
-    const RunResult result = Job(4, with_save("disturbed"), options);
+    const RunResult result = Job(4, flags("disturbed", with_checkpoints), options);
     ended = true;
     killer.join();
     if (result.status == 0) {
@@ -152,11 +176,22 @@ TEST(TidepoolDistributed, ARankThatIsKilledIsNamedAndTheJobGoesOnToTheSameBits) 
     EXPECT_THAT(result.err, HasSubstr("rank " + std::to_string(whose) + " has died"));
   }
   EXPECT_EQ(done, kills);
-  const RunResult last = Job(4, with_save("disturbed"));
+  const RunResult last = Job(4, flags("disturbed", with_checkpoints));
   ASSERT_EQ(last.status, 0) << last.err;
   EXPECT_THAT(last.out, HasSubstr("goes on behind batch"));
   EXPECT_TRUE(ReadWhole(folder + "/disturbed") == ReadWhole(folder + "/undisturbed"))
       << "other parameters than without kills";
+}
+
+TEST(TidepoolDistributed, ARankThatIsKilledIsNamedAndTheJobGoesOnToTheSameBits) {
+  SKIP_WITHOUT_MPIRUN();
+  ExpectTheSameBitsAfterKills(3, {});
+}
+
+// Parameters, gradients and the updater's state are lost with a rank that has them in parts.
+TEST(TidepoolDistributed, ARankThatIsKilledWithItsPartsOfTheParametersIsNoLoss) {
+  SKIP_WITHOUT_MPIRUN();
+  ExpectTheSameBitsAfterKills(2, {"--shard_parameters"});
 }
 
 TEST(TidepoolDistributed, AJobGoesOnWithAnotherNumberOfRanks) {

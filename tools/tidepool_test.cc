@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -179,6 +180,32 @@ TEST(Tidepool, EvaluateSeesWhatTrainingSaw) {
   EXPECT_EQ(EvaluationOf(evaluated), EvaluationOf(trained));
   EXPECT_THAT(evaluated, HasSubstr("\n\ncalibration\nexamples 1000  classes 10\nexpected calibration error  0.0"));
   EXPECT_GT(std::atof(LineOf(evaluated, "macro AUC     ").substr(14).c_str()), 0.98) << evaluated;
+}
+
+TEST(Tidepool, EvaluateDrawsCurves) {
+  const std::string folder = NewFolder(), model = folder + "/m.safetensors";
+  ExpectOk(Train({"--save", model}));
+  std::filesystem::create_directory(folder + "/curves");
+  std::vector<std::string> arguments = {"evaluate",     "--model_file",
+                                        model,          "--images",
+                                        Mnist("/t10k-images-idx3-ubyte.gz"), "--labels",
+                                        Mnist("/t10k-labels-idx1-ubyte.gz"), "--curves=" + folder + "/curves"};
+  const RunResult drawn = Tidepool(arguments);
+  if (drawn.status != 0) {
+    EXPECT_THAT(drawn.err, HasSubstr("flag --curves: picture: built without cairo"));
+    GTEST_SKIP() << drawn.err;
+  }
+  EXPECT_THAT(drawn.out, HasSubstr("wrote " + folder + "/curves/roc.svg, "));
+  arguments.push_back("--curves_as=png");
+  EXPECT_EQ(Tidepool(arguments).status, 0);  // fontconfig may complain of caches in a sandbox
+  EXPECT_THAT(FilesIn(folder + "/curves"),
+              testing::UnorderedElementsAre("roc.svg", "roc.png", "precision_recall.svg", "precision_recall.png",
+                                            "calibration.svg", "calibration.png"));
+  EXPECT_EQ(ReadWhole(folder + "/curves/roc.png").substr(1, 3), "PNG");
+  arguments.back() = "--curves_as=pdf";
+  EXPECT_THAT(Tidepool(arguments).err, HasSubstr("flag --curves_as is \"pdf\", expected svg or png"));
+  arguments.back() = "--curves=" + folder + "/nowhere";
+  EXPECT_THAT(Tidepool(arguments).err, HasSubstr("flag --curves: "));
 }
 
 TEST(Tidepool, PredictPrintsALinePerImage) {

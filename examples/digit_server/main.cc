@@ -89,6 +89,18 @@ void Print(const std::string& line) {
   }
 }
 
+// For so long, or until a second signal to end. There is no model to be read again any more.
+void AwaitDrained(const sigset_t& signals, std::chrono::seconds drain) {
+  const auto until = std::chrono::steady_clock::now() + drain;
+  for (;;) {
+    const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
+    if (left.count() <= 0) return;
+    const timespec wait = {left.count() / 1'000'000'000, left.count() % 1'000'000'000};
+    const int signal = sigtimedwait(&signals, nullptr, &wait);
+    if (signal == SIGINT || signal == SIGTERM) return;
+  }
+}
+
 int Run() {
   // Of a reader of what is printed who has gone writing tells.
   signal(SIGPIPE, SIG_IGN);
@@ -121,9 +133,7 @@ int Run() {
     }
     const char* by = signal == SIGINT ? "SIGINT" : "SIGTERM";
     server.Drain();
-    const timespec drains = {drain, 0};
-    // A second signal does not wait.
-    if (drain > 0) sigtimedwait(&signals, nullptr, &drains);
+    AwaitDrained(signals, std::chrono::seconds(drain));
     if (!server.TryStop()) {
       // Kernels cannot be stopped, and who asked is not answered any more.
       std::fprintf(

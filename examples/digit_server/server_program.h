@@ -44,8 +44,7 @@ class ServerProgram {
     close(out[1]);
     close(err);
     out_ = out[0];
-    std::string line;
-    for (char c; read(out_, &c, 1) == 1 && c != '\n';) line += c;
+    const std::string line = NextLine();
     EXPECT_EQ(std::sscanf(line.c_str(), "digit_server: http://%*[^:]:%d/digits", &port_), 1)
         << line << Errors();
   }
@@ -66,9 +65,20 @@ class ServerProgram {
     if (out_ >= 0) close(out_);
     out_ = -1;
   }
+  // Of its standard output; waits for it. Empty at its end.
+  std::string NextLine() const {
+    std::string line;
+    for (char c; read(out_, &c, 1) == 1 && c != '\n';) line += c;
+    return line;
+  }
+  void Signal(int signal) const { kill(process_, signal); }
   // SIGTERM; the exit status, or 128 + signal.
   int Stop() {
-    kill(process_, SIGTERM);
+    Signal(SIGTERM);
+    return AwaitEnd();
+  }
+  // The exit status, or 128 + signal.
+  int AwaitEnd() {
     int status = -1;
     EXPECT_EQ(waitpid(process_, &status, 0), process_);
     process_ = -1;

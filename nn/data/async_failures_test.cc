@@ -3,11 +3,13 @@
 #include <climits>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -93,6 +95,34 @@ TEST(AsyncFailures, Nd4jCase113AnExceptionComesWithItsTypeAfterTheBatchesBeforeI
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(ahead.Next().has_value());
   EXPECT_THROW(ahead.Next(), Unreadable);
   EXPECT_EQ(ahead.failed_batch(), 5);
+}
+
+// One object, which the source keeps: others may read it, and each epoch begins with it as it was.
+TEST(AsyncFailures, AnErrorThatSeveralProducersRethrowIsNotWrittenTo) {
+  for (const bool is_memory : {false, true}) {
+    const std::exception_ptr kept =
+        is_memory ? std::make_exception_ptr(OutOfMemoryError("disk", "the report"))
+                  : std::make_exception_ptr(Error(StatusCode::kUnavailable, "disk"));
+    FunctionIterator<DataSet> source(64, [&](int64_t) -> DataSet { std::rethrow_exception(kept); });
+    AsyncDataSetIterator ahead(source, {.prefetch = 8, .producers = 4});
+    for (int epoch = 0; epoch < 20; ++epoch, ahead.Reset()) {
+      const std::string expected = "batches: batch 0 of epoch " + std::to_string(epoch) + ": disk";
+      for (int again = 0; again < 2; ++again) {
+        try {
+          ahead.Next();
+          ADD_FAILURE();
+        } catch (const OutOfMemoryError& error) {
+          EXPECT_TRUE(is_memory);
+          EXPECT_EQ(error.message(), expected);
+          EXPECT_EQ(error.report(), "the report");
+        } catch (const Error& error) {
+          EXPECT_FALSE(is_memory);
+          EXPECT_EQ(error.message(), expected);
+        }
+      }
+    }
+    EXPECT_EQ(ErrorOf([&] { std::rethrow_exception(kept); }).message(), "disk");
+  }
 }
 
 TEST(AsyncFailures, AResetThatFailsSaysSoUntilOneSucceeds) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/error_context.h"
 
 namespace tidepool::nn {
 namespace {
@@ -101,11 +102,10 @@ void AsyncIterator<Set>::MakeOne(std::unique_lock<std::mutex>& lock) {
   std::exception_ptr error;
   try {
     made = MakeBatch(stop, asks);
-  } catch (Error& its_own) {
-    its_own.AddContext(absl::StrCat(options_.name, ": batch ", batch, " of epoch ", epoch_));
-    error = std::current_exception();
   } catch (...) {
-    error = std::current_exception();
+    // Sources may throw the same one to several producers, and in each epoch.
+    error = WithContext(std::current_exception(),
+                        absl::StrCat(options_.name, ": batch ", batch, " of epoch ", epoch_));
   }
   if (stop.stop_requested()) made.reset();
   lock.lock();

@@ -26,8 +26,8 @@
 // made and wait for it: for ever where a source waits without looking at its stop token.
 //
 // Errors: an exception of `base` comes out of Next() with its type, after the batches before it,
-// and again at each call until Reset(); Errors say in front of their message which batch it was,
-// failed_batch() of any exception. What base.Reset() throws comes out of Reset(), and of Next()
+// and again at each call until Reset(); an Error (but of a type derived by others) is a copy that says
+// in front of its message which batch it was, failed_batch() does of any exception. What base.Reset() throws comes out of Reset(), and of Next()
 // until a Reset() succeeds. Where slots or threads cannot be had it is OutOfMemoryError or
 // std::system_error. Ownership: `base` outlives it, and is nobody else's meanwhile; afterwards it
 // is ahead of what was taken. Threads: one at a time; waiting() and ring_stats() any.

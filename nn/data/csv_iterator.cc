@@ -44,9 +44,15 @@ CsvIterator::CsvIterator(const std::string& path, const CsvSchema& schema,
 }
 
 void CsvIterator::Reset() {
-  error_ = nullptr;
   rows_ = 0;
-  reader_ = std::make_unique<CsvReader>(path_, schema_);
+  reader_.reset();
+  error_ = nullptr;
+  try {
+    reader_ = std::make_unique<CsvReader>(path_, schema_);
+  } catch (...) {
+    error_ = std::current_exception();
+    throw;
+  }
 }
 
 std::optional<DataSet> CsvIterator::NextBatch(const std::stop_token&) {

@@ -10,7 +10,8 @@
 // ExampleIterator's; the last one, if it is not whole, has one rank alone or none.
 //
 // Errors: as ReadCsv, out of the constructor for a file that cannot be opened, its header and its
-// schema, else out of Next(), behind the batches before it, and again until Reset(). Memory: a batch
+// schema, else out of Next(), behind the batches before it, and again until Reset(). What Reset()
+// throws comes out of Next() too, until a Reset() succeeds. Memory: a batch
 // twice, and what CsvRecords holds. Threads: one at a time.
 #ifndef TIDEPOOL_NN_DATA_CSV_ITERATOR_H_
 #define TIDEPOOL_NN_DATA_CSV_ITERATOR_H_

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/memory/testing/fuzzing/heap_watch.h"
 #include "tidepool/nn/data/async_iterator.h"
+#include "tidepool/nn/data/normalizer.h"
 #include "tidepool/nn/data/testing/gzip_writer.h"
 
 namespace tidepool::nn {
@@ -117,6 +119,32 @@ TEST(CsvIterator, WhatIsWrongInTheMiddleComesBehindTheBatchesBeforeIt) {
   }
   EXPECT_THAT(ErrorOf([&] { FindCsvCategories(path, Wanted()); }),
               IsError(absl::StatusCode::kDataLoss, {"line 27"}));
+}
+
+// The pass that was to end is not gone on with.
+TEST(CsvIterator, AResetThatFailsIsToldUntilOneSucceeds) {
+  const std::string path = Written("x,y\n" + std::string("1,0\n2,1\n3,0\n"));
+  CsvSchema schema;
+  schema.columns = {{.name = "x"}, {.name = "y", .kind = CsvKind::kInteger, .is_label = true}};
+  CsvIterator batches(path, schema, {.batch_size = 1});
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    EXPECT_EQ(batches.Next()->features.At<float>({0, 0}), 1);
+    std::filesystem::rename(path, path + ".away");
+    EXPECT_EQ(ErrorOf([&] { batches.Reset(); }).code(), absl::StatusCode::kNotFound);
+    for (int i = 0; i < 2; ++i)
+      EXPECT_EQ(ErrorOf([&] { batches.Next(); }).code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(batches.rows(), 0);
+    std::filesystem::rename(path + ".away", path);
+    batches.Reset();
+  }
+  Normalizer normalizer = Normalizer::MinMax();
+  std::filesystem::rename(path, path + ".away");
+  EXPECT_EQ(ErrorOf([&] { normalizer.Fit(batches); }).code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(normalizer.is_fitted());
+  std::filesystem::rename(path + ".away", path);
+  batches.Reset();
+  normalizer.Fit(batches);
+  EXPECT_TRUE(normalizer.is_fitted());
 }
 
 TEST(CsvIterator, WhatCannotBeIsRefused) {

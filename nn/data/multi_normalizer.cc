@@ -82,14 +82,14 @@ void MultiNormalizer::Fit(MultiDataSetIterator& batches) {
       if (sums[i].count == 0) {
         ThrowFailedPrecondition("normalizer: found no examples to fit, expected at least one");
       }
-      normalizers[i]->features_ = normalizers[i]->ColumnsOf(sums[i]);
+      normalizers[i]->features_ = normalizers[i]->ColumnsOf(sums[i], what);
     });
   };
   finish(of_features, features, "features");
   finish(of_labels, labels, "labels");
+  batches.Reset();
   features_ = std::move(of_features);
   labels_ = std::move(of_labels);
-  batches.Reset();
 }
 
 bool MultiNormalizer::is_fitted() const {

@@ -18,6 +18,7 @@ namespace {
 constexpr absl::string_view kFormat = "tidepool-normalizer-1";
 constexpr absl::string_view kNames[] = {"standardize", "min_max", "image_scale"};
 constexpr size_t kMostColumns = size_t{1} << 24;
+constexpr double kNarrowest = 1e-140, kWidest = 1e140;
 
 }  // namespace
 
@@ -39,17 +40,32 @@ Normalizer Normalizer::ImageScale(double low, double high, double greatest) {
     ThrowInvalidArgument(absl::StrCat("normalizer: found a greatest pixel of ", greatest,
                                       ", expected a finite one above 0"));
   }
+  const double factor = (high - low) / greatest;
+  if (!std::isnormal(factor)) {
+    ThrowInvalidArgument(absl::StrCat("normalizer: found pixels to ", greatest, " for ", low,
+                                      " to ", high, ", a factor of ", factor,
+                                      ", expected one that is a normal number"));
+  }
   normalizer.kind_ = Kind::kImageScale;
-  normalizer.features_ = {{0}, {(high - low) / greatest}, {low}};
+  normalizer.features_ = {{0}, {factor}, {low}};
   return normalizer;
 }
 
-Normalizer::Columns Normalizer::ColumnsOf(const Sums& sums) const {
+Normalizer::Columns Normalizer::ColumnsOf(const Sums& sums, const char* what) const {
   Columns columns;
   for (size_t i = 0; i < sums.mean.size(); ++i) {
     const bool standardize = kind_ == Kind::kStandardize;
-    const double spread = standardize ? std::sqrt(sums.squares[i] / static_cast<double>(sums.count))
-                                      : sums.greatest[i] - sums.least[i];
+    const double range = sums.greatest[i] - sums.least[i];
+    // Squares of a deviation must be numbers too, and so must the factor.
+    if (range != 0 &&
+        (!(range >= kNarrowest && range <= kWidest) || !std::isnormal((high_ - low_) / range))) {
+      ThrowDataLoss(absl::StrCat("normalizer: ", what, ": column ", i, ": found values from ",
+                                 sums.least[i], " to ", sums.greatest[i],
+                                 ", expected ones of which ", kNarrowest, " to ", kWidest,
+                                 " lie between, or a single one"));
+    }
+    const double spread =
+        standardize ? std::sqrt(sums.squares[i] / static_cast<double>(sums.count)) : range;
     columns.center.push_back(standardize ? sums.mean[i] : sums.least[i]);
     columns.factor.push_back((standardize ? 1 : high_ - low_) / (spread > 0 ? spread : 1));
     columns.offset.push_back(standardize ? 0 : low_);
@@ -67,9 +83,11 @@ void Normalizer::Fit(DataSetIterator& batches) {
     if (features.count == 0 || (labels_too_ && labels.count == 0)) {
       ThrowFailedPrecondition("normalizer: found no examples to fit, expected at least one");
     }
-    Columns of_features = ColumnsOf(features), of_labels = ColumnsOf(labels);
+    Columns of_features = ColumnsOf(features, "features"), of_labels = ColumnsOf(labels, "labels");
+    batches.Reset();
     features_ = std::move(of_features);
     labels_ = std::move(of_labels);
+    return;
   }
   batches.Reset();
 }

@@ -14,8 +14,9 @@
 // varies becomes 0 (Standardize) or the lower bound (MinMax).
 //
 // Errors: kInvalidArgument for arrays of other columns than those fitted, or that are not numbers
-// in f32, f64 or, of features, u8; kDataLoss for a value that is not finite while fitting, naming
-// the column; kFailedPrecondition before Fit. Threads: const calls from any number at once. Cost:
+// in f32, f64 or, of features, u8; kDataLoss while fitting, naming the column, for a value that is not
+// finite and for a column so wide or narrow (beyond 1e140, below 1e-140) that numbers of its scale
+// are no doubles; kFailedPrecondition before Fit. Threads: const calls from any number at once. Cost:
 // one pass over the values; f32 and f64 in place, u8 becomes f32 in the current place.
 #ifndef TIDEPOOL_NN_DATA_NORMALIZER_H_
 #define TIDEPOOL_NN_DATA_NORMALIZER_H_
@@ -39,7 +40,8 @@ class Normalizer {
   // To `low` at the least value and `high` at the greatest one. Throws kInvalidArgument unless low
   // < high, both finite.
   static Normalizer MinMax(double low = 0, double high = 1, bool labels_too = false);
-  // Pixels from 0 to `greatest` to the range; there is nothing to fit.
+  // Pixels from 0 to `greatest` to the range; there is nothing to fit. Throws as MinMax, and unless
+  // `greatest` is finite and above 0 and (high - low) / greatest is a normal number.
   static Normalizer ImageScale(double low = 0, double high = 1, double greatest = 255);
 
   // From what is left of the epoch, which all ranks' examples should be in; then resets the
@@ -69,7 +71,7 @@ class Normalizer {
 
   Normalizer(Kind kind, double low, double high, bool labels_too)
       : kind_(kind), low_(low), high_(high), labels_too_(labels_too) {}
-  Columns ColumnsOf(const Sums& sums) const;
+  Columns ColumnsOf(const Sums& sums, const char* what) const;
   void Change(NDArray& array, const Columns& columns, const char* what, bool reverts) const;
 
   Kind kind_;

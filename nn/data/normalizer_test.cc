@@ -167,6 +167,39 @@ TEST(Normalizer, WhatCannotBeFittedLeavesWhatWasFitted) {
   EXPECT_EQ(normalizer.ToText(), before);
 }
 
+TEST(Normalizer, ColumnsThatNoDoubleScalesAreRefused) {
+  const auto fit = [](Normalizer normalizer, std::vector<double> values) {
+    const auto count = static_cast<int64_t>(values.size());
+    ExampleIterator<DataSet> batches(
+        std::make_shared<ArrayExamples>(Of<double>(values, {count, 1}), Ones({count})));
+    normalizer.Fit(batches);
+    const std::string text = normalizer.ToText();
+    EXPECT_EQ(Normalizer::FromText(text).ToText(), text);
+  };
+  for (const std::vector<double>& values : {std::vector<double>{0, 1e-310, 5e-311, 0},
+                                            {-1e308, 1e308, 0, 1},
+                                            {-1e200, 1e200, 0, 1},
+                                            {1e-170, 2e-170, 3e-170}}) {
+    for (const Normalizer& normalizer : {Normalizer::Standardize(), Normalizer::MinMax()}) {
+      EXPECT_THAT(ErrorOf([&] { fit(normalizer, values); }),
+                  IsError(StatusCode::kDataLoss, {"features: column 0: found values from"}));
+    }
+  }
+  EXPECT_THAT(ErrorOf([&] {
+                fit(Normalizer::MinMax(0, 1e-200), {0, 1e130});
+              }),
+              IsError(StatusCode::kDataLoss, {"column 0"}));
+  for (const auto& [high, greatest] : {std::pair(1e-300, 1e300), std::pair(1e300, 1e-300)}) {
+    EXPECT_THAT(ErrorOf([&] { Normalizer::ImageScale(0, high, greatest); }),
+                IsError(StatusCode::kInvalidArgument, {"a normal number"}));
+  }
+  // Far from 0, and of one value alone.
+  fit(Normalizer::Standardize(), {-1e139, 1e139, 3});
+  fit(Normalizer::Standardize(), {1e-139, 3e-139, 2e-139});
+  fit(Normalizer::MinMax(), {1e-300, 1e-300});
+  fit(Normalizer::Standardize(), {1e300, 1e300});
+}
+
 TEST(Normalizer, TextHoldsItExactlyAndOtherTextIsRefused) {
   ExampleIterator<DataSet> batches(Table(), {.batch_size = 64});
   Normalizer standardize = Normalizer::Standardize(true), min_max = Normalizer::MinMax(0.1, 0.7);

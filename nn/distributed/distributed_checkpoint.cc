@@ -74,7 +74,11 @@ DataPosition DataPosition::FromNotes(const CheckpointNotes& notes) {
 }
 
 void DataPosition::CheckIsIn(int64_t its_examples, int64_t its_together, uint64_t its_seed) const {
-  if (examples == its_examples && together == its_together && seed == its_seed) return;
+  if (examples == its_examples && together == its_together && seed == its_seed) {
+    const int64_t batches = together < 1 ? 0 : examples / together + (examples % together != 0);
+    if (batch >= 0 && batch <= batches) return;
+    ThrowDataLoss(absl::StrCat("checkpoint: data_batch is ", batch, ", expected 0 to ", batches));
+  }
   const auto text = [](int64_t e, int64_t t, uint64_t s) {
     return absl::StrCat("batches of ", t, " of ", e, " examples by seed ", s);
   };

@@ -41,7 +41,7 @@ struct DataPosition {
   // Throws kDataLoss naming the note that is missing or no number.
   static DataPosition FromNotes(const CheckpointNotes& notes);
   // Throws kFailedPrecondition, found and expected, where the data or its order is another one:
-  // places in it would be others.
+  // places in it would be others; kDataLoss for a batch that an epoch does not have.
   void CheckIsIn(int64_t its_examples, int64_t its_together, uint64_t its_seed) const;
   bool operator==(const DataPosition&) const = default;
 };

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -222,6 +223,12 @@ TEST(DataPosition, IsReadBackAndRefusesOtherData) {
   EXPECT_THAT(ErrorOf([&] { DataPosition::FromNotes(notes); }),
               IsError(absl::StatusCode::kDataLoss, {"data_batch", "missing"}));
   at.CheckIsIn(60000, 64, 18446744073709551615u);
+  for (const int64_t batch : {int64_t{-1}, int64_t{939}, std::numeric_limits<int64_t>::max()}) {
+    const DataPosition elsewhere{.examples = 60000, .together = 64, .batch = batch};
+    EXPECT_THAT(ErrorOf([&] { elsewhere.CheckIsIn(60000, 64, 0); }),
+                IsError(absl::StatusCode::kDataLoss, {"data_batch is ", "expected 0 to 938"}));
+  }
+  DataPosition{.examples = 60000, .together = 64, .batch = 938}.CheckIsIn(60000, 64, 0);
   EXPECT_THAT(
       ErrorOf([&] { at.CheckIsIn(60000, 128, 1); }),
       IsError(absl::StatusCode::kFailedPrecondition,

@@ -54,6 +54,7 @@ DistributedTrainer::DistributedTrainer(Trainer& trainer, Communicator& communica
         kName,
         ": the trainer's steps are captured (set_graphs), expected a trainer without graphs"));
   }
+  trainer.updater().CheckKeepsAll(kName);
   RankFacts facts = FactsOf(trainer);
   facts.emplace_back("buckets",
                      absl::StrCat(buckets_.count(), " of at most ", config.bucket_bytes, " bytes"));

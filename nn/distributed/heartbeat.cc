@@ -31,6 +31,9 @@ void Heartbeat::Guard(absl::FunctionRef<void()> body) {
   } catch (const std::exception& error) {
     Fail(Error(absl::StatusCode::kInternal, error.what()));
     throw;
+  } catch (...) {
+    Fail(Error(absl::StatusCode::kInternal, "an exception of an unknown type"));
+    throw;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -157,7 +158,16 @@ TEST(Heartbeat, RanksThatDoOtherThingsAreToldWhereTheyParted) {
 
 TEST(Heartbeat, WhatARankThrowsEndsTheOthersAtOnce) {
   for (const int whose : {0, 2}) {
+    std::array<std::atomic<Communicator*>, 3> all = {};
+    const auto waits_for_gradients = [&](size_t rank) {
+      const Communicator* const its = all[rank];
+      if (its == nullptr) return false;
+      const std::vector<CollectiveRecord> log = its->Log();
+      return !log.empty() && log.back().site == "gradients";
+    };
     ThreadRanks(3).Run([&](Communicator& communicator) {
+      const auto rank = static_cast<size_t>(communicator.rank());
+      all[rank] = &communicator;
       // No limit is waited for.
       Heartbeat heartbeat(communicator,
                           {.interval = milliseconds(1000), .limit = milliseconds(100000)});
@@ -165,7 +175,11 @@ TEST(Heartbeat, WhatARankThrowsEndsTheOthersAtOnce) {
       const Error error = ErrorOf([&] {
         heartbeat.Guard([&] {
           communicator.Barrier("start");
-          if (communicator.rank() == whose) ThrowDataLoss("its disk is full");
+          if (communicator.rank() == whose) {
+            while (!waits_for_gradients((rank + 1) % 3) || !waits_for_gradients((rank + 2) % 3))
+              std::this_thread::yield();
+            ThrowDataLoss("its disk is full");
+          }
           communicator.Barrier("gradients");
         });
       });
@@ -179,6 +193,33 @@ TEST(Heartbeat, WhatARankThrowsEndsTheOthersAtOnce) {
       while (heartbeat.verdict().empty()) std::this_thread::yield();
     });
   }
+}
+
+// Whatever it is.
+TEST(Heartbeat, WhatIsNoExceptionOfTheStandardsEndsTheOthersToo) {
+  ThreadRanks ranks(3);
+  ranks.Run([&](Communicator& communicator) {
+    Heartbeat heartbeat(communicator,
+                        {.interval = milliseconds(20), .limit = std::chrono::hours(1)});
+    const auto body = [&] {
+      communicator.Barrier("start");
+      if (communicator.rank() == 1) throw 42;
+      communicator.Barrier("gradients");
+    };
+    if (communicator.rank() == 1) {
+      EXPECT_THROW(heartbeat.Guard(body), int);
+    } else {
+      EXPECT_THAT(
+          ErrorOf([&] { heartbeat.Guard(body); }),
+          IsError(StatusCode::kUnavailable, {"rank 1 failed: an exception of an unknown type"}));
+    }
+    while (heartbeat.verdict().empty()) std::this_thread::yield();
+  });
+  EXPECT_THROW(ranks.Run([&](Communicator& communicator) {
+    if (communicator.rank() == 1) throw 42;
+    EXPECT_THROW(communicator.Barrier("others"), Error);
+  }),
+               int);
 }
 
 TEST(Heartbeat, ARankThatLeavesWhileOthersWaitIsNoticed) {

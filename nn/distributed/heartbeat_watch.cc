@@ -1,22 +1,15 @@
 #include "tidepool/nn/distributed/heartbeat_watch.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
-#include <random>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/nn/distributed/collective_alignment.h"
 
@@ -25,14 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For a connection, or a log: more than a network takes.
-constexpr milliseconds kPatience{10000}, kLogPatience{1000};
-
-std::string NewCookie() {
-  std::random_device random;
-  return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8),
-                      absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
-}
+// For a log: more than a network takes.
+constexpr milliseconds kLogPatience{1000};
 
 std::string SecondsText(milliseconds time) {
   return absl::StrCat(static_cast<double>(time.count()) / 1000, " s");
@@ -43,62 +30,7 @@ std::string PlaceText(const RankProgress& progress) {
                       " done");
 }
 
-// "port cookie address address ...", of rank 0.
-void TellWhere(Communicator& communicator, std::string* where) {
-  constexpr size_t kMost = 4096;
-  std::array<std::byte, kMost> bytes = {};
-  std::memcpy(bytes.data(), where->data(), std::min(where->size(), kMost - 1));
-  communicator.Broadcast(absl::MakeSpan(bytes), 0, "heartbeat's address");
-  *where = reinterpret_cast<const char*>(bytes.data());
-}
-
 }  // namespace
-
-Heartbeat::Watch::Watch(Communicator& communicator, HeartbeatConfig config)
-    : communicator_(communicator),
-      config_(std::move(config)),
-      rank_(communicator.rank()),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      seen_(static_cast<size_t>(communicator.size())),
-      changed_(Clock::now()) {
-  // All come to the sum at the end, whatever happens here.
-  std::optional<Error> failure;
-  try {
-    if (wake_.get() < 0) ThrowErrno(errno, "heartbeat: eventfd");
-    Descriptor listener;
-    std::string where;
-    if (rank_ == 0) {
-      int port = 0;
-      listener = ListenAnywhere(&port);
-      where =
-          absl::StrCat(port, " ", NewCookie(), " ", absl::StrJoin(AddressesOfThisMachine(), " "));
-    }
-    TellWhere(communicator, &where);
-    std::vector<std::string> words = absl::StrSplit(where, ' ');
-    const int port = std::atoi(words[0].c_str());
-    const std::string cookie = words.at(1);
-    words.erase(words.begin(), words.begin() + 2);
-    rank_ == 0 ? Listen(std::move(listener), cookie) : ConnectToRank0(words, port, cookie);
-  } catch (const Error& error) {
-    failure = error;
-  }
-  std::array<double, 2> failed = {failure.has_value() ? 1.0 : 0.0,
-                                  failure.has_value() ? static_cast<double>(rank_) : 0};
-  communicator.AllReduce(absl::MakeSpan(failed), "heartbeat's connections");
-  if (failure.has_value()) throw Error(*failure);
-  if (failed[0] > 0) {
-    throw Error(absl::StatusCode::kUnavailable,
-                absl::StrCat("heartbeat: ", failed[0], " ranks have no connection, as said there"));
-  }
-  changed_ = Clock::now();
-  for (Peer& peer : peers_) peer.heard = changed_;
-  try {
-    thread_ = std::thread(&Watch::Loop, this);
-  } catch (const std::system_error& error) {
-    ThrowResourceExhausted(
-        absl::StrCat("heartbeat: the system has no thread: ", error.code().message()));
-  }
-}
 
 Heartbeat::Watch::~Watch() {
   {
@@ -107,62 +39,6 @@ Heartbeat::Watch::~Watch() {
   }
   Wake();
   thread_.join();
-}
-
-void Heartbeat::Watch::Listen(Descriptor listener, const std::string& cookie) {
-  const Clock::time_point until = Clock::now() + kPatience;
-  std::vector<std::unique_ptr<HeartbeatLink>> strangers;
-  const auto others = static_cast<size_t>(communicator_.size()) - 1;
-  while (peers_.size() < others) {
-    std::vector<pollfd> waits = {{listener.get(), POLLIN, 0}};
-    for (const auto& stranger : strangers) waits.push_back({stranger->descriptor(), POLLIN, 0});
-    const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now()).count();
-    if (left <= 0) {
-      throw Error(absl::StatusCode::kUnavailable,
-                  absl::StrCat("heartbeat: ", peers_.size(), " of ", others,
-                               " ranks have connected within ", SecondsText(kPatience)));
-    }
-    poll(waits.data(), waits.size(), static_cast<int>(left));
-    for (size_t i = strangers.size(); i-- > 0;) {
-      if (waits[i + 1].revents == 0) continue;
-      bool is_ours = false;
-      int rank = 0;
-      const bool is_open = strangers[i]->Receive([&](const Frame& frame) {
-        is_ours = frame.kind == FrameKind::kHello && frame.text == cookie && frame.rank > 0 &&
-                  frame.rank < communicator_.size();
-        rank = frame.rank;
-      });
-      for (const Peer& peer : peers_) is_ours = is_ours && peer.rank != rank;
-      if (is_ours) peers_.push_back({.rank = rank, .link = std::move(strangers[i])});
-      if (is_ours || !is_open) strangers.erase(strangers.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-    if ((waits[0].revents & POLLIN) == 0) continue;
-    const int come = accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC);
-    if (come >= 0) strangers.push_back(std::make_unique<HeartbeatLink>(Descriptor(come)));
-  }
-}
-
-void Heartbeat::Watch::ConnectToRank0(const std::vector<std::string>& addresses, int port,
-                                      const std::string& cookie) {
-  // Those of this machine first, which one that rank 0 has as well may be: the quickest, and the
-  // one that a firewall lets pass.
-  std::vector<std::string> order = addresses;
-  std::vector<std::string> mine = AddressesOfThisMachine();
-  const bool is_here = std::any_of(mine.begin(), mine.end() - 1, [&](const std::string& address) {
-    return std::find(addresses.begin(), addresses.end(), address) != addresses.end();
-  });
-  if (is_here || addresses.size() == 1) std::rotate(order.begin(), order.end() - 1, order.end());
-  for (const std::string& address : order) {
-    Descriptor connected = Connect(address, port, kPatience / 4);
-    if (connected.get() < 0) continue;
-    auto link = std::make_unique<HeartbeatLink>(std::move(connected));
-    if (!link->Send(FrameKind::kHello, rank_, MyProgress(), cookie)) continue;
-    peers_.push_back({.rank = 0, .link = std::move(link)});
-    return;
-  }
-  throw Error(absl::StatusCode::kUnavailable,
-              absl::StrCat("heartbeat: rank ", rank_, " cannot reach rank 0 at port ", port, " of ",
-                           absl::StrJoin(addresses, ", ")));
 }
 
 void Heartbeat::Watch::Wake() noexcept {

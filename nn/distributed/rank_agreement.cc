@@ -57,6 +57,16 @@ RankFacts FactsOf(Trainer& trainer) {
           {"loss scale", loss_scale != nullptr ? loss_scale->config().ToString() : "none"}};
 }
 
+RankFacts FactsOf(const DataPosition& at) {
+  return {{"data", absl::StrCat("batches of ", at.together, " of ", at.examples,
+                                " examples by seed ", at.seed)},
+          {"place in the data", absl::StrCat("behind batch ", at.batch, " of epoch ", at.epoch)}};
+}
+
+uint64_t HashOfBytes(absl::Span<const std::byte> bytes) {
+  return HashOf(bytes.data(), bytes.size());
+}
+
 void CheckFacts(Communicator& communicator, const RankFacts& facts) {
   // Rank 0's, one behind the other.
   RankFacts expected = facts;
@@ -88,11 +98,12 @@ void CheckFacts(Communicator& communicator, const RankFacts& facts) {
                                          facts.size(), " facts, expected ", expected.size(),
                                          ", as rank 0 has"));
   }
-  throw Error(absl::StatusCode::kAborted,
-              absl::StrCat("distributed: ",
-                           differ[0] == 1 ? absl::StrCat("rank ", differ[1], " has")
-                                          : absl::StrCat(differ[0], " ranks have"),
-                           " another program, network or updater than rank 0, as said there"));
+  throw Error(
+      absl::StatusCode::kAborted,
+      absl::StrCat("distributed: ",
+                   differ[0] == 1 ? absl::StrCat("rank ", differ[1], " has")
+                                  : absl::StrCat(differ[0], " ranks have"),
+                   " another program, network, updater or data than rank 0, as said there"));
 }
 
 void CheckSameParameters(Communicator& communicator, const Network& network,

@@ -2,11 +2,15 @@
 #ifndef TIDEPOOL_NN_DISTRIBUTED_RANK_AGREEMENT_H_
 #define TIDEPOOL_NN_DISTRIBUTED_RANK_AGREEMENT_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "tidepool/nn/distributed/communicator.h"
+#include "tidepool/nn/distributed/distributed_checkpoint.h"
 #include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
@@ -16,6 +20,10 @@ using RankFacts = std::vector<std::pair<std::string, std::string>>;
 
 // Of the program, the network, its parameters, the updater and the loss scale; not of values.
 RankFacts FactsOf(Trainer& trainer);
+// Of the data and its order: ranks that disagree take parts of other batches. HashOfBytes of what examples
+// are made of is a fact as well, for who has it in memory.
+RankFacts FactsOf(const DataPosition& at);
+uint64_t HashOfBytes(absl::Span<const std::byte> bytes);
 
 // Throws on all ranks where one has others than rank 0: there kFailedPrecondition, the first that
 // differs, found and expected; elsewhere kAborted, which rank it is.

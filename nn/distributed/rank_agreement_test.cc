@@ -41,7 +41,7 @@ TEST(RankAgreement, RanksThatDifferAreRefusedAtTheStart) {
       messages[static_cast<size_t>(communicator.rank())] = error.message();
     });
     EXPECT_THAT(messages[0],
-                HasSubstr("rank 2 has another program, network or updater than rank 0"));
+                HasSubstr("rank 2 has another program, network, updater or data than rank 0"));
     return messages[static_cast<size_t>(whose)];
   };
   EXPECT_THAT(

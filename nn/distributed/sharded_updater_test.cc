@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdlib.h>
+
 #include <algorithm>
 #include <cmath>
 #include <mutex>
@@ -13,10 +15,13 @@
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/distributed/distributed_checkpoint.h"
 #include "tidepool/nn/distributed/distributed_trainer.h"
 #include "tidepool/nn/distributed/sharded_testing.h"
 #include "tidepool/nn/distributed/thread_ranks.h"
 #include "tidepool/nn/parallel/parallel_testing.h"
+#include "tidepool/nn/parallel/parallel_wrapper.h"
+#include "tidepool/nn/training/checkpoint.h"
 
 namespace tidepool::nn {
 namespace {
@@ -147,6 +152,47 @@ TEST(ShardedUpdater, WhatPartsCannotDoIsRefused) {
   clips.clipping.kind = ClippingKind::kNormOfEach;
   Updater other(clips, {10});
   EXPECT_EQ(ErrorOf([&] { other.KeepOnly({{0, 5}}); }).code(), absl::StatusCode::kUnimplemented);
+}
+
+// Who has a part and takes it for the whole would lose the rest in silence.
+TEST(ShardedUpdater, ATrainerWithAPartIsOfUseToItsDistributedTrainerAlone) {
+  std::string path = testing::TempDir() + "/part-XXXXXX";
+  ASSERT_NE(mkdtemp(path.data()), nullptr);
+  for (const UpdaterKind kind : {UpdaterKind::kAdam, UpdaterKind::kSgd}) {
+    ThreadRanks(2).Run([&](Communicator& communicator) {
+      WorkerPool pool(1);
+      const ThreadPoolScope thread(pool);
+      Network network = NetworkOf("mlp");
+      Trainer trainer(network, UpdaterConfig::Of(kind));
+      {
+        DistributedTrainer distributed(trainer, communicator, {.shard_updater = true});
+        Batches batches(4);
+        distributed.Step([&] { return std::optional<Batch>(batches(0)); });
+      }
+      const std::vector<float> before = network.parameters().ToVector<float>();
+      Batches batches(4);
+      CheckpointFolder folder(path);
+      const std::string file = path + "/" + std::to_string(communicator.rank());
+      const auto refused = [&](auto work, absl::StatusCode code) {
+        EXPECT_THAT(ErrorOf(work), IsError(code, {""}));
+      };
+      const auto code = absl::StatusCode::kFailedPrecondition;
+      EXPECT_THAT(ErrorOf([&] { trainer.Step([&] { return batches(1); }); }),
+                  IsError(code, {"trainer: ", "DistributedTrainer"}));
+      EXPECT_THAT(ErrorOf([&] { SaveCheckpoint(trainer, file); }),
+                  IsError(code, {"SaveCheckpoint: ", "SaveLatest"}));
+      EXPECT_THAT(ErrorOf([&] { LoadCheckpoint(file, trainer); }),
+                  IsError(code, {"LoadCheckpoint: "}));
+      refused([&] { SaveLatest(communicator, trainer, folder, {}); },
+              communicator.rank() == 0 ? code : absl::StatusCode::kAborted);
+      EXPECT_THAT(ErrorOf([&] { DistributedTrainer again(trainer, communicator); }),
+                  IsError(code, {"DistributedTrainer"}));
+      EXPECT_THAT(ErrorOf([&] { ParallelWrapper parallel(trainer); }),
+                  IsError(code, {"DistributedTrainer"}));
+      EXPECT_EQ(network.parameters().ToVector<float>(), before);
+      EXPECT_FALSE(folder.Latest().has_value());
+    });
+  }
 }
 
 }  // namespace

@@ -105,6 +105,9 @@ void ThreadRanks::Run(absl::FunctionRef<void(Communicator&)> body) {
     } catch (const std::exception& error) {
       fail(Error(absl::StatusCode::kAborted,
                  absl::StrCat("rank ", rank, " failed: ", error.what())));
+    } catch (...) {
+      fail(Error(absl::StatusCode::kAborted,
+                 absl::StrCat("rank ", rank, " failed: an exception of an unknown type")));
     }
     const std::lock_guard<std::mutex> lock(mutex);
     mine = nullptr;

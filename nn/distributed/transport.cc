@@ -12,6 +12,8 @@
 namespace tidepool::nn {
 namespace {
 
+constexpr char kMpi[] = "mpi";
+
 struct Registry {
   std::mutex mutex;
   std::map<std::string, TransportFactory> factories;
@@ -56,10 +58,12 @@ std::unique_ptr<Transport> OpenTransport(const std::string& name) {
     if (at != registry.factories.end()) factory = at->second;
   }
   if (factory == nullptr) {
-    const std::string wanted = name.empty() ? "mpi" : name;
-    ThrowUnimplemented(
-        absl::StrCat("distributed: no transport \"", wanted, "\" is linked (found: ", found,
-                     "), expected //nn/distributed:", wanted, " among the program's deps"));
+    const std::string wanted = name.empty() ? kMpi : name;
+    ThrowUnimplemented(absl::StrCat(
+        "distributed: no transport \"", wanted, "\" is linked (found: ", found, "), expected ",
+        wanted == kMpi ? "//nn/distributed:mpi"
+                       : "the target that registers it (Tidepool has //nn/distributed:mpi alone)",
+        " among the program's deps"));
   }
   return factory();
 }

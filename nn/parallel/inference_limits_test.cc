@@ -100,6 +100,34 @@ TEST(InferenceLimitsTest, SizesOfBatchesAreCounted) {
   EXPECT_EQ(service.stats().batch_examples, 33 + 65536 + 65537);
 }
 
+TEST(InferenceLimitsTest, ShutdownAnswersWhoWaitsForRoomToo) {
+  Gate gate;
+  ParallelInference service(Gated(gate), {.workers = 2, .batch_limit = 1, .queue_limit = 1});
+  gate.Close();
+  std::atomic<int> answered = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 12; ++i) {
+    clients.emplace_back([&] {
+      service.Output(Ones({1, 100}));
+      ++answered;
+    });
+  }
+  gate.AwaitInside(2);
+  const auto refused = [&] {
+    return std::string(ErrorOf([&] {
+                         service.Run({{Ones({1, 100})}, {}, {}, WhenFull::kRefuse});
+                       }).message());
+  };
+  while (refused().find("10 requests wait") == std::string::npos) continue;
+  std::thread shuts([&] { service.Shutdown(); });
+  while (refused().find("after Shutdown") == std::string::npos) continue;
+  gate.Open();
+  for (std::thread& client : clients) client.join();
+  shuts.join();
+  EXPECT_EQ(answered, 12);
+  EXPECT_EQ(service.stats().waiting, 0);
+}
+
 TEST(InferenceLimitsTest, CancelEndsWhatWaitsWithoutComputingIt) {
   Gate gate;
   ParallelInference service(Gated(gate), {.workers = 1, .batch_limit = 1, .queue_limit = 3});

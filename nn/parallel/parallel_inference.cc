@@ -170,7 +170,7 @@ class ParallelInference::Core {
   void AwaitRoom(std::unique_lock<std::mutex>& lock, const WaitingRequest::Deadline& deadline,
                  WhenFull when_full) {
     CheckOpen();
-    const auto has_room = [&] { return stopping_ || stats_.waiting < config_.queue_limit; };
+    const auto has_room = [&] { return cancelled_ || stats_.waiting < config_.queue_limit; };
     // Who does not wait for room leaves it to those who do.
     if (stats_.waiting + waiting_for_room_ < config_.queue_limit) return;
     if (when_full == WhenFull::kRefuse) {
@@ -179,7 +179,10 @@ class ParallelInference::Core {
                                         " requests wait, which is the limit; try again later"));
     }
     ++waiting_for_room_;
-    const absl::Cleanup waits_no_more = [this] { --waiting_for_room_; };
+    const absl::Cleanup waits_no_more = [this] {
+      // Workers that are to end wait for it.
+      if (--waiting_for_room_ == 0 && stopping_) wakes_.notify_all();
+    };
     if (!deadline.has_value()) {
       room_.wait(lock, has_room);
     } else if (!room_.wait_until(lock, *deadline, has_room)) {
@@ -188,7 +191,7 @@ class ParallelInference::Core {
                   absl::StrCat(config_.name, ": no room among ", stats_.waiting,
                                " requests that wait by the deadline"));
     }
-    CheckOpen();
+    if (cancelled_) throw Cancelled();
   }
 
   // It waits no longer.
@@ -228,7 +231,9 @@ class ParallelInference::Core {
     std::vector<WaitingRequest*> batch;
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
-      wakes_.wait(lock, [&] { return stopping_ || queue_.first() != nullptr; });
+      wakes_.wait(lock, [&] {
+        return queue_.first() != nullptr || (stopping_ && waiting_for_room_ == 0);
+      });
       if (queue_.first() == nullptr) return;
       Take(batch);
       if (batch.empty()) continue;

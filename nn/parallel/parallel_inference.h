@@ -31,7 +31,8 @@
 // for that, with a replica that has its own (Network::NewReplica). Threads: any, for every call.
 // Errors: a request that the network refuses is refused on its own thread before it waits. Where
 // computing several together fails, each is computed alone, so that only those that fail alone
-// fail. Shutdown lets what waits be computed; requests after it are kFailedPrecondition. Cancel ends
+// fail. Shutdown lets what waits, also for room, be computed; requests after it are
+// kFailedPrecondition. Cancel ends
 // what waits, and what comes, with kCancelled.
 #ifndef TIDEPOOL_NN_PARALLEL_PARALLEL_INFERENCE_H_
 #define TIDEPOOL_NN_PARALLEL_PARALLEL_INFERENCE_H_

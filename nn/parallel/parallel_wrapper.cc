@@ -74,6 +74,7 @@ ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& 
         kName,
         ": the trainer's steps are captured (set_graphs), expected a trainer without graphs"));
   }
+  trainer.updater().CheckKeepsAll(kName);
   group_ = std::make_unique<WorkerGroup>(kName, config.workers, config.threads_of_worker);
   Network& network = trainer.network();
   if (config.workspace_mode.has_value()) network.set_training_workspace(*config.workspace_mode);
@@ -136,14 +137,18 @@ ParallelPass ParallelWrapper::Fit(int64_t count, std::function<MultiDataSet(int6
   return FitAhead(sets);
 }
 
-template <typename Set>
-ParallelPass ParallelWrapper::FitRounds(absl::FunctionRef<std::optional<Set>()> next) {
-  if (fitting_) ThrowFailedPrecondition(absl::StrCat(kName, ": Fit while a pass is under way"));
+void ParallelWrapper::CheckLayout() const {
   if (trainer_.network().layout_version() != layout_) {
     ThrowFailedPrecondition(
         absl::StrCat(kName, ": parameters of network [", trainer_.network().name(),
                      "] were frozen or not since it was made, expected one made afterwards"));
   }
+}
+
+template <typename Set>
+ParallelPass ParallelWrapper::FitRounds(absl::FunctionRef<std::optional<Set>()> next) {
+  if (fitting_) ThrowFailedPrecondition(absl::StrCat(kName, ": Fit while a pass is under way"));
+  CheckLayout();
   fitting_ = true;
   const absl::Cleanup done = [&] { fitting_ = false; };
   for (int worker = 0; worker < config_.workers; ++worker)
@@ -180,6 +185,7 @@ bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Set>()> next, Pass& 
     batches.push_back(std::move(*batch));
   }
   if (batches.empty()) return false;
+  CheckLayout();  // a listener, or who makes batches, may have changed it
   CheckBatches(batches);
   ParallelRound round;
   round.batches = static_cast<int64_t>(batches.size());

@@ -129,6 +129,7 @@ class ParallelWrapper {
   double Share(std::vector<Set>& batches, ParallelRound& round);
   template <typename Set>
   double Step(std::vector<Set>& batches);
+  void CheckLayout() const;
   void AddGradients(int workers);
   void Average(Pass& pass);
   void AverageBeside(int workers);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -21,6 +22,7 @@
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/parallel/parallel_testing.h"
+#include "tidepool/nn/parallel/worker_group.h"
 
 namespace tidepool::nn {
 namespace {
@@ -229,6 +231,37 @@ TEST(ParallelWrapperTest, AWorkersErrorLeavesTheRoundUndoneAndTheNextPassWorks) 
     parallel.Fit(3, [&](int64_t i) { return small(i); });
     by.Fit(3, [&](int64_t i) { return small(i); });
     EXPECT_EQ(network.arrays().ToVector<float>(), expected.arrays().ToVector<float>());
+  }
+}
+
+TEST(ParallelWrapperTest, AnErrorThatWorkersShareIsNotWrittenTo) {
+  const std::exception_ptr kept =
+      std::make_exception_ptr(Error(absl::StatusCode::kUnavailable, "disk"));
+  WorkerGroup group("group", 4, 1);
+  for (int round = 0; round < 50; ++round) {
+    EXPECT_EQ(ErrorOf([&] { group.Run(4, [&](int) { std::rethrow_exception(kept); }); }).message(),
+              "group: worker 0: disk");
+  }
+  EXPECT_EQ(ErrorOf([&] { std::rethrow_exception(kept); }).message(), "disk");
+  const Error diverged =
+      ErrorOf([&] { group.Run(2, [](int) { throw DivergedError("no scale helps"); }); });
+  EXPECT_EQ(diverged.message(), "group: worker 0: no scale helps");
+}
+
+// As whoever unfreezes layer by layer may think of.
+TEST(ParallelWrapperTest, ParametersThatAListenerFreezesEndThePassByAnError) {
+  for (const ParallelTraining training :
+       {ParallelTraining::kGradientSharing, ParallelTraining::kParameterAveraging}) {
+    Network network = NetworkOf("mlp");
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+    ParallelWrapper parallel(trainer, {.workers = 2, .training = training});
+    Batches small(4);
+    parallel.set_listener(
+        [&](const ParallelRound&) { network.SetFrozen({network.named_parameters()[0].name}); });
+    EXPECT_THAT(ErrorOf([&] { parallel.Fit(8, [&](int64_t i) { return small(i); }); }),
+                IsError(absl::StatusCode::kFailedPrecondition,
+                        {"were frozen or not since it was made"}));
+    EXPECT_EQ(trainer.steps(), 1);
   }
 }
 

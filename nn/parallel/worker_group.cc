@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/error_context.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
+#include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
 
@@ -49,11 +51,10 @@ void WorkerGroup::RunOne(int worker, absl::FunctionRef<void(int worker)> task) {
   try {
     const ThreadPoolScope own(*pools_[at]);
     task(worker);
-  } catch (Error& error) {
-    error.AddContext(absl::StrCat(name_, ": worker ", worker));
-    errors_[at] = std::current_exception();
   } catch (...) {
-    errors_[at] = std::current_exception();
+    // Workers may have met the same one.
+    errors_[at] = WithContext<DivergedError>(std::current_exception(),
+                                             absl::StrCat(name_, ": worker ", worker));
   }
 }
 

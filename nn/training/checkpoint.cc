@@ -128,6 +128,7 @@ std::map<std::string, std::string> CheckpointMetadata(const Network& network, co
 
 void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes,
                     const LossScale* loss_scale) {
+  if (!network.is_hosted()) updater.CheckKeepsAll("SaveCheckpoint");
   const std::map<std::string, std::string> metadata = CheckpointMetadata(network, updater, path, notes, loss_scale);
   std::vector<std::pair<std::string, NDArray>> arrays;
   const std::vector<const NDArray*> state = updater.state();
@@ -146,6 +147,7 @@ CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer) {
 }
 
 CheckpointNotes LoadCheckpoint(const std::string& file, Network& network, Updater& updater, LossScale* loss_scale) {
+  if (!network.is_hosted()) updater.CheckKeepsAll("LoadCheckpoint");
   return LoadCheckpointInParts(file, network, updater, loss_scale, [&](const SafetensorsReader& reader) {
     ReadParameters(reader, network);
     const std::vector<const NDArray*> state = updater.state();

@@ -33,7 +33,8 @@ namespace tidepool::nn {
 // What the program adds, by name.
 using CheckpointNotes = std::map<std::string, std::string>;
 
-// Throws Error naming the path; kInvalidArgument for a note called as a field of the file's own is ("steps", ...).
+// Throws Error naming the path; kInvalidArgument for a note called as a field of the file's own is ("steps", ...);
+// kFailedPrecondition, as loading does, for an updater that keeps a rank's part (DistributedTrainer::SaveLatest).
 void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes = {},
                     const LossScale* loss_scale = nullptr);
 void SaveCheckpoint(Trainer& trainer, const std::string& path, const CheckpointNotes& notes = {});

@@ -227,6 +227,7 @@ void Trainer::CheckOpen() {
     ThrowFailedPrecondition(absl::StrCat("trainer: parameters of network [", network_.name(),
                                          "] were frozen or not since it was made, expected a trainer made afterwards"));
   }
+  if (!network_.is_hosted()) updater_.CheckKeepsAll("trainer");
   if (model_ == nullptr) return;
   model_->Get("trainer");
   if (!manager_.is_open()) ThrowFailedPrecondition("trainer: it is closed");

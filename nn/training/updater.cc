@@ -121,6 +121,16 @@ void Updater::SetGroups(std::vector<ParameterGroup> groups) {
   CutRuns();
 }
 
+void Updater::CheckKeepsAll(const char* who) const {
+  if (keeps_all_) return;
+  ThrowFailedPrecondition(std::string(who) +
+                          ": the updater keeps a rank's part of its state, as a DistributedTrainer "
+                          "with shard_updater or "
+                          "shard_parameters has it; expected that DistributedTrainer's own Step, "
+                          "Fit and SaveLatest, or a "
+                          "trainer made anew");
+}
+
 // To what is kept, and where that lies in the state.
 void Updater::CutRuns() {
   state_begins_.clear();

@@ -95,6 +95,9 @@ class Updater {
   // kInvalidArgument naming the range, kFailedPrecondition the second time, kUnimplemented where
   // each parameter's norm is clipped; OutOfMemoryError: nothing has changed.
   void KeepOnly(std::vector<std::pair<int64_t, int64_t>> ranges);
+  bool keeps_all() const { return keeps_all_; }
+  // Throws kFailedPrecondition after KeepOnly: `who` would do its work on a part.
+  void CheckKeepsAll(const char* who) const;
 
   // gradients and parameters are dense where there are groups.
   void Apply(const NDArray& gradients, NDArray& parameters);

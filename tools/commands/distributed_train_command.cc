@@ -1,11 +1,14 @@
 // train --distributed: one rank of a job that mpirun has started.
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
@@ -23,6 +26,7 @@
 #include "tidepool/nn/distributed/distributed_trainer.h"
 #include "tidepool/nn/distributed/heartbeat.h"
 #include "tidepool/nn/distributed/merge_evaluations.h"
+#include "tidepool/nn/distributed/rank_agreement.h"
 #include "tidepool/nn/image_model.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/models.h"
@@ -101,6 +105,27 @@ void CheckPartsAreFinite(nn::DistributedTrainer& distributed, int epoch) {
                                    "--learning_rate may help; no model is saved"));
 }
 
+// What all ranks are to have been started with: they would take parts of other batches, or part ways.
+void CheckRanksAgree(nn::Communicator& communicator, const Settings& settings,
+                     const ImageFolder& data, const nn::DataPosition& begin) {
+  nn::RankFacts facts = nn::FactsOf(begin);
+  const auto hash_of = [](const std::vector<uint8_t>& bytes) {
+    return nn::HashOfBytes({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
+  };
+  for (const auto& [name, images] :
+       {std::pair("training images", &data.train), std::pair("test images", &data.test)}) {
+    facts.emplace_back(name, absl::StrCat(images->count, " with hashes ", hash_of(images->pixels),
+                                          " and ", hash_of(images->labels)));
+  }
+  facts.emplace_back("--epochs", absl::StrCat(settings.epochs));
+  facts.emplace_back("--checkpoint_every", settings.checkpoints.empty()
+                                               ? "no checkpoints"
+                                               : absl::StrCat(settings.checkpoint_every, " steps"));
+  facts.emplace_back("--shard_parameters", settings.shard_parameters ? "true" : "false");
+  facts.emplace_back("--save", settings.save.empty() ? "nowhere" : "somewhere");
+  CheckFacts(communicator, facts);
+}
+
 // Of one rank's share of the images.
 LabelledImages PartOfImages(const LabelledImages& images, int rank, int ranks) {
   const auto [begin, end] = nn::PartOf(images.count, rank, ranks);
@@ -128,6 +153,9 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
   const bool is_first = rank == 0;
   const ImageFolder data = LoadImageFolder(Required("data", absl::GetFlag(FLAGS_data)));
   const LabelledImages& train = data.train;
+  nn::DataPosition at{
+      .examples = train.count, .together = settings.batch, .seed = settings.seed, .epoch = 1};
+  CheckRanksAgree(communicator, settings, data, at);
   nn::Model model = NewModel(train, settings);
   Say(communicator, "%s: %s; %lld parameters\n", model.name.c_str(),
       model.network->Describe().c_str(), static_cast<long long>(model.network->NumParameters()));
@@ -144,8 +172,6 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
   nn::UpdaterConfig updater = UpdaterOfFlags();
   updater.schedule = ScheduleOfFlags(std::max<int64_t>(1, settings.epochs * batches.size()));
   nn::Trainer trainer(model, updater);
-  nn::DataPosition at{
-      .examples = train.count, .together = settings.batch, .seed = settings.seed, .epoch = 1};
   const bool in_parts = settings.shard_parameters;
   std::optional<nn::CheckpointFolder> checkpoints;
   std::optional<nn::CheckpointNotes> notes;
@@ -161,6 +187,7 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
   if (notes.has_value()) {
     at = nn::DataPosition::FromNotes(*notes);
     at.CheckIsIn(train.count, settings.batch, settings.seed);
+    if (at.epoch < 1) ThrowDataLoss("checkpoint: data_epoch is 0, expected 1 or more");
     Say(communicator, "goes on behind batch %lld of epoch %llu\n", static_cast<long long>(at.batch),
         static_cast<unsigned long long>(at.epoch));
   }
@@ -251,7 +278,8 @@ int RunTrainDistributed() {
       !absl::GetFlag(FLAGS_memory_log).empty() || !absl::GetFlag(FLAGS_memory_budget).empty() ||
       absl::GetFlag(FLAGS_device) != "host") {
     ThrowUnimplemented(
-        "flag --distributed: not with --graphs, --trace_file, --memory_log, --memory_budget and devices");
+        "flag --distributed: not with --graphs, --trace_file, --memory_log, --memory_budget and "
+        "devices");
   }
   UpdaterOfFlags();
   ScheduleOfFlags(1);

@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "tidepool/eval/curve_plot.h"
 #include "tidepool/eval/evaluation.h"
 #include "tidepool/eval/evaluation_calibration.h"
+#include "tidepool/eval/picture.h"
 #include "tidepool/eval/roc.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/operator_cost.h"
@@ -24,7 +26,11 @@
 #include "tidepool/tools/commands/commands.h"
 #include "tidepool/tools/commands/evaluate_model.h"
 #include "tidepool/tools/commands/flags.h"
+#include "tidepool/tools/commands/output_paths.h"
 
+ABSL_FLAG(std::string, curves, "",
+          "folder that gets roc, precision_recall and calibration pictures");
+ABSL_FLAG(std::string, curves_as, "svg", "svg or png");
 ABSL_FLAG(int64_t, max_operations, tidepool::nn::kMaxExampleOperations,
           "multiply-adds or the like for one image, at most");
 
@@ -41,6 +47,34 @@ nn::Model ModelOfFlags() {
   return model;
 }
 
+// Where pictures of curves go: empty paths without --curves.
+struct CurvePaths {
+  std::string roc, precision_recall, calibration;
+};
+
+// Found wrong before anything is computed.
+CurvePaths CurvePathsOfFlags(const std::vector<FlagPath>& inputs) {
+  const std::string folder = absl::GetFlag(FLAGS_curves), as = absl::GetFlag(FLAGS_curves_as);
+  if (as != "svg" && as != "png") {
+    ThrowInvalidArgument(
+        absl::StrCat("flag --curves_as is \"", as, "\", expected svg or png"));
+  }
+  if (folder.empty()) return {};
+  const auto in_folder = [&](const char* name) { return absl::StrCat(folder, "/", name, ".", as); };
+  CurvePaths paths{in_folder("roc"), in_folder("precision_recall"), in_folder("calibration")};
+  try {
+    CheckPicturesAreBuilt();
+  } catch (Error& error) {
+    error.AddContext("flag --curves");
+    throw;
+  }
+  CheckOutputPaths({{"curves", paths.roc},
+                    {"curves", paths.precision_recall},
+                    {"curves", paths.calibration}},
+                   inputs);
+  return paths;
+}
+
 // Parameters may be finite and too large to compute with.
 void RequireNumber(int64_t image, float probability) {
   if (std::isfinite(probability)) return;
@@ -54,6 +88,9 @@ int RunEvaluate() {
   const int64_t batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
   const std::string images_path = Required("images", absl::GetFlag(FLAGS_images));
   const std::string labels_path = Required("labels", absl::GetFlag(FLAGS_labels));
+  const CurvePaths curves = CurvePathsOfFlags({{"images", images_path},
+                                              {"labels", labels_path},
+                                              {"model_file", absl::GetFlag(FLAGS_model_file)}});
   nn::Model model = ModelOfFlags();
   const LabelledImages images =
       ReadLabelledImages(images_path, labels_path, static_cast<int>(model.classes), kMaxIdxBytes,
@@ -71,6 +108,13 @@ int RunEvaluate() {
       "%.4f\n",
       evaluation.Report().c_str(), calibration.Report().c_str(), roc.Report().c_str(),
       evaluation.Accuracy());
+  if (!curves.roc.empty()) {
+    SavePicture(RocPlot(roc), curves.roc);
+    SavePicture(PrecisionRecallPlot(roc), curves.precision_recall);
+    SavePicture(ReliabilityPlot(calibration), curves.calibration);
+    std::printf("wrote %s, %s and %s\n", curves.roc.c_str(), curves.precision_recall.c_str(),
+                curves.calibration.c_str());
+  }
   return kExitOk;
 }
 
