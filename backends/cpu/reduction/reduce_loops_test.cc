@@ -1,4 +1,4 @@
-// The loops of both instruction sets, which the contract test sees only one of, beside plain sums in
+// The loops of each instruction set, of which the contract test sees only one, beside plain sums in
 // double; and the plans that choose between them.
 #include "tidepool/backends/cpu/reduction/reduce_loops.h"
 
@@ -24,6 +24,7 @@ std::vector<FindLoops> Tables() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     tables.push_back(&Avx2ReduceLoops);
   }
+  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) tables.push_back(&Avx512ReduceLoops);
 #endif
   return tables;
 }
