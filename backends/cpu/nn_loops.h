@@ -42,6 +42,7 @@ struct NnLoops {
 
   // ---- softmax: n elements `stride` apart for each of `width` neighbouring columns. z may be x,
   // dx either operand. stride 1: one column ----
+  void (*softmax_rows)(const float* x, float* z, int64_t n, int64_t rows);  // of rows without gaps
   void (*softmax)(const float* x, float* z, int64_t n, int64_t stride, int64_t width);
   void (*log_softmax)(const float* x, float* z, int64_t n, int64_t stride, int64_t width);
   void (*softmax_grad)(const float* z, const float* dz, float* dx, int64_t n, int64_t stride,

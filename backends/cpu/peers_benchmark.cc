@@ -1,5 +1,6 @@
 // Operators that tools/benchmarks/torch_operators.py measures in PyTorch under the same names: f32 where
-// nothing else is said, one thread. Results come out of a learned workspace.
+// nothing else is said, on one thread, or as many as TIDEPOOL_PEERS_THREADS says. Results come out of a learned workspace.
+#include <cstdlib>
 #include <string>
 
 #include "benchmark/benchmark.h"
@@ -30,10 +31,15 @@ NDArray Values(const Shape& shape, DType dtype = DType::kFloat32) {
   return Cast(RandomUniform(shape, -1, 1, /*seed=*/1), dtype);
 }
 
+int Threads() {
+  const char* const threads = std::getenv("TIDEPOOL_PEERS_THREADS");
+  return threads == nullptr ? 1 : std::atoi(threads);
+}
+
 template <typename Call>
 void Add(const char* name, const Call& call) {
   benchmark::RegisterBenchmark(name, [call](benchmark::State& state) {
-    SetThreadCount(1);
+    SetThreadCount(Threads());
     Workspace workspace("benchmark", WorkspaceConfig::Training());
     auto cycle = [&] {
       WorkspaceScope scope(workspace);
@@ -124,6 +130,10 @@ void AddProducts() {
   Add("matmul_bf16", [=] { MatMul(xb, yb); });
   const NDArray xd = Values({512, 512}, DType::kFloat64), yd = Values({512, 512}, DType::kFloat64);
   Add("matmul_f64", [=] { MatMul(xd, yd); });
+  // A layer of a transformer of width 768 for 512 tokens.
+  const NDArray tokens = Values({512, 768}), wide = Values({3072, 768}), narrow = Values({768, 3072}), within = Values({512, 3072});
+  Add("matmul_up", [=] { MatMul(tokens, wide, {.transpose_y = true}); });
+  Add("matmul_down", [=] { MatMul(within, narrow, {.transpose_y = true}); });
   const NDArray image = Values({8, 28, 28, 64});
   Conv2dAttributes same;
   same.pad_top = same.pad_bottom = same.pad_left = same.pad_right = 1;

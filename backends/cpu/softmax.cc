@@ -17,9 +17,10 @@ constexpr int64_t kExpWork = 16;  // an exponential in elementary operations
 constexpr int64_t kRowGrain = 64;
 constexpr int64_t kColumnGrain = 256;
 
+// rows(offset, n, number of rows) where the axis is the last, else
 // body(offset, n, stride, width): n elements `stride` apart in each of `width` columns.
-template <typename Body>
-void ForEachColumns(const KernelCall& call, Body body) {
+template <typename Rows, typename Body>
+void ForEachColumns(const KernelCall& call, Rows rows, Body body) {
   const TensorRef& z = call.outputs[0];
   const int axis = call.attrs<SoftmaxAttributes>().axis;
   int64_t outer = 1, inner = 1;
@@ -28,9 +29,7 @@ void ForEachColumns(const KernelCall& call, Body body) {
   const int64_t n = z.dims[axis];
   if (inner == 1) {
     ParallelFor(call.threads, outer, kRowGrain, outer * n * kExpWork,
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t row = begin; row < end; ++row) body(row * n, n, 1, 1);
-                });
+                [&](int64_t begin, int64_t end) { rows(begin * n, n, end - begin); });
     return;
   }
   const int64_t pieces = (inner + kColumnGrain - 1) / kColumnGrain;
@@ -44,12 +43,35 @@ void ForEachColumns(const KernelCall& call, Body body) {
               });
 }
 
-template <auto kLoop>
-void RunForward(const KernelCall& call) {
+template <typename Body>
+void ForEachColumns(const KernelCall& call, Body body) {
+  ForEachColumns(
+      call,
+      [&](int64_t offset, int64_t n, int64_t rows) {
+        for (int64_t row = 0; row < rows; ++row) body(offset + row * n, n, 1, 1);
+      },
+      body);
+}
+
+void RunSoftmax(const KernelCall& call) {
+  const float* x = call.inputs[0].as<float>();
+  float* z = call.outputs[0].as<float>();
+  const NnLoops& loops = NetworkLoops();
+  ForEachColumns(
+      call,
+      [&](int64_t offset, int64_t n, int64_t rows) {
+        loops.softmax_rows(x + offset, z + offset, n, rows);
+      },
+      [&](int64_t offset, int64_t n, int64_t stride, int64_t width) {
+        loops.softmax(x + offset, z + offset, n, stride, width);
+      });
+}
+
+void RunLogSoftmax(const KernelCall& call) {
   const float* x = call.inputs[0].as<float>();
   float* z = call.outputs[0].as<float>();
   ForEachColumns(call, [&](int64_t offset, int64_t n, int64_t stride, int64_t width) {
-    (NetworkLoops().*kLoop)(x + offset, z + offset, n, stride, width);
+    NetworkLoops().log_softmax(x + offset, z + offset, n, stride, width);
   });
 }
 
@@ -182,8 +204,8 @@ void RunHuberErrorGrad(const KernelCall& call) {
 }
 
 const NetworkKernels registrar({
-    {OpCode::kSoftmax, &RunForward<&NnLoops::softmax>},
-    {OpCode::kLogSoftmax, &RunForward<&NnLoops::log_softmax>},
+    {OpCode::kSoftmax, &RunSoftmax},
+    {OpCode::kLogSoftmax, &RunLogSoftmax},
     {OpCode::kSoftmaxGrad, &RunGrad<&NnLoops::softmax_grad>},
     {OpCode::kLogSoftmaxGrad, &RunGrad<&NnLoops::log_softmax_grad>},
     {OpCode::kSoftmaxCrossEntropy, &RunSoftmaxCrossEntropy},

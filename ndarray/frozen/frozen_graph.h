@@ -9,6 +9,7 @@
 
 #include "tidepool/ndarray/float16.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/shape.h"
 
 namespace tidepool {
@@ -26,6 +27,10 @@ struct FrozenOp {
   enum class Kind : uint8_t {
     kDense,   // weight [units, inputs], bias [units]; the input is flattened
     kConv2d,  // weight [filters, kernel height, kernel width, channels / groups], bias [filters]
+    // Transposed: the weight as that of a kConv2d with this output. (Layers have it as that of the convolution that they
+    // transpose; freezing turns it.)
+    kConv2dTranspose,
+    kResize2d,  // [height, width, channels]
     kMaxPool2d,
     kAveragePool2d,
     kGlobalAverage,  // [height, width, channels] becomes [channels]
@@ -44,7 +49,7 @@ struct FrozenOp {
 
   Kind kind = Kind::kDense;
   std::string name;   // "layer 2 [dense 500 relu]"
-  bool relu = false;  // of what it computes: dense, conv2d, add, multiply
+  bool relu = false;  // of what it computes: products, add, multiply
   // Of kFunction. A layer sets it for what follows its own work, too; freezing makes operators of
   // it.
   Function function = Function::kNone;
@@ -52,7 +57,9 @@ struct FrozenOp {
   // the graph's input.
   std::vector<int> inputs;
   Conv2dAttributes convolution;
+  int64_t output_padding[2] = {0, 0};  // of kConv2dTranspose: height, width
   Pool2dAttributes pooling;
+  ResizeAttributes resize;
   double epsilon = 0;
   Shape input_shape, output_shape;  // of one example; all inputs have the one shape
   std::string why_not;              // see Layer::ToFrozen
@@ -74,7 +81,9 @@ struct FrozenOp {
   std::vector<int32_t> quantised_bias;
   std::vector<float> weight_scales;
 
-  bool has_products() const { return kind == Kind::kDense || kind == Kind::kConv2d; }
+  bool has_products() const {
+    return kind == Kind::kDense || kind == Kind::kConv2d || kind == Kind::kConv2dTranspose;
+  }
   bool is_quantised() const { return output.scale > 0; }
   // Of the weights and the bias.
   int64_t constant_bytes() const {

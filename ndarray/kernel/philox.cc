@@ -3,14 +3,19 @@
 #include <cmath>
 
 namespace tidepool {
+namespace {
+
+float Root(float x) { return std::sqrt(x); }
+
+#define TIDEPOOL_NORMAL_FUNCTION inline
+#include "tidepool/ndarray/kernel/normal_formula.inc"
+
+}  // namespace
 
 void NormalPair(uint32_t first, uint32_t second, double mean, double deviation, double out[2]) {
-  constexpr double kTwoPi = 6.283185307179586476925;
-  const double u = (static_cast<double>(first) + 1) * 0x1p-32;
-  const double v = static_cast<double>(second) * 0x1p-32;
-  const double r = std::sqrt(-2 * std::log(u));
-  out[0] = mean + deviation * (r * std::cos(kTwoPi * v));
-  out[1] = mean + deviation * (r * std::sin(kTwoPi * v));
+  const UnitNormals unit = UnitNormalsOf(first, second);
+  out[0] = mean + deviation * unit.first;
+  out[1] = mean + deviation * unit.second;
 }
 
 void NormalPair(uint32_t first, uint32_t second, double mean, double deviation, float out[2]) {

@@ -59,10 +59,8 @@ class UniformTransform {
   float last_;
 };
 
-// Box and Muller 1958 on words (0, 1) for elements (0, 1) of a block and (2, 3) for (2, 3):
-//   u = (first + 1) * 2^-32 in (0, 1], v = second * 2^-32 in [0, 1), r = sqrt(-2 ln u)
-//   elements: mean + deviation * (r cos(2 pi v)), mean + deviation * (r sin(2 pi v))
-// in double. Compiled once, so that all callers agree to the bit.
+// Elements (0, 1) of a block from words (0, 1), and (2, 3) from (2, 3): mean + deviation * z in double, for z as
+// normal_formula.inc has it, which other backends include. Compiled once, so that all callers agree to the bit.
 void NormalPair(uint32_t first, uint32_t second, double mean, double deviation, double out[2]);
 // Rounded to float.
 void NormalPair(uint32_t first, uint32_t second, double mean, double deviation, float out[2]);

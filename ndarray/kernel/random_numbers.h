@@ -7,7 +7,7 @@
 //   uniform f64       element i: block i / 2, words a = 2 (i % 2) and a + 1;
 //                     u = ((word a >> 5) * 2^26 + (word (a + 1) >> 6)) * 2^-53;
 //                     fma(high - low, u, low), the number below `high` if that is not below it
-//   normal f64        elements (2 b, 2 b + 1): block b; Box and Muller as for f32 with
+//   normal f64        elements (2 b, 2 b + 1): block b; Box and Muller in double with
 //                     u = (53 bits of words 0 and 1, + 1) * 2^-53, v = 53 bits of words 2 and 3
 //   bernoulli         element i: block i / 4, word i % 4; one where word < round(p * 2^32): p is
 //                     rounded to a multiple of 2^-32. Dropout drops the ones for p = rate.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/operand_checks.h"
 #include "tidepool/ndarray/ops/checks.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/view_overlap.h"
@@ -110,6 +111,7 @@ void ConcatInto(absl::Span<const NDArray> parts, int axis, NDArray& z) {
   const DType natural = TypeOf(parts);
   if (!IsFloating(natural) || !IsFloating(z.dtype())) CheckDType("concat", "Z", z, natural);
   CheckShape("concat", "Z", z, shape);
+  CheckNoRepeats(OpCode::kCopy, z, 0);  // as a whole, before a part is written
   for (size_t i = 0; i < parts.size(); ++i) {
     if (ViewsOverlap(parts[i], z)) Refuse("concat", absl::StrCat("Z overlaps part ", i));
   }
@@ -177,6 +179,7 @@ void PadInto(const NDArray& x, absl::Span<const int64_t> before, absl::Span<cons
   z.CheckAlive("pad", "Z");
   CheckDType("pad", "Z", z, x.dtype());
   CheckShape("pad", "Z", z, shape);
+  CheckNoRepeats(OpCode::kCopy, z, 0);
   if (ViewsOverlap(x, z)) Refuse("pad", "Z overlaps X");
   // What is not yet filled shrinks from z to x's place, one axis after the other.
   NDArray rest = z;

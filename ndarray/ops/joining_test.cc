@@ -152,6 +152,18 @@ TEST(Pad, RefusalsAndInto) {
   EXPECT_THAT(Values(turned), ElementsAre(7, 1, 1, 7, 7, 7));
 }
 
+// Whose parts by themselves do not.
+TEST(Pad, WhatRepeatsItsElementsIsNotWrittenTo) {
+  const NDArray memory = Zeros({12}, DType::kFloat32, Place::Heap());
+  NDArray z = NDArray::FromStrides(memory.buffer(), 0, {3, 2}, {1, 2}, DType::kFloat32);
+  const std::string expected =
+      "Op [copy]: output Z of shape [3, 2] with strides [1, 2] may have two indices of one element; Dup() makes an array of its own";
+  EXPECT_EQ(Refusal([&] { PadInto(Ones({1, 2}), {1, 0}, {1, 0}, 7, z); }), expected);
+  const NDArray parts[] = {Ones({3, 1}), Ones({3, 1})};
+  EXPECT_EQ(Refusal([&] { ConcatInto(parts, 1, z); }), expected);
+  EXPECT_THAT(Values(memory), testing::Each(0));
+}
+
 TEST(Tile, AsNumPy) {
   const NDArray x = Arange(0, 4).Reshape({2, 2});
   EXPECT_THAT(Values(Tile(x, {1, 2})), ElementsAre(0, 1, 0, 1, 2, 3, 2, 3));

@@ -96,8 +96,15 @@ void ProductOfCasts(const NDArray& x, const NDArray& y, DType type, NDArray& z, 
   if (z.dtype() == type) return MatMulInto(of_x, of_y, z, attributes, bias);
   NDArray wide(z.shape(), type, Place::Scratch(x.device()));
   if (attributes.accumulate) CopyInto(z, wide);
-  MatMulInto(of_x, of_y, wide, attributes, bias);
+  // The sign is that of the result, which wraps.
+  MatMulAttributes linear = attributes;
+  linear.relu = attributes.relu && IsFloating(type);
+  MatMulInto(of_x, of_y, wide, linear, bias);
   CopyInto(wide, z);
+  if (linear.relu == attributes.relu || IsUnsigned(z.dtype())) return;
+  NDArray zero(Shape{}, z.dtype(), Place::Scratch(z.device()));
+  FillInto(0, zero);
+  MaximumInto(z, zero, z);
 }
 
 }  // namespace

@@ -152,6 +152,23 @@ TEST(MatMulOp, TypesPromoteAndIntegersWrap) {
   EXPECT_EQ(Refusal([&] { MatMulInto(x, x, z); }), "Op [matmul]: Z is i16, expected i8");
 }
 
+// The ReLU is of the result: unsigned numbers have no sign, and wrapped ones theirs.
+TEST(MatMulOp, ReluOfIntegersIsThatOfTheResult) {
+  const auto relu = [](int64_t x, int64_t y, DType dtype) {
+    return Cast(MatMul(Full({1, 1}, x, dtype), Full({1, 1}, y, dtype), {.relu = true}), DType::kUInt64).Item<uint64_t>();
+  };
+  EXPECT_EQ(relu(-5, 1, DType::kUInt64), UINT64_MAX - 4);
+  EXPECT_EQ(relu(3000000000, 1, DType::kUInt32), 3000000000u);
+  EXPECT_EQ(relu(50000, 1, DType::kUInt16), 50000u);
+  EXPECT_EQ(relu(300, 150, DType::kInt16), 0u);    // 45000 wraps to -20536
+  EXPECT_EQ(relu(-300, 150, DType::kInt16), 20536u);
+  EXPECT_EQ(relu(16, 10, DType::kInt8), 0u);       // 160 wraps to -96
+  EXPECT_EQ(relu(-3, 5, DType::kInt32), 0u);
+  NDArray z = Full({1, 1}, 40000, DType::kUInt16);
+  MatMulInto(Full({1, 1}, 1, DType::kUInt16), Full({1, 1}, 5, DType::kUInt16), z, {.relu = true, .accumulate = true});
+  EXPECT_EQ(z.At<uint16_t>({0, 0}), 40005);
+}
+
 // ---- convolution and pooling ----------------------------------------------------------------
 
 TEST(ConvolutionOp, OutputShape) {

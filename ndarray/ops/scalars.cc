@@ -37,10 +37,12 @@ void Check(OpCode op, const NDArray& x) {
   CheckNumber(op, x.dtype());
 }
 
-// Whether the number, and what it is negated, is exact as a double, and an i64 where it is whole.
+// Whether the number, and what it is negated, is exact as a double, and an i64 where it is a whole one that an i64 holds.
 bool IsLinear(const NDArray& x, const Scalar& value) {
   if (IsFloating(x.dtype())) return true;
-  return value.FitsDouble() && value.To<double>() > -0x1p63 && (value.is_real() || value.To<double>() < 0x1p63);
+  const auto number = value.To<double>();
+  if (value.is_real()) return number != -0x1p63;  // NaN and what no i64 holds are computed with in double
+  return value.FitsDouble() && number > -0x1p63 && number < 0x1p63;
 }
 
 // Added to a product it leaves all products as they are, -0 too.

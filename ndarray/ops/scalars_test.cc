@@ -110,6 +110,23 @@ TEST(Scalar, ArithmeticOf64BitsIsExact) {
 }
 
 // Multiplying by 1 / 49 gives 0.99999994 for 49.
+// In double, truncated as conversions do: what does not fit is the smallest i64, whose last bits are zeros.
+TEST(Scalar, RealsThatNoIntegerHoldsLeaveNothingOfSums) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+  for (const double real : {kNan, kInf, -kInf, 1e19, -1e19}) {
+    for (const DType dtype : {DType::kInt8, DType::kUInt16, DType::kInt32}) {
+      const NDArray x = Full({2}, 3, dtype);
+      NDArray into = Full({2}, 3, dtype);
+      into += real;
+      for (const NDArray& z : {x + real, x - real, real - x, into, ScaleShift(x, 1, real)}) {
+        EXPECT_EQ(Cast(z, DType::kInt64).ToVector<int64_t>(), std::vector<int64_t>({0, 0})) << real << DTypeName(dtype);
+      }
+    }
+    EXPECT_EQ((Full({1}, 3, DType::kInt64) + real).Item<int64_t>(), INT64_MIN) << real;
+  }
+  EXPECT_EQ((Full({1}, 3, DType::kInt64) - -0x1p63).Item<int64_t>(), INT64_MIN + 3);  // exact
+}
+
 TEST(Scalar, QuotientsAreRoundedOnce) {
   NDArray x = Arange(1, 1000);
   const NDArray z = x / 49;

@@ -18,6 +18,27 @@ namespace {
 
 int64_t LastOf(const Shape& shape) { return shape[shape.rank() - 1]; }
 
+// Filters of a transposed convolution from [channels, height, width, filters / groups] to [filters, height, width,
+// channels / groups].
+void TurnFilters(FrozenOp& op) {
+  const Shape from = op.weight_shape;
+  const int64_t groups = op.convolution.groups, window = from[1] * from[2];
+  const int64_t channels = from[0] / groups, filters = from[3];  // of a group
+  std::vector<float> turned(op.weight.size());
+  for (int64_t g = 0; g < groups; ++g) {
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t w = 0; w < window; ++w) {
+        for (int64_t f = 0; f < filters; ++f) {
+          turned[static_cast<size_t>(((g * filters + f) * window + w) * channels + c)] =
+              op.weight[static_cast<size_t>(((g * channels + c) * window + w) * filters + f)];
+        }
+      }
+    }
+  }
+  op.weight = std::move(turned);
+  op.weight_shape = {groups * filters, from[1], from[2], channels};
+}
+
 // From a configuration to a graph: normalisation goes into the products before it, ReLUs into what
 // they are of.
 class GraphMaker {
@@ -107,6 +128,10 @@ class GraphMaker {
       }
     }
     if (op.has_products()) fits = fits && op.weight_shape.rank() > 0;
+    if (op.kind == Kind::kConv2dTranspose) {
+      fits = fits && op.input_shape.rank() == 3 && op.weight_shape.rank() == 4 && op.convolution.groups > 0 &&
+             op.weight_shape[0] == op.input_shape[2] && op.weight_shape[0] % op.convolution.groups == 0;
+    }
     if (fits) return;
     ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, ": a layer of kind [",
                                       layer.Kind(), "] has ", parameters.size(),
@@ -143,7 +168,9 @@ class GraphMaker {
         break;
       case Kind::kDense:
       case Kind::kConv2d:
+      case Kind::kConv2dTranspose:
         op.weight = std::move(parameters[0]);
+        if (op.kind == Kind::kConv2dTranspose) TurnFilters(op);
         op.bias = parameters.size() > 1
                       ? std::move(parameters[1])
                       : std::vector<float>(static_cast<size_t>(op.weight_shape[0]), 0.0f);
@@ -226,8 +253,8 @@ class GraphMaker {
       for (const float value : op.weight) {
         op.half_weight.emplace_back(value);
         if (std::isfinite(static_cast<float>(op.half_weight.back()))) continue;
-        ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, " has a weight ", value,
-                                          ", which is beyond 16-bit floats"));
+        throw UnfitWeightsError(absl::StrCat("frozen network: ", op.name, " has a weight ", value,
+                                             ", which is beyond 16-bit floats"));
       }
       op.weight = {};
     }
@@ -264,8 +291,8 @@ class GraphMaker {
     const auto bad = std::find_if(values.begin(), values.end(),
                                   [](float value) { return !std::isfinite(value); });
     if (bad == values.end()) return;
-    ThrowInvalidArgument(absl::StrCat("frozen network: ", name, " has ", *bad, " at ",
-                                      bad - values.begin(), ", expected finite numbers"));
+    throw UnfitWeightsError(absl::StrCat("frozen network: ", name, " has ", *bad, " at ",
+                                         bad - values.begin(), ", expected finite numbers"));
   }
 
   std::vector<float> CopyOf(const std::string& name) {

@@ -2,12 +2,22 @@
 #ifndef TIDEPOOL_NN_INFERENCE_FREEZE_H_
 #define TIDEPOOL_NN_INFERENCE_FREEZE_H_
 
+#include <string>
+#include <utility>
+
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/frozen/frozen_engine.h"
 #include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/nn/inference/frozen_options.h"
 #include "tidepool/nn/network.h"
 
 namespace tidepool::nn {
+
+// kInvalidArgument of weights as they are now, whatever the options: written to again they may fit.
+class UnfitWeightsError : public Error {
+ public:
+  explicit UnfitWeightsError(std::string message) : Error(absl::StatusCode::kInvalidArgument, std::move(message)) {}
+};
 
 // The linked engine. Throws kUnimplemented naming what to link, or why it does not run here.
 FrozenEngine& EngineForFreezing();

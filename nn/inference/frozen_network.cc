@@ -14,6 +14,7 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/frozen/frozen_engine.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
@@ -258,6 +259,11 @@ FrozenNetwork::~FrozenNetwork() = default;
 FrozenNetwork::FrozenNetwork(FrozenNetwork&& other) noexcept = default;
 FrozenNetwork& FrozenNetwork::operator=(FrozenNetwork&& other) noexcept = default;
 
+FrozenNetwork::Runtimes& FrozenNetwork::GetRuntimes() const {
+  if (runtimes_ == nullptr) ThrowFailedPrecondition("frozen network: it was moved from");
+  return *runtimes_;
+}
+
 NDArray FrozenNetwork::Run(const NDArray& x) const {
   const int64_t batch = x.is_defined() && x.rank() > 0 ? x.dim(0) : 0;
   NDArray output(WithBatch(batch, output_shape()), DType::kFloat32, Place::Current().OnDevice(Host()));
@@ -294,31 +300,32 @@ void FrozenNetwork::RunInto(const NDArray& x, NDArray& output) const {
   float* const to = output.mutable_data<float>();
   const bool has_tail = !input.buffer() || input.buffer()->readable_tail;
 
+  const auto floats = [](int64_t count) { return static_cast<size_t>(count) * sizeof(float); };
   const std::vector<Piece> pieces = PiecesOf(batch, batches());
   const auto run = [&](const Piece& piece) {
-    Runtimes::Lease lease(*runtimes_, piece.batch);
+    Runtimes::Lease lease(GetRuntimes(), piece.batch);
     const float* const source = from + piece.begin * in_size;
     float* const target = to + piece.begin * out_size;
-    if (piece.count == piece.batch && (has_tail || piece.begin + piece.count < batch)) {
+    const size_t behind = floats((batch - piece.begin - piece.count) * in_size);
+    if (piece.count == piece.batch && (has_tail || behind >= kReadableTailBytes)) {
       lease.one.runtime->Run(source, target);
       return;
     }
-    const auto floats = [](int64_t count) { return static_cast<size_t>(count) * sizeof(float); };
     std::memcpy(lease.one.x.mutable_data<float>(), source, floats(piece.count * in_size));
     lease.one.runtime->Run(lease.one.x.data<float>(), lease.one.z.mutable_data<float>());
     std::memcpy(target, lease.one.z.data<float>(), floats(piece.count * out_size));
   };
   const auto count = static_cast<int64_t>(pieces.size());
-  if (runtimes_->threads == 1 || count == 1) {
+  if (GetRuntimes().threads == 1 || count == 1) {
     for (const Piece& piece : pieces) run(piece);
     return;
   }
   // No more at once than were asked for, whoever's threads it is.
-  const int64_t grain = (count + runtimes_->threads - 1) / runtimes_->threads;
+  const int64_t grain = (count + GetRuntimes().threads - 1) / GetRuntimes().threads;
   ThreadPool* const pool = ThreadPoolScope::Current();
   std::mutex mutex;
   std::exception_ptr first;
-  ParallelFor(pool != nullptr ? Threads(*pool) : Threads(runtimes_->threads), count, grain, kMinParallelWork,
+  ParallelFor(pool != nullptr ? Threads(*pool) : Threads(GetRuntimes().threads), count, grain, kMinParallelWork,
               [&](int64_t begin, int64_t end) {
                 try {
                   for (int64_t i = begin; i < end; ++i) run(pieces[static_cast<size_t>(i)]);
@@ -335,13 +342,13 @@ void FrozenNetwork::Prepare(int64_t batch, int64_t runtimes) {
   if (runtimes < 1) {
     ThrowInvalidArgument(absl::StrCat("frozen network: prepare ", runtimes, " runtimes, expected at least 1"));
   }
-  runtimes_->Prepare(batch, runtimes);
+  GetRuntimes().Prepare(batch, runtimes);
 }
-void FrozenNetwork::Trim() const { runtimes_->Trim(); }
-FrozenNetwork::Stats FrozenNetwork::stats() const { return runtimes_->stats(); }
-const Shape& FrozenNetwork::input_shape() const { return runtimes_->graph.input_shape; }
-const Shape& FrozenNetwork::output_shape() const { return runtimes_->graph.output_shape(); }
-const std::vector<int64_t>& FrozenNetwork::batches() const { return runtimes_->batches; }
-const FrozenGraph& FrozenNetwork::graph() const { return runtimes_->graph; }
+void FrozenNetwork::Trim() const { GetRuntimes().Trim(); }
+FrozenNetwork::Stats FrozenNetwork::stats() const { return GetRuntimes().stats(); }
+const Shape& FrozenNetwork::input_shape() const { return GetRuntimes().graph.input_shape; }
+const Shape& FrozenNetwork::output_shape() const { return GetRuntimes().graph.output_shape(); }
+const std::vector<int64_t>& FrozenNetwork::batches() const { return GetRuntimes().batches; }
+const FrozenGraph& FrozenNetwork::graph() const { return GetRuntimes().graph; }
 
 }  // namespace tidepool::nn

@@ -64,6 +64,7 @@ class FrozenNetwork {
   // A graph as it is; of the options, batches and threads alone are looked at.
   explicit FrozenNetwork(FrozenGraph graph, const FrozenOptions& options = {});
   ~FrozenNetwork();
+  // What was moved from may be assigned to or destroyed; all else throws kFailedPrecondition.
   FrozenNetwork(FrozenNetwork&& other) noexcept;
   FrozenNetwork& operator=(FrozenNetwork&& other) noexcept;
 
@@ -88,6 +89,7 @@ class FrozenNetwork {
 
  private:
   class Runtimes;
+  Runtimes& GetRuntimes() const;
   void Begin(FrozenGraph graph, FrozenEngine& engine, const FrozenOptions& options);
   std::unique_ptr<Runtimes> runtimes_;
 };

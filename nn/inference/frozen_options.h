@@ -36,7 +36,8 @@ struct FrozenOptions {
   int threads = 1;
 
   // ---- of kInt8 alone ----
-  // [samples] + the network's input_shape: some hundred examples like those to come. Read while freezing only.
+  // [samples] + the network's input_shape: some hundred examples like those to come. Read while freezing, which predictors do
+  // again when the weights were written to: where the samples have gone by then, kernels compute from there on.
   NDArray calibration = {};
   CalibrationMethod method = CalibrationMethod::kMeanSquaredError;
   double percentile = 99.99;  // above 50, at most 100

@@ -12,6 +12,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/frozen/frozen_engine.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/softmax.h"
 
 namespace tidepool::nn {
 
@@ -108,7 +109,9 @@ NDList PredictorCore::Forward(const NDList& inputs) {
     return replica_ != nullptr ? network.Forward(features, replica_->parameters)
                                : network.Forward(features);
   };
-  if (graphs_ == nullptr) return {forward(inputs[0])};
+  // What the engine was to append.
+  const auto finished = [this](NDArray logits) { return appends_softmax_ ? Softmax(logits) : logits; };
+  if (graphs_ == nullptr) return {finished(forward(inputs[0]))};
   network.CheckFeatures(inputs[0]);
   Graphs& graphs = *graphs_;
   NDArray features = inputs[0].To(workspace_.device());
@@ -125,7 +128,7 @@ NDList PredictorCore::Forward(const NDList& inputs) {
     graphs.step.Run({&features, &parameters}, {&graphs.output},
                     [&] { CopyInto(forward(features), graphs.output); });
   }
-  return {graphs.output.Dup()};
+  return {finished(graphs.output.Dup())};
 }
 
 void PredictorCore::set_engine(EngineUse use, const FrozenOptions& options) {
@@ -138,6 +141,7 @@ void PredictorCore::set_engine(EngineUse use, const FrozenOptions& options) {
     if (use == EngineUse::kAlways && !why_not.empty()) ThrowUnimplemented("predictor: " + why_not);
   }
   engine_use_ = use;
+  appends_softmax_ = use != EngineUse::kNever && options.softmax;
   shared_frozen_ = std::move(shared);
   why_not_engine_ = std::move(why_not);
 }

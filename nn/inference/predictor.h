@@ -67,7 +67,8 @@ void MoveOut(std::pair<A, B>& values, const Place& caller) {
 enum class EngineUse : uint8_t {
   kNever,
   // For batches of options.batches that the engine is estimated to be ahead with, by shapes alone; all others, what it
-  // cannot do, and inputs that are not finite, go to kernels, and why_not_engine() says why.
+  // cannot do, weights and inputs that are not finite, go to kernels, and why_not_engine() says why. Of options.softmax, kernels
+  // append it too.
   kWhereAhead,
   // What it cannot do is an error.
   kAlways,
@@ -110,6 +111,7 @@ class PredictorCore {
   struct Graphs;
   std::unique_ptr<Graphs> graphs_;
   EngineUse engine_use_ = EngineUse::kNever;
+  bool appends_softmax_ = false;
   std::shared_ptr<SharedFrozen> shared_frozen_;  // null: kNever
   std::string why_not_engine_;
 };

@@ -21,6 +21,7 @@
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/inference/predictor.h"
+#include "tidepool/nn/layers/activation.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/model_file.h"
 
@@ -246,6 +247,80 @@ TEST_F(PredictorEngine, InputsThatAreNotFiniteGoToKernels) {
   EXPECT_THAT(ErrorOf([&] { Ask(predictor, x); }, absl::StatusCode::kInvalidArgument), HasSubstr("at element 5 of example 0"));
   EXPECT_THAT(ErrorOf([&] { Ask(predictor, Zeros({1, 3})); }, absl::StatusCode::kInvalidArgument), HasSubstr("[1, 3]"));
   ExpectNear(Ask(predictor, Images(1)), ByKernels(mlp_, Images(1)));
+}
+
+TEST_F(PredictorEngine, WeightsThatAreNotFiniteGoToKernels) {
+  Batches predictor(mlp_, translator_), halves(mlp_, translator_, "halves");
+  predictor.set_engine(EngineUse::kWhereAhead);
+  halves.set_engine(EngineUse::kWhereAhead, {.type = FrozenType::kFloat16});
+  const NDArray x = Images(1);
+  float& weight = mlp_.network->parameters().mutable_data<float>()[0];
+  const float before = weight;
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), 1e6f}) {
+    mlp_.network->parameters().mutable_data<float>()[0] = bad;
+    Ask(predictor, x);
+    EXPECT_EQ(predictor.why_not_engine().empty(), std::isfinite(bad)) << predictor.why_not_engine();
+    Ask(halves, x);
+    EXPECT_NE(halves.why_not_engine(), "");
+    Ask(predictor, Images(3));  // that it is not asked for
+  }
+  Batches late(mlp_, translator_, "late");
+  mlp_.network->parameters().mutable_data<float>()[0] = std::numeric_limits<float>::infinity();
+  late.set_engine(EngineUse::kWhereAhead);
+  EXPECT_THAT(late.why_not_engine(), HasSubstr("has inf at 0, expected finite numbers"));
+  mlp_.network->parameters().mutable_data<float>()[0] = before;
+  ExpectNear(Ask(late, x), ByKernels(mlp_, x));
+  EXPECT_EQ(late.why_not_engine(), "");
+}
+
+TEST_F(PredictorEngine, KernelsAppendTheSoftmaxThatTheEngineWould) {
+  Batches predictor(mlp_, translator_);
+  predictor.set_engine(EngineUse::kWhereAhead, {.batches = {1, 8}, .softmax = true});
+  const NDArray x = Images(8);
+  const std::vector<float> all = Ask(predictor, x);
+  EXPECT_EQ(predictor.why_not_engine(), "");
+  const std::vector<float> three = Ask(predictor, x.Slice(0, 0, 3));
+  EXPECT_NE(predictor.why_not_engine(), "");
+  ExpectNear(three, {all.begin(), all.begin() + 30});
+  predictor.set_engine(EngineUse::kNever);
+  EXPECT_EQ(Ask(predictor, x), ByKernels(mlp_, x));
+}
+
+TEST_F(PredictorEngine, ANetworkWithoutParametersIsFrozenToo) {
+  Model model("relu", 784, std::make_unique<Network>(Shape{784}, std::vector<AnyLayer>{ActivationLayer()}, 3));
+  Batches predictor(model, translator_);
+  predictor.set_engine(EngineUse::kAlways);
+  const NDArray x = Images(1).Reshape({1, 784});
+  EXPECT_EQ(Ask(predictor, x), ByKernels(model, x));
+}
+
+TEST_F(PredictorEngine, OtherSamplesAreOtherOptions) {
+  const auto frozen_of = [&](Batches& predictor, const NDArray& samples) {
+    predictor.set_engine(EngineUse::kWhereAhead, {.type = FrozenType::kInt8, .calibration = samples});
+    return predictor.frozen();
+  };
+  Batches a(mlp_, translator_, "a"), b(mlp_, translator_, "b");
+  NDArray samples = Images(32);
+  const auto first = frozen_of(a, samples);
+  EXPECT_EQ(frozen_of(b, samples), first);
+  EXPECT_NE(frozen_of(b, samples.Slice(0, 0, 1).BroadcastTo(samples.shape())), first);  // of the same memory and shape
+  samples *= 3;
+  EXPECT_NE(frozen_of(b, samples), first);
+}
+
+TEST_F(PredictorEngine, SamplesThatHaveGoneLeaveNewWeightsToKernels) {
+  Batches predictor(mlp_, translator_);
+  NDArray samples = Images(32);
+  predictor.set_engine(EngineUse::kWhereAhead, {.type = FrozenType::kInt8, .calibration = samples});
+  const NDArray x = Images(1);
+  Ask(predictor, x);
+  EXPECT_EQ(predictor.why_not_engine(), "");
+  samples.Close();
+  Ask(predictor, x);
+  EXPECT_EQ(predictor.why_not_engine(), "");  // they are not needed yet
+  mlp_.network->parameters() *= 0.5;
+  EXPECT_EQ(Ask(predictor, x), ByKernels(mlp_, x));
+  EXPECT_THAT(predictor.why_not_engine(), HasSubstr("the calibration samples have gone"));
 }
 
 TEST_F(PredictorEngine, WhatIsMadeInARequestOutlivesIt) {

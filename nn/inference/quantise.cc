@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/host_view.h"
+#include "tidepool/nn/inference/freeze.h"
 
 namespace tidepool::nn {
 namespace {
@@ -101,7 +102,9 @@ bool MayBeQuantised(const FrozenOp& op, const std::vector<Quantisation>& inputs)
   switch (op.kind) {
     case FrozenOp::Kind::kDense:
     case FrozenOp::Kind::kConv2d:
+    case FrozenOp::Kind::kConv2dTranspose:
     case FrozenOp::Kind::kMaxPool2d:
+    case FrozenOp::Kind::kResize2d:
     case FrozenOp::Kind::kReshape:
       return true;
     case FrozenOp::Kind::kGlobalAverage:
@@ -179,9 +182,11 @@ std::vector<Quantisation> Calibrate(const Network& network, const FrozenOptions&
     Observed& seen = observed[number];
     for (const float value : values) {
       if (!std::isfinite(value)) {
-        ThrowInvalidArgument(absl::StrCat(
-            "frozen network: calibration: ", number == 0 ? "samples have " : absl::StrCat("layer ", number - 1, " makes "),
-            value, ", expected finite numbers"));
+        const std::string what =
+            absl::StrCat("frozen network: calibration: ", number == 0 ? "samples have " : absl::StrCat("layer ", number - 1, " makes "),
+                         value, ", expected finite numbers");
+        if (number == 0) ThrowInvalidArgument(what);
+        throw UnfitWeightsError(what);
       }
       seen.low = std::min<double>(seen.low, value);
       seen.high = std::max<double>(seen.high, value);
@@ -222,7 +227,8 @@ FrozenGraph Quantised(FrozenGraph graph, const std::vector<Quantisation>& values
     std::vector<Quantisation> inputs;
     for (const int value : graph.InputsOf(i)) inputs.push_back(range_of(value));
     op.input = inputs[0];
-    const bool keeps_values = op.kind == FrozenOp::Kind::kMaxPool2d || op.kind == FrozenOp::Kind::kReshape;
+    const bool keeps_values = op.kind == FrozenOp::Kind::kMaxPool2d || op.kind == FrozenOp::Kind::kReshape ||
+                              op.kind == FrozenOp::Kind::kResize2d;
     op.range = keeps_values         ? op.input
                : !op.layers.empty() ? values[static_cast<size_t>(op.layers.back()) + 1]
                                     : Quantisation();

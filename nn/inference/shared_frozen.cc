@@ -5,7 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/nn/inference/freeze.h"
 
 namespace tidepool::nn {
 namespace {
@@ -18,8 +21,11 @@ std::string TextOf(const FrozenOptions& options) {
   return absl::StrCat(static_cast<int>(options.type), " ", absl::StrJoin(options.batches, ","), " ",
                       options.softmax, " ", options.threads, " ", static_cast<int>(options.method),
                       " ", options.percentile, " ", absl::StrJoin(options.float_layers, ","), " ",
+                      // Samples that were written to are others.
                       buffer == nullptr ? 0 : buffer->id, " ",
+                      buffer == nullptr ? 0 : buffer->version.load(std::memory_order_acquire), " ",
                       samples.is_defined() ? samples.shape().ToString() : "", " ",
+                      samples.is_defined() ? absl::StrJoin(absl::MakeConstSpan(samples.strides(), samples.rank()), ",") : "", " ",
                       reinterpret_cast<uintptr_t>(samples.is_defined() ? samples.raw_data() : nullptr));
 }
 
@@ -41,6 +47,18 @@ std::shared_ptr<SharedFrozen> SharedFrozen::Of(std::shared_ptr<const Network> ne
   return result;
 }
 
+void SharedFrozen::Freeze() {
+  try {
+    frozen_ = std::make_shared<const FrozenNetwork>(*network_, options_);
+    was_frozen_ = true;
+  } catch (const UnfitWeightsError& error) {
+    why_not_ = error.what();
+  } catch (const Error& error) {
+    if (error.code() != absl::StatusCode::kUnimplemented) throw;
+    why_not_ = error.what();
+  }
+}
+
 std::shared_ptr<const FrozenNetwork> SharedFrozen::Current(std::string* why_not) {
   const NDArray& weights = network_->arrays();
   if (weights.device() != Host()) {
@@ -53,27 +71,27 @@ std::shared_ptr<const FrozenNetwork> SharedFrozen::Current(std::string* why_not)
   }
   std::shared_ptr<const FrozenNetwork> old;  // goes when the lock has gone
   const std::lock_guard<std::mutex> lock(mutex_);
-  const Buffer& buffer = *weights.buffer().get();
-  if (buffer.MayBeWrittenOutside()) {
+  const Buffer* const buffer = weights.buffer().get();  // null: there are no weights
+  if (buffer != nullptr && buffer->MayBeWrittenOutside()) {
     old = std::exchange(frozen_, nullptr);
     is_known_ = false;
     *why_not = "the weights are in other hands too, which may write to them unseen";
     return nullptr;
   }
   // Read before the weights are: what is written meanwhile is seen at the next call.
-  const uint32_t version = buffer.version.load(std::memory_order_acquire);
-  if (!is_known_ || buffer.id != buffer_id_ || version != version_) {
+  const uint32_t version = buffer == nullptr ? 0 : buffer->version.load(std::memory_order_acquire);
+  const uint64_t id = buffer == nullptr ? 0 : buffer->id;
+  if (!is_known_ || id != buffer_id_ || version != version_) {
     old = std::exchange(frozen_, nullptr);
     is_known_ = false;
     why_not_.clear();
-    try {
-      frozen_ = std::make_shared<const FrozenNetwork>(*network_, options_);
-    } catch (const Error& error) {
-      if (error.code() != absl::StatusCode::kUnimplemented) throw;
-      why_not_ = error.what();
+    if (was_frozen_ && options_.calibration.is_defined() && !options_.calibration.IsInScope()) {
+      why_not_ = "the weights were written to, and the calibration samples have gone";
+    } else {
+      Freeze();
     }
     is_known_ = true;
-    buffer_id_ = buffer.id;
+    buffer_id_ = id;
     version_ = version;
   }
   *why_not = why_not_;

@@ -23,17 +23,21 @@ class SharedFrozen {
   SharedFrozen(std::shared_ptr<const Network> network, const FrozenOptions& options)
       : network_(std::move(network)), options_(options) {}
 
-  // Frozen from the weights as they are now; or null, and why not in `*why_not`: what FrozenNetwork refuses, weights on another
+  // Frozen from the weights as they are now; or null, and why not in `*why_not`: what FrozenNetwork refuses of a network or its
+  // weights, weights that were written to when the calibration samples had gone, weights on another
   // device, or such as another library or a raw pointer may write to unseen (Buffer::MayBeWrittenOutside). Who holds an older
   // one keeps it. Any thread, while nobody writes to the weights. Throws OutOfMemoryError, and kInvalidArgument for options.
   // Cost where nothing was written: a lock.
   std::shared_ptr<const FrozenNetwork> Current(std::string* why_not);
 
  private:
+  void Freeze();
+
   const std::shared_ptr<const Network> network_;
   const FrozenOptions options_;
   std::mutex mutex_;
   std::shared_ptr<const FrozenNetwork> frozen_;
+  bool was_frozen_ = false;  // before
   std::string why_not_;     // of the weights that frozen_ would be of
   bool is_known_ = false;   // what those give
   uint64_t buffer_id_ = 0;  // of the weights

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "tidepool/ndarray/call_recorder.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/convolution1d.h"
@@ -269,6 +270,19 @@ NDArray Convolution<kAxes, kTransposed>::Forward(LayerContext& context,
   return relu ? output : Activate(activation_, output);
 }
 
+template <int kAxes, bool kTransposed>
+bool Convolution<kAxes, kTransposed>::ToFrozen(FrozenOp& op) const {
+  if constexpr (kAxes != 2) {
+    op.why_not = "convolution of other axes than two";
+    return false;
+  } else {
+    op.kind = kTransposed ? FrozenOp::Kind::kConv2dTranspose : FrozenOp::Kind::kConv2d;
+    op.convolution = As2d(options_);
+    std::copy_n(options_.output_padding.begin(), 2, op.output_padding);
+    return FreezeActivation(activation_, op);
+  }
+}
+
 template class Convolution<1, false>;
 template class Convolution<3, false>;
 template class Convolution<1, true>;
@@ -330,6 +344,13 @@ NDArray DepthwiseConv2D::Forward(LayerContext& context, const NDArray& input) co
   const NDArray output =
       Conv2d(input, context.parameters[0], bias_ ? &context.parameters[1] : nullptr, attributes);
   return attributes.relu ? output : Activate(activation_, output);
+}
+
+bool DepthwiseConv2D::ToFrozen(FrozenOp& op) const {
+  op.kind = FrozenOp::Kind::kConv2d;
+  op.convolution = attributes_;
+  op.convolution.groups = op.input_shape[2];
+  return FreezeActivation(activation_, op);
 }
 
 }  // namespace tidepool::nn

@@ -68,6 +68,7 @@ class Convolution final : public Layer {
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
   LayerCost CostOf(absl::Span<const Shape> inputs) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   NDArray Convolve(const LayerContext& context, const NDArray& input, bool relu) const;
@@ -109,6 +110,7 @@ class DepthwiseConv2D final : public Layer {
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
   LayerCost CostOf(absl::Span<const Shape> inputs) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   int64_t multiplier_, kernel_height_, kernel_width_;

@@ -230,6 +230,21 @@ NDArray Resize::Forward(LayerContext& context, const NDArray& input) const {
   return ResizeAxes(TakeMask(context, input), sizes_, attributes);
 }
 
+bool Upsampling::ToFrozen(FrozenOp& op) const {
+  op.why_not = "resizing to the nearest element";
+  return false;
+}
+
+bool Resize::ToFrozen(FrozenOp& op) const {
+  if (sizes_.size() != 2) {
+    op.why_not = "resizing of other axes than two";
+    return false;
+  }
+  op.kind = FrozenOp::Kind::kResize2d;
+  op.resize = {.mode = mode_, .align_corners = align_corners_};
+  return true;
+}
+
 bool ReshapeLayer::ToFrozen(FrozenOp& op) const {
   op.kind = FrozenOp::Kind::kReshape;
   return true;

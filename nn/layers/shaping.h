@@ -99,6 +99,7 @@ class Upsampling final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
   LayerCost CostOf(absl::Span<const Shape> inputs) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   std::vector<int64_t> factors_;
@@ -116,6 +117,7 @@ class Resize final : public Layer {
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
   LayerCost CostOf(absl::Span<const Shape> inputs) const override;
+  bool ToFrozen(FrozenOp& op) const override;
 
  private:
   std::vector<int64_t> sizes_;

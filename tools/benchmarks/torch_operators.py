@@ -2,9 +2,9 @@
 """PyTorch's times of the operators of //backends/cpu:peers_benchmark, under the same names.
 
     pip install torch
-    tools/benchmarks/torch_operators.py [--against FILE] [--device=cuda]
+    tools/benchmarks/torch_operators.py [--against FILE] [--threads=N] [--device=cuda]
 
-One thread, f32 where nothing else is said; images are channels_last, as ours are NHWC. Prints "name
+One thread (of N, TIDEPOOL_PEERS_THREADS=N is the benchmark's), f32 where nothing else is said; images are channels_last, as ours are NHWC. Prints "name
 microseconds", the first decile of 60 repetitions of about 3 ms each. FILE: what the benchmark printed with
 --benchmark_format=json; then its time and the ratio stand beside each (above 1: PyTorch takes longer). With a device the
 operators are those of //backends/cuda:peers_benchmark, and times are the device's, by events: the median of 20 batches.
@@ -233,6 +233,10 @@ def operators():
     yield "matmul_bf16", lambda: ab @ bb
     ad, bd = a.double(), b.double()
     yield "matmul_f64", lambda: ad @ bd
+    tokens, within = values(512, 768), values(512, 3072)
+    wide, narrow = values(3072, 768), values(768, 3072)
+    yield "matmul_up", lambda: F.linear(tokens, wide)
+    yield "matmul_down", lambda: F.linear(within, narrow)
     small = values(8, 64, 28, 28).to(memory_format=last)
     filters = values(64, 64, 3, 3).to(memory_format=last)
     yield "conv_3x3", lambda: F.conv2d(small, filters, padding=1)
@@ -252,9 +256,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--against", metavar="FILE")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     known = ours(arguments.against) if arguments.against else {}
-    torch.set_num_threads(1)
+    torch.set_num_threads(arguments.threads)
     on_host = arguments.device == "cpu"
     where = torch.backends.cpu.get_cpu_capability() if on_host else torch.cuda.get_device_name()
     print(f"# torch {torch.__version__}, {where}")

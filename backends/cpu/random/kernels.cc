@@ -68,17 +68,27 @@ void Uniform16(const KernelCall& call) {
   });
 }
 
+void NormalFloat(const KernelCall& call) {
+  const auto& a = call.attrs<RandomAttributes>();
+  float* z = call.outputs[0].as<float>();
+  ForWords(call, a.seed, a.stream, 4, [&](int64_t begin, int64_t count, const uint32_t* words) {
+    const int64_t whole = count - count % 2;
+    FindRandomLoops().normal(words, a.low, a.high, z + begin, whole / 2);
+    if (whole == count) return;
+    float pair[2];
+    FindRandomLoops().normal(words + whole, a.low, a.high, pair, 1);
+    z[begin + whole] = pair[0];
+  });
+}
+
 template <typename T>
-void Normal(const KernelCall& call) {
+void Normal16(const KernelCall& call) {
   const auto& a = call.attrs<RandomAttributes>();
   T* z = call.outputs[0].as<T>();
   ForWords(call, a.seed, a.stream, 4, [&](int64_t begin, int64_t count, const uint32_t* words) {
-    for (int64_t i = 0; i < count; i += 2) {
-      double pair[2];
-      NormalPair(words[i], words[i + 1], a.low, a.high, pair);
-      z[begin + i] = T(pair[0]);
-      if (i + 1 < count) z[begin + i + 1] = T(pair[1]);
-    }
+    float unit[4 * kChunkBlocks];
+    FindRandomLoops().normal(words, 0, 1, unit, (count + 1) / 2);
+    for (int64_t i = 0; i < count; ++i) z[begin + i] = T(a.low + a.high * unit[i]);
   });
 }
 
@@ -170,10 +180,10 @@ const KernelRegistrar registrar({
     {OpCode::kRandomUniform, kHost, kF64, "cpu", 10, &UniformDouble},
     {OpCode::kRandomUniform, kHost, kF16, "cpu", 10, &Uniform16<Float16>},
     {OpCode::kRandomUniform, kHost, kBF16, "cpu", 10, &Uniform16<BFloat16>},
-    {OpCode::kRandomNormal, kHost, kF32, "cpu", 10, &Normal<float>},
+    {OpCode::kRandomNormal, kHost, kF32, "cpu", 10, &NormalFloat},
     {OpCode::kRandomNormal, kHost, kF64, "cpu", 10, &NormalDouble},
-    {OpCode::kRandomNormal, kHost, kF16, "cpu", 10, &Normal<Float16>},
-    {OpCode::kRandomNormal, kHost, kBF16, "cpu", 10, &Normal<BFloat16>},
+    {OpCode::kRandomNormal, kHost, kF16, "cpu", 10, &Normal16<Float16>},
+    {OpCode::kRandomNormal, kHost, kBF16, "cpu", 10, &Normal16<BFloat16>},
     {OpCode::kRandomBernoulli, kHost, kF32, "cpu", 10, &Bernoulli<float>},
     {OpCode::kRandomBernoulli, kHost, kF64, "cpu", 10, &Bernoulli<double>},
     {OpCode::kRandomBernoulli, kHost, kF16, "cpu", 10, &Bernoulli<Float16>},

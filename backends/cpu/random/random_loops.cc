@@ -6,6 +6,7 @@ namespace tidepool::cpu {
 
 const RandomLoops& FindRandomLoops() {
 #if defined(__x86_64__)
+  if (BestInstructionSet() >= InstructionSet::kAvx512) return kAvx512RandomLoops;
   if (BestInstructionSet() >= InstructionSet::kAvx2) return kAvx2RandomLoops;
 #endif
   return kPortableRandomLoops;

@@ -1,4 +1,4 @@
-// Loops of random numbers, compiled once for AVX2 and FMA and once for any processor.
+// Loops of random numbers, compiled for each set of instruction_set.h.
 #ifndef TIDEPOOL_BACKENDS_CPU_RANDOM_RANDOM_LOOPS_H_
 #define TIDEPOOL_BACKENDS_CPU_RANDOM_RANDOM_LOOPS_H_
 
@@ -11,6 +11,9 @@ struct RandomLoops {
   void (*words)(uint64_t seed, uint64_t stream, uint64_t first, int64_t blocks, uint32_t* words);
   // As UniformTransform of philox.h.
   void (*uniform)(const uint32_t* words, float low, double range, float last, float* z, int64_t n);
+  // z[i] = mean + deviation * the unit normal number of words i - i % 2 and the next, for `pairs` pairs, as NormalPair of philox.h;
+  // of mean 0 and deviation 1 the numbers themselves.
+  void (*normal)(const uint32_t* words, double mean, double deviation, float* z, int64_t pairs);
   // z[i] = words[i] < limit ? one : 0, of elements of 1, 2, 4 and 8 bytes.
   void (*ones[4])(const uint32_t* words, uint32_t limit, uint64_t one, void* z, int64_t n);
   // z[i] = words[i] < limit ? 0 : scale * x[i].
@@ -22,7 +25,7 @@ struct RandomLoops {
 
 const RandomLoops& FindRandomLoops();
 extern const RandomLoops kPortableRandomLoops;
-extern const RandomLoops kAvx2RandomLoops;  // x86-64 only
+extern const RandomLoops kAvx2RandomLoops, kAvx512RandomLoops;  // x86-64 only
 
 }  // namespace tidepool::cpu
 

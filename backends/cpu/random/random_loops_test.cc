@@ -1,8 +1,9 @@
-// The loops of both instruction sets, which the contract test sees only one of.
+// The loops of each instruction set, of which the contract test sees only one.
 #include "tidepool/backends/cpu/random/random_loops.h"
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -17,6 +18,7 @@ std::vector<const RandomLoops*> Tables() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     tables.push_back(&kAvx2RandomLoops);
   }
+  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) tables.push_back(&kAvx512RandomLoops);
 #endif
   return tables;
 }
@@ -51,6 +53,14 @@ TEST(RandomLoops, TransformsOfWords) {
     std::vector<float> z(n), x(n, 3);
     loops->uniform(words.data(), -1, 3, std::nextafterf(2, -1), z.data(), n);
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(z[i], uniform(words[i]));
+    for (const auto& [mean, deviation] : {std::pair<double, double>{0, 1}, {3, 1e-3}, {-1e30, 1e30}}) {
+      loops->normal(words.data(), mean, deviation, z.data(), n / 2);
+      for (int64_t i = 0; i < n; i += 2) {
+        float pair[2];
+        NormalPair(words[i], words[i + 1], mean, deviation, pair);
+        ASSERT_EQ(std::memcmp(&z[i], pair, sizeof(pair)), 0) << i;
+      }
+    }
     const uint32_t limit = 1u << 30;
     loops->dropout_f32(words.data(), limit, x.data(), 2, z.data(), n);
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(z[i], words[i] < limit ? 0 : 6);

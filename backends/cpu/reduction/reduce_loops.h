@@ -1,5 +1,4 @@
-// The loops of reductions, one table per reduction and element type, compiled once for AVX2 and FMA
-// and once for any processor.
+// The loops of reductions, one table per reduction and element type, compiled for each set of instruction_set.h.
 #ifndef TIDEPOOL_BACKENDS_CPU_REDUCTION_REDUCE_LOOPS_H_
 #define TIDEPOOL_BACKENDS_CPU_REDUCTION_REDUCE_LOOPS_H_
 
@@ -62,6 +61,7 @@ struct ReduceLoops {
 const ReduceLoops* FindReduceLoops(ReduceKind kind, ElementKind element);
 const ReduceLoops* PortableReduceLoops(ReduceKind kind, ElementKind element);
 const ReduceLoops* Avx2ReduceLoops(ReduceKind kind, ElementKind element);  // x86-64 only
+const ReduceLoops* Avx512ReduceLoops(ReduceKind kind, ElementKind element);  // likewise
 
 }  // namespace tidepool::cpu
 

@@ -1,12 +1,14 @@
-// The loops of both instruction sets, which the contract test sees only one of, beside plain sums in
+// The loops of each instruction set, of which the contract test sees only one, beside plain sums in
 // double; and the plans that choose between them.
 #include "tidepool/backends/cpu/reduction/reduce_loops.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -16,6 +18,12 @@
 namespace tidepool::cpu {
 namespace {
 
+#if defined(__x86_64__)
+using Quad = __float128;
+#else
+using Quad = long double;  // of 128 bits on aarch64
+#endif
+
 using FindLoops = const ReduceLoops* (*)(ReduceKind, ElementKind);
 
 std::vector<FindLoops> Tables() {
@@ -24,6 +32,7 @@ std::vector<FindLoops> Tables() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     tables.push_back(&Avx2ReduceLoops);
   }
+  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) tables.push_back(&Avx512ReduceLoops);
 #endif
   return tables;
 }
@@ -186,7 +195,7 @@ TEST(ReduceLoops, CompensatedMerging) {
   }
 }
 
-// Factors around 1, so that thousands of them stay in range, beside a product in __float128. Plain
+// Factors around 1, so that thousands of them stay in range, beside a product in 128 bits. Plain
 // products of this many are off by tens of units in the last place.
 TEST(ReduceLoops, CompensatedProductsOfDoubles) {
   for (const FindLoops find : Tables()) {
@@ -198,22 +207,22 @@ TEST(ReduceLoops, CompensatedProductsOfDoubles) {
       Matrix<double> x(rows, columns, gap, 29);
       for (double& value : x.values) value = (value < 0 ? -1 : 1) * (1 + value / 16);
       std::vector<DoubleSum> products(std::max<int64_t>(rows, kMaxColumns));
-      auto check = [&](const DoubleSum& product, __float128 expected) {
-        const __float128 found = static_cast<__float128>(product.high) + product.low;
+      auto check = [&](const DoubleSum& product, Quad expected) {
+        const Quad found = static_cast<Quad>(product.high) + product.low;
         const double error = static_cast<double>(found / expected - 1);
         ASSERT_LT(std::abs(error), 1e-26) << rows << " x " << columns;
         ASSERT_EQ(product.high + product.low, static_cast<double>(expected));
       };
       loops.rows(x.values.data(), rows, x.stride, columns, 0, nullptr, products.data());
       for (int64_t r = 0; r < rows; ++r) {
-        __float128 expected = 1;
+        Quad expected = 1;
         for (int64_t c = 0; c < columns; ++c) expected *= x.At(r, c);
         check(products[r], expected);
       }
       if (columns > kMaxColumns) continue;
       loops.columns(x.values.data(), rows, x.stride, columns, 0, nullptr, products.data());
       for (int64_t c = 0; c < columns; ++c) {
-        __float128 expected = 1;
+        Quad expected = 1;
         for (int64_t r = 0; r < rows; ++r) expected *= x.At(r, c);
         check(products[c], expected);
       }
@@ -262,6 +271,34 @@ TensorRef Ref(int rank, const int64_t* dims, const int64_t* strides) {
   ref.dims = dims;
   ref.strides = strides;
   return ref;
+}
+
+TEST(ReduceLoops, ExtremesFindNanWhereverItIs) {
+  for (const FindLoops find : Tables()) {
+    for (const ReduceKind kind : {ReduceKind::kMax, ReduceKind::kMin, ReduceKind::kAbsMax}) {
+      const ReduceLoops& loops = *find(kind, ElementKind::kF32);
+      for (const int64_t n : {1, 33, 64, 65, 130, 5000}) {
+        std::vector<float> x(n);
+        for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(i * 37 % 101 - 50);
+        const auto extreme = [&] {
+          float result;
+          loops.rows(x.data(), 1, n, n, 0, nullptr, &result);
+          return result;
+        };
+        float expected = kind == ReduceKind::kAbsMax ? std::abs(x[0]) : x[0];
+        for (const float value : x) {
+          expected = kind == ReduceKind::kMin ? std::min(expected, value)
+                                              : std::max(expected, kind == ReduceKind::kMax ? value : std::abs(value));
+        }
+        ASSERT_EQ(extreme(), expected) << n;
+        for (int64_t i = 0; i < n; i += n > 200 ? 61 : 1) {
+          const float kept = std::exchange(x[i], std::numeric_limits<float>::quiet_NaN());
+          ASSERT_TRUE(std::isnan(extreme())) << i << " of " << n;
+          x[i] = kept;
+        }
+      }
+    }
+  }
 }
 
 TEST(ReducePlan, MergesSortsAndTurns) {

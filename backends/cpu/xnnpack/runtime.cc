@@ -1,6 +1,7 @@
 #include "tidepool/backends/cpu/xnnpack/runtime.h"
 
 #include <cpuinfo.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <iterator>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -47,7 +49,14 @@ PagesOptions PagesOfOwner() {
 class Allocator {
  public:
   static Allocator& Global() {
-    static Allocator* const allocator = new Allocator;
+    static Allocator* const allocator = [] {
+      // fork() takes this lock before those of pages and ledger: the Reclaimer asks for it without waiting. In a child the
+      // thread that holds it is another one by its number.
+      SharedPages::Global();
+      pthread_atfork([] { Global().mutex_.lock(); }, [] { Global().mutex_.unlock(); },
+                     [] { new (&Global().mutex_) std::recursive_mutex; });
+      return new Allocator;
+    }();
     return *allocator;
   }
 

@@ -1,7 +1,9 @@
 #include "tidepool/backends/cpu/xnnpack/shared_pages.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <new>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_owner.h"
@@ -24,6 +27,13 @@ constexpr int kPopulateForReading = 22;
 MemoryCharge Charged(size_t bytes) {
   const MemoryOwnerScope owner(MemoryOwner::Process().Child("xnnpack"));
   return MemoryCharge(MemoryKind::kExternal, static_cast<int64_t>(bytes));
+}
+
+// A write beyond it ends the process.
+bool MayBeAsLong(off_t bytes) {
+  rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+         (limit.rlim_cur == RLIM_INFINITY || static_cast<rlim_t>(bytes) <= limit.rlim_cur);
 }
 
 bool Write(int file, off_t at, const std::byte* from, size_t bytes) {
@@ -56,9 +66,22 @@ size_t SharedPages::InPages(size_t bytes) {
 }
 
 SharedPages& SharedPages::Global() {
-  static SharedPages* const pages = new SharedPages;
+  static SharedPages* const pages = [] {
+    constexpr auto kAfter = [] {
+      SharedPages& global = Global();
+      if (global.file_ != nullptr) global.file_->is_of_two = true;
+      global.file_.reset();
+      global.mutex_.unlock();
+    };
+    // Handlers run in the reverse order before: this lock is taken before the ledger's, whose handlers are there by now.
+    MemoryTracker::Global();
+    pthread_atfork([] { Global().mutex_.lock(); }, kAfter, kAfter);
+    return new SharedPages;
+  }();
   return *pages;
 }
+
+SharedPages::File::~File() { close(file); }
 
 std::byte* SharedPages::Allocate(size_t bytes) noexcept {
   if (bytes > SIZE_MAX / 2) return nullptr;
@@ -101,7 +124,7 @@ size_t SharedPages::Share(std::byte* at) {
   MemoryCharge charge;  // as in Release()
   std::unique_lock<std::mutex> lock(mutex_);
   Block& block = blocks_.at(at);
-  if (block.is_shared || FileLocked() < 0) return 0;
+  if (block.is_shared || !HasFileLocked()) return 0;
   const auto [first, last] = images_.equal_range(hash);
   auto image = std::find_if(first, last, [&](const auto& each) {
     return each.second.bytes == bytes && HasBytesLocked(each.second, at);
@@ -113,14 +136,15 @@ size_t SharedPages::Share(std::byte* at) {
   block.is_shared = true;
   charge = std::move(block.charge);
   const off_t begin = image->second.begin;
+  const int file = image->second.file->file;
   constexpr int kReadWrite = PROT_READ | PROT_WRITE;
-  if (mmap(at, bytes, kReadWrite, MAP_PRIVATE | MAP_FIXED, file_, begin) != MAP_FAILED) {
+  if (mmap(at, bytes, kReadWrite, MAP_PRIVATE | MAP_FIXED, file, begin) != MAP_FAILED) {
     madvise(at, bytes, kPopulateForReading);
     return bytes;
   }
   // The range may be no memory any more. Its bytes are in the file.
   if (mmap(at, bytes, kReadWrite, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED &&
-      Read(file_, begin, at, bytes)) {
+      Read(file, begin, at, bytes)) {
     return bytes;  // shared by name alone: its own pages are not on the ledger
   }
   lock.unlock();
@@ -129,19 +153,38 @@ size_t SharedPages::Share(std::byte* at) {
                    MemoryTracker::Global().Snapshot().ToString());
 }
 
-int SharedPages::FileLocked() {
-  if (file_ == -1) {
-    file_ = memfd_create("tidepool packed weights", MFD_CLOEXEC);
-    if (file_ < 0) file_ = -2;
+bool SharedPages::HasFileLocked() {
+  if (file_ != nullptr || has_no_files_) return file_ != nullptr;
+  const int file = memfd_create("tidepool packed weights", MFD_CLOEXEC);
+  has_no_files_ = file < 0;
+  if (has_no_files_) return false;
+  try {
+    file_ = std::make_shared<File>(file);
+  } catch (const std::bad_alloc&) {
+    close(file);
   }
-  return file_;
+  return file_ != nullptr;
+}
+
+off_t SharedPages::FreeRangeLocked(off_t bytes) const {
+  std::vector<std::pair<off_t, off_t>> taken;
+  for (const auto& [hash, image] : images_) {
+    if (image.file == file_) taken.emplace_back(image.begin, image.begin + static_cast<off_t>(image.bytes));
+  }
+  std::sort(taken.begin(), taken.end());
+  off_t at = 0;
+  for (const auto& [begin, end] : taken) {
+    if (begin - at >= bytes) break;
+    at = end;
+  }
+  return at;
 }
 
 bool SharedPages::HasBytesLocked(const Image& image, const std::byte* block) const {
   std::array<std::byte, 1 << 14> part;
   for (size_t at = 0; at < image.bytes; at += part.size()) {
     const size_t bytes = std::min(part.size(), image.bytes - at);
-    if (!Read(file_, image.begin + static_cast<off_t>(at), part.data(), bytes)) return false;
+    if (!Read(image.file->file, image.begin + static_cast<off_t>(at), part.data(), bytes)) return false;
     if (std::memcmp(part.data(), block + at, bytes) != 0) return false;
   }
   return true;
@@ -152,10 +195,13 @@ SharedPages::Images::iterator SharedPages::AddLocked(uint64_t hash, const std::b
                                                      Block& block) {
   const auto bytes = static_cast<off_t>(block.bytes);
   try {
-    const auto image = images_.emplace(hash, Image{block.bytes, end_, 0, MemoryCharge()});
-    if (ftruncate(file_, end_ + bytes) == 0 && Write(file_, end_, at, block.bytes)) {
+    const off_t begin = FreeRangeLocked(bytes), end = begin + bytes;
+    if (!MayBeAsLong(end)) return images_.end();
+    const auto image = images_.emplace(hash, Image{block.bytes, file_, begin, 0, MemoryCharge()});
+    const bool is_long = end <= file_->size || ftruncate(file_->file, end) == 0;
+    if (is_long) file_->size = std::max(file_->size, end);
+    if (is_long && Write(file_->file, begin, at, block.bytes)) {
       image->second.charge = std::move(block.charge);
-      end_ += bytes;
       return image;
     }
     image->second.blocks = 1;
@@ -167,8 +213,10 @@ SharedPages::Images::iterator SharedPages::AddLocked(uint64_t hash, const std::b
 
 MemoryCharge SharedPages::DropLocked(Images::iterator image) noexcept {
   if (--image->second.blocks > 0) return {};
-  fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, image->second.begin,
-            static_cast<off_t>(image->second.bytes));
+  if (!image->second.file->is_of_two) {
+    fallocate(image->second.file->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              image->second.begin, static_cast<off_t>(image->second.bytes));
+  }
   MemoryCharge charge = std::move(image->second.charge);
   images_.erase(image);
   return charge;

@@ -5,7 +5,11 @@
 // bytes, whoever's it is, and where there is one the pages of both are the same from there on, copy
 // on write: who writes to one block changes no other. Where there is none, it is what later ones
 // are compared with. The pages are of a file in memory (memfd) and go with the last block; where
-// the system has no such files nothing is shared.
+// the system has no such files, or limits files to less (RLIMIT_FSIZE), nothing is shared.
+//
+// After fork() parent and child have the blocks of before in common, and neither takes pages of
+// these away: they go, and count as memory of the system's meanwhile, when the last block of before
+// has gone in both. What is shared from then on is each process's own.
 //
 // On the ledger (kExternal, owner "xnnpack") and in its budget: each block that is not shared, and
 // what is shared once. Threads: any, each its blocks. Cost of Share(): the bytes are hashed, and
@@ -17,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 
@@ -41,9 +46,21 @@ class SharedPages {
   size_t images() const;  // contents that are shared, or may be
 
  private:
+  // Closed with the last image.
+  struct File {
+    explicit File(int its_file) : file(its_file) {}
+    ~File();
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+
+    const int file;
+    off_t size = 0;
+    bool is_of_two = false;  // processes, of which the other may look at any page
+  };
   // What blocks have in common.
   struct Image {
     size_t bytes = 0;
+    std::shared_ptr<File> file;
     off_t begin = 0;  // in the file
     int blocks = 0;
     MemoryCharge charge;
@@ -56,15 +73,17 @@ class SharedPages {
     bool is_shared = false;
   };
 
-  int FileLocked();
+  bool HasFileLocked();
+  // Where `bytes` of the file are free, or its end. Throws std::bad_alloc.
+  off_t FreeRangeLocked(off_t bytes) const;
   bool HasBytesLocked(const Image& image, const std::byte* block) const;
   Images::iterator AddLocked(uint64_t hash, const std::byte* at, Block& block);
   // What the image was charged, to be given back without the lock.
   MemoryCharge DropLocked(Images::iterator image) noexcept;
 
   mutable std::mutex mutex_;
-  int file_ = -1;  // of all images; -1: none yet, -2: there is none to be had
-  off_t end_ = 0;  // where the next image goes; ranges are not used again
+  std::shared_ptr<File> file_;  // of new images; null: none yet
+  bool has_no_files_ = false;
   Images images_;  // by hash
   std::unordered_map<std::byte*, Block> blocks_;
 };

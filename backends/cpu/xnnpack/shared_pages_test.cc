@@ -1,10 +1,14 @@
 #include "tidepool/backends/cpu/xnnpack/shared_pages.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <csignal>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -130,6 +134,79 @@ TEST(SharedPages, ManyThreadsShareAndRelease) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(pages.owned_bytes(), 0);
   EXPECT_EQ(pages.images(), 0u);
+}
+
+// What `child` returns in a process of its own, or minus the signal that ended it.
+int InChild(const std::function<int()>& child) {
+  const pid_t id = fork();
+  if (id == 0) _exit(child());
+  int status = 0;
+  waitpid(id, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+TEST(SharedPages, NeitherParentNorChildTakesPagesOfTheOtherAway) {
+  SharedPages& pages = SharedPages::Global();
+  std::byte* const a = Filled(pages, 21);
+  std::byte* const b = Filled(pages, 22);
+  const std::vector<std::byte> bytes_a(a, a + kBytes), bytes_b(b, b + kBytes);
+  const auto is = [](const std::byte* block, const std::vector<std::byte>& bytes) {
+    return std::memcmp(block, bytes.data(), kBytes) == 0;
+  };
+  if (pages.Share(a) == 0 || pages.Share(b) == 0) GTEST_SKIP() << "the system has no files in memory";
+  // The child drops one and shares others, while the parent waits.
+  EXPECT_EQ(InChild([&] {
+              pages.Release(a);
+              std::byte* const c = Filled(pages, 23);
+              const std::vector<std::byte> bytes_c(c, c + kBytes);
+              const bool shared = pages.Share(c) > 0;
+              return shared && is(c, bytes_c) && is(b, bytes_b) ? 0 : 1;
+            }),
+            0);
+  EXPECT_TRUE(is(a, bytes_a));
+  EXPECT_TRUE(is(b, bytes_b));
+  // And the other way round: the child looks when the parent has let go of one and shared others.
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t id = fork();
+  if (id == 0) {
+    char done;
+    _exit(read(ends[0], &done, 1) == 1 && is(a, bytes_a) && is(b, bytes_b) ? 0 : 1);
+  }
+  pages.Release(a);
+  std::byte* const d = Filled(pages, 24);
+  EXPECT_GT(pages.Share(d), 0u);
+  std::byte* const again = Filled(pages, 22);
+  EXPECT_GT(pages.Share(again), 0u);  // with what is left of before
+  EXPECT_TRUE(is(again, bytes_b));
+  ASSERT_EQ(write(ends[1], "!", 1), 1);
+  int status = 0;
+  waitpid(id, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  close(ends[0]);
+  close(ends[1]);
+  for (std::byte* const block : {b, d, again}) pages.Release(block);
+}
+
+TEST(SharedPages, FilesStayWithinALimit) {
+  const auto whole = static_cast<rlim_t>(SharedPages::InPages(kBytes));
+  const auto shared_below = [&](rlim_t limit, int rounds) {
+    return InChild([=] {
+      const rlimit most{limit, limit};
+      if (setrlimit(RLIMIT_FSIZE, &most) != 0) return 100;
+      SharedPages pages;
+      int shared = 0;
+      for (int i = 0; i < rounds; ++i) {
+        std::byte* const block = Filled(pages, static_cast<uint32_t>(i));
+        shared += pages.Share(block) > 0;
+        pages.Release(block);
+      }
+      return shared;
+    });
+  };
+  if (shared_below(RLIM_INFINITY, 1) != 1) GTEST_SKIP() << "the system has no files in memory";
+  EXPECT_EQ(shared_below(whole - 1, 3), 0);   // not ended by a signal
+  EXPECT_EQ(shared_below(whole, 20), 20);     // by ranges that are used again
 }
 
 }  // namespace

@@ -33,6 +33,13 @@ std::string WhyNoSubgraphHas(const FrozenOp& op, bool is_half) {
     return "XNNPACK's averages do not count padding";
   }
   if (op.kind == Kind::kNormalisation) return "XNNPACK has no normalisation";
+  // It divides such outputs by strides with numbers that wrap, and reads beside its memory.
+  if (op.kind == Kind::kConv2dTranspose && op.output_shape.rank() == 3 &&
+      (op.output_shape[0] < c.stride_height || op.output_shape[1] < c.stride_width)) {
+    return "XNNPACK has no transposed convolutions to fewer elements than the stride";
+  }
+  if (op.kind == Kind::kResize2d && op.resize.mode != ResizeMode::kLinear)
+    return "XNNPACK resizes linearly alone";
   if (is_half && op.kind == Kind::kAveragePool2d)
     return "XNNPACK of 2022 has no averages of windows in 16-bit floats";
   if (is_half && op.kind == Kind::kSoftmax)
@@ -55,6 +62,8 @@ std::string WhyNoSubgraphHas(const FrozenOp& op, bool is_half) {
                              c.dilation_height,
                              c.dilation_width,
                              c.groups,
+                             op.output_padding[0],
+                             op.output_padding[1],
                              p.kernel_height,
                              p.kernel_width,
                              p.stride_height,
@@ -220,6 +229,20 @@ xnn_status SubgraphBuilder::DefineConvolution(const FrozenOp& op, uint32_t input
       LowestOf(op), kInfinity, input, weight, bias, output, /*flags=*/0);
 }
 
+xnn_status SubgraphBuilder::DefineTransposed(const FrozenOp& op, uint32_t input, uint32_t output) {
+  const Conv2dAttributes& a = op.convolution;
+  const auto groups = static_cast<size_t>(a.groups);
+  const auto [weight, bias] =
+      DefineConstants(op, Dims(op.weight_shape.span().begin(), op.weight_shape.span().end()));
+  return xnn_define_deconvolution_2d(
+      subgraph_.get(), U32(a.pad_top), U32(a.pad_right), U32(a.pad_bottom), U32(a.pad_left),
+      U32(op.output_padding[0]), U32(op.output_padding[1]), U32(op.weight_shape[1]),
+      U32(op.weight_shape[2]), U32(a.stride_height), U32(a.stride_width), U32(a.dilation_height),
+      U32(a.dilation_width), U32(a.groups), static_cast<size_t>(op.weight_shape[3]),
+      static_cast<size_t>(op.weight_shape[0]) / groups, LowestOf(op), kInfinity, input, weight,
+      bias, output, /*flags=*/0);
+}
+
 // Of more than two inputs each is added, or multiplied, to what those before it give.
 xnn_status SubgraphBuilder::DefinePairs(const FrozenOp& op, const std::vector<uint32_t>& inputs,
                                         uint32_t output) {
@@ -268,6 +291,12 @@ xnn_status SubgraphBuilder::DefineNode(const FrozenOp& op, const std::vector<uin
       return DefineDense(op, inputs[0], output);
     case Kind::kConv2d:
       return DefineConvolution(op, inputs[0], output);
+    case Kind::kConv2dTranspose:
+      return DefineTransposed(op, inputs[0], output);
+    case Kind::kResize2d:
+      return xnn_define_static_resize_bilinear_2d(
+          to, static_cast<size_t>(op.output_shape[0]), static_cast<size_t>(op.output_shape[1]),
+          inputs[0], output, op.resize.align_corners ? XNN_FLAG_ALIGN_CORNERS : 0);
     case Kind::kMaxPool2d:
       return xnn_define_max_pooling_2d(
           to, U32(p.pad_top), U32(p.pad_right), U32(p.pad_bottom), U32(p.pad_left),

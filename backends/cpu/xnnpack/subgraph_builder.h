@@ -58,6 +58,7 @@ class SubgraphBuilder {
   xnn_status DefineNode(const FrozenOp& op, const std::vector<uint32_t>& inputs, uint32_t output);
   xnn_status DefineDense(const FrozenOp& op, uint32_t input, uint32_t output);
   xnn_status DefineConvolution(const FrozenOp& op, uint32_t input, uint32_t output);
+  xnn_status DefineTransposed(const FrozenOp& op, uint32_t input, uint32_t output);
   xnn_status DefinePairs(const FrozenOp& op, const std::vector<uint32_t>& inputs, uint32_t output);
   xnn_status DefineFunction(const FrozenOp& op, uint32_t input, uint32_t output);
   xnn_status DefineReshape(const Dims& dims, uint32_t input, uint32_t output);

@@ -1,8 +1,8 @@
 // Random numbers: kernel/philox.h and kernel/random_numbers.h have the formulas. A thread makes the
 // elements of one or more Philox blocks.
 //
-// Compiled without fused multiply-adds (BUILD.bazel): where the formulas have none, results are the
-// host's to the bit.
+// Compiled without fused multiply-adds (BUILD.bazel): where the formulas have none, results are the host's to the bit; those of
+// f64 normal numbers go through the device's log, sin and cos.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -90,18 +90,20 @@ void RunUniform(const KernelCall& call) {
 
 // ---- normal -------------------------------------------------------------------------------------
 
+__device__ float Root(float x) { return sqrtf(x); }
+
+#define TIDEPOOL_NORMAL_FUNCTION __device__
+#include "tidepool/ndarray/kernel/normal_formula.inc"
+
 template <typename T>
 struct MakeNormal {
   double mean, deviation;
   __device__ void operator()(const PhiloxWords& words, T (&numbers)[4]) const {
-    constexpr double kTwoPi = 6.283185307179586476925;
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
-      const double u = (static_cast<double>(words.word[i]) + 1) * 0x1p-32;
-      const double v = static_cast<double>(words.word[i + 1]) * 0x1p-32;
-      const double r = sqrt(-2 * log(u));
-      numbers[i] = T(mean + deviation * (r * cos(kTwoPi * v)));
-      numbers[i + 1] = T(mean + deviation * (r * sin(kTwoPi * v)));
+      const UnitNormals unit = UnitNormalsOf(words.word[i], words.word[i + 1]);
+      numbers[i] = T(mean + deviation * unit.first);
+      numbers[i + 1] = T(mean + deviation * unit.second);
     }
   }
 };

@@ -1,0 +1,78 @@
+// Frozen networks at the edges of memory and of their lives.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/buffer.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/frozen/frozen_engine.h"
+#include "tidepool/nn/inference/frozen_network.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/max_pool2d.h"
+
+namespace tidepool::nn {
+namespace {
+
+class FrozenEdgesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (LinkedFrozenEngine() == nullptr) GTEST_SKIP() << "no engine is linked";
+    if (!LinkedFrozenEngine()->WhyNotHere().empty()) GTEST_SKIP() << LinkedFrozenEngine()->WhyNotHere();
+  }
+};
+
+// Examples of a few floats each are less than what may be read behind a piece.
+TEST_F(FrozenEdgesTest, InputsMayEndWithTheirPageWhateverThePieces) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  ASSERT_EQ(mprotect(static_cast<std::byte*>(pages) + page, page, PROT_NONE), 0);
+  Pool2dAttributes pooling;
+  pooling.kernel_height = 2, pooling.kernel_width = 1;
+  const Network pool({2, 1, 1}, {AnyLayer(std::make_unique<MaxPool2D>(pooling))});
+  const Network dense({3}, {AnyLayer(std::make_unique<Dense>(2))});
+  for (const Network* network : {&pool, &dense}) {
+    const FrozenNetwork frozen(*network, {.batches = {1}});
+    for (const int64_t batch : {1, 2, 3, 5}) {
+      std::vector<int64_t> dims = {batch};
+      for (const int64_t size : network->input_shape().span()) dims.push_back(size);
+      const NDArray drawn = RandomUniform(Shape(dims), -1, 1, 7, 1, Place::Heap());
+      const auto bytes = static_cast<size_t>(drawn.NumElements()) * sizeof(float);
+      auto* const at = static_cast<std::byte*>(pages) + page - bytes;
+      std::copy_n(reinterpret_cast<const std::byte*>(drawn.data<float>()), bytes, at);
+      const NDArray x(BufferHandle(NewImportedBuffer(at, bytes, [](void*) {}, nullptr)), Shape(dims), DType::kFloat32);
+      EXPECT_EQ(frozen.Run(x).ToVector<float>(), frozen.Run(drawn).ToVector<float>()) << batch;
+    }
+  }
+  munmap(pages, 2 * page);
+}
+
+TEST_F(FrozenEdgesTest, WhatWasMovedFromSaysSo) {
+  const Network network({3}, {AnyLayer(std::make_unique<Dense>(2))});
+  FrozenNetwork frozen(network), other = std::move(frozen);
+  const NDArray x = Ones({1, 3}, DType::kFloat32, Place::Heap());
+  const std::function<void()> calls[] = {[&] { frozen.Run(x); }, [&] { frozen.Prepare(2); }, [&] { frozen.Trim(); },
+                                         [&] { frozen.stats(); }, [&] { frozen.input_shape(); }, [&] { frozen.graph(); }};
+  for (const auto& call : calls) {
+    try {
+      call();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_STREQ(error.what(), "frozen network: it was moved from");
+    }
+  }
+  frozen = std::move(other);
+  EXPECT_EQ(frozen.Run(x).shape(), Shape({1, 2}));
+}
+
+}  // namespace
+}  // namespace tidepool::nn
