@@ -2,7 +2,6 @@
 // alternating, growing and hostile ones, recorded ones of a parser and of networks, and the same as
 // raw bytes. And that plans are given up where they would hold far more, no sooner, and come back.
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -314,44 +313,6 @@ TEST(StreamFootprint, APlanOfKindsInTurnsIsHeldToWhatIsAlive) {
   }
   EXPECT_GE(workspace.stats().plans_given_up, 1u);
   EXPECT_LE(workspace.stats().plans_given_up, 6u);
-}
-
-// Sizes that vary a little, of which one is large: its gap is what the pages lack, and they get it.
-TEST(StreamFootprint, PagesGrowWhereALargeRequestDoesNotFitAgainAndAgain) {
-  for (uint64_t seed = 11; seed <= 26; ++seed) {
-    const auto index = static_cast<int>(seed);
-    std::mt19937_64 sizes(seed), lives(seed + 1), random(seed * 31 + 7);
-    std::vector<Step> steps;
-    std::vector<uint32_t> alive;
-    const uint32_t count = 10 + static_cast<uint32_t>(index % 50);
-    const double most = std::log2(static_cast<double>((1 + index % 16) << 20));
-    for (uint32_t i = 0; i < count; ++i) {
-      const double at_size = static_cast<double>(sizes() % 100000) / 100000.0;
-      steps.push_back({i, static_cast<size_t>(std::exp2(12 + (most - 12) * at_size))});
-      alive.push_back(i);
-      while (alive.size() > 2 + seed % 12 || (!alive.empty() && lives() % 3 == 0)) {
-        const auto at = alive.begin() + static_cast<std::ptrdiff_t>(lives() % alive.size());
-        steps.push_back({*at, 0});
-        alive.erase(at);
-      }
-    }
-    for (const uint32_t i : alive) steps.push_back({i, 0});
-    Workspace workspace("jitter", Config());
-    std::vector<BufferHandle> buffers(64);
-    int64_t asked = 0;
-    for (int cycle = 0; cycle < 700; ++cycle) {
-      std::vector<Step> varied = steps;
-      for (Step& step : varied) step.bytes = step.bytes * (9900 + random() % 200) / 10000;
-      if (cycle == 400) asked = MemoryTracker::Global().system_allocations();
-      WorkspaceScope scope(workspace);
-      PlayHere(varied, buffers, /*writes=*/false);
-    }
-    asked = MemoryTracker::Global().system_allocations() - asked;
-    std::printf("seed %d: %d requests to the system in 300 cycles, %.2f MiB alive, pages %.2f\n", index,
-                static_cast<int>(asked), static_cast<double>(MostAlive(steps)) / kMiB,
-                static_cast<double>(workspace.size()) / kMiB);
-    EXPECT_LE(asked, 60) << "seed " << seed << ": in one of five cycles";
-  }
 }
 
 // Of little memory: nothing is gained by giving it up.
