@@ -2,6 +2,7 @@
 // alternating, growing and hostile ones, recorded ones of a parser and of networks, and the same as
 // raw bytes. And that plans are given up where they would hold far more, no sooner, and come back.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -158,15 +159,14 @@ TEST(StreamFootprint, AlternatingGrowingAndHostileStreamsHoldLittleMoreThanIsAli
     Draw draw;
   };
   for (const Case& stream :
-       {Case{"drawn lives", &DrawnLives}, Case{"alternating", &Alternating},
-        Case{"saw", &Saw}, Case{"drawn first", &DrawnFirst},
-        Case{"drifting", &Drifting}, Case{"parser", &ParserDocument},
-        Case{"lengths", &Sequence}, Case{"batches", &Batch}}) {
+       {Case{"drawn lives", &DrawnLives}, Case{"alternating", &Alternating}, Case{"saw", &Saw},
+        Case{"drawn first", &DrawnFirst}, Case{"drifting", &Drifting},
+        Case{"parser", &ParserDocument}, Case{"lengths", &Sequence}, Case{"batches", &Batch}}) {
     const int cycles = stream.draw == &ParserDocument ? 30 : 300;
     ExpectWithin(Play(Of(stream.draw), /*raw=*/false, cycles, cycles / 2), 1.25, kBeside,
                  stream.name);
-    ExpectWithin(Play(Of(stream.draw), /*raw=*/true, cycles, cycles / 2), 1.25,
-                 kBesideRaw, std::string(stream.name) + ", raw");
+    ExpectWithin(Play(Of(stream.draw), /*raw=*/true, cycles, cycles / 2), 1.25, kBesideRaw,
+                 std::string(stream.name) + ", raw");
   }
 }
 
@@ -313,6 +313,43 @@ TEST(StreamFootprint, APlanOfKindsInTurnsIsHeldToWhatIsAlive) {
   }
   EXPECT_GE(workspace.stats().plans_given_up, 1u);
   EXPECT_LE(workspace.stats().plans_given_up, 6u);
+}
+
+// Nor do pages stay as large as the plan was when it is given up.
+TEST(StreamFootprint, PagesComeDownWithAPlanThatIsGivenUp) {
+  uint64_t given_up = 0;
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    Workspace workspace("turns", Config());
+    std::vector<BufferHandle> buffers(64);
+    size_t most_alive = 0;
+    for (int cycle = 0; cycle < 400; ++cycle) {
+      std::mt19937_64 sizes(seed), lives(seed + 1 + static_cast<uint64_t>(cycle) % (2 + seed % 9));
+      std::vector<Step> steps;
+      std::vector<uint32_t> alive;
+      for (uint32_t i = 0; i < 30; ++i) {
+        const double power = 16 + 6 * static_cast<double>(sizes() % 100000) / 100000;
+        steps.push_back({i, 10 * static_cast<size_t>(std::exp2(power))});
+        alive.push_back(i);
+        while (alive.size() > 2 + seed % 12 || (!alive.empty() && lives() % 3 == 0)) {
+          const auto at = alive.begin() + static_cast<std::ptrdiff_t>(lives() % alive.size());
+          steps.push_back({*at, 0});
+          alive.erase(at);
+        }
+      }
+      for (const uint32_t i : alive) steps.push_back({i, 0});
+      most_alive = std::max(most_alive, MostAlive(steps));
+      {
+        WorkspaceScope scope(workspace);
+        PlayHere(steps, buffers, /*writes=*/false);
+      }
+      // After all kinds came and longer lives came for the third time.
+      if (cycle < 60) continue;
+      ASSERT_LE(workspace.size(), most_alive + most_alive / 4 + 6 * kMiB)
+          << "seed " << seed << ", cycle " << cycle;
+    }
+    given_up += workspace.stats().plans_given_up;
+  }
+  EXPECT_GE(given_up, 3u);
 }
 
 // Of little memory: nothing is gained by giving it up.
