@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -72,6 +73,35 @@ TEST(Metrics, HitsOfAnOpenCycleAreToldAtItsEnd) {
   for (int i = 0; i < 7; ++i) Request(512);
   EXPECT_EQ(workspace.stats().hits, before + 7);
   std::thread([&] { EXPECT_EQ(workspace.stats().hits, before); }).join();
+}
+
+// All numbers of a workspace may be read while its thread works, in cycles that follow a plan and in those that are
+// not written down. What they say of the open cycle is behind, and never more than it has requested.
+TEST(Metrics, NumbersOfAWorkspaceAreReadWhileItWorks) {
+  Workspace workspace("metrics read");
+  std::atomic<int> cycles{0};
+  std::atomic<bool> stop{false};
+  std::thread worker([&] {
+    for (int i = 0; !stop || i < 200; ++i) {
+      Cycle(workspace, i % 512 < 256 ? 512 : 64 * static_cast<size_t>(1 + i % 256), 20);
+      cycles = i;
+    }
+  });
+  size_t most = 0;
+  for (int i = 0; i < 2000 || cycles < 200; ++i) {
+    most = std::max({most, workspace.bytes_this_cycle(), workspace.offset(), workspace.bytes_last_cycle(),
+                     workspace.peak_cycle_bytes()});
+    const WorkspaceStats stats = workspace.stats();
+    const uint64_t ended = workspace.cycles();
+    EXPECT_GE(ended, stats.cycles);
+    EXPECT_GE(workspace.generation(), ended);
+    most = std::max({most, workspace.spilled_bytes(), workspace.size()});
+    EXPECT_LE(workspace.spilled_count(), 20u);
+    (void)workspace.is_open();
+  }
+  stop = true;
+  worker.join();
+  EXPECT_LE(most, 20u * 64 * 256);
 }
 
 // The last one: owners stay for ever.

@@ -102,6 +102,15 @@ void PlanLearner::AddReach(const EndedCycle& cycle, bool unserved) noexcept {
   const bool tight = unserved && cycle.reach <= bytes_ && cycle.roomy_reach > cycle.reach;
   roomy_reach_.Add(tight ? cycle.roomy_reach : 0);
   reach_.Add(unserved ? std::max(cycle.reach, std::min(roomy_reach_.peak(), cycle.roomy_reach)) : 0);
+  SetUnplannedBytes();
+}
+
+// What varies a little would otherwise have less again as soon as it has had enough for some time, and lie beside that
+// now and then, in memory that goes back in between.
+void PlanLearner::SetUnplannedBytes() noexcept {
+  const size_t needed = reach_.peak();
+  if (needed <= unplanned_bytes_ && needed >= unplanned_bytes_ - unplanned_bytes_ / 4) return;
+  unplanned_bytes_ = needed;
 }
 
 // What the largest plan needs, and what comes without one. Only pages that could grow again get smaller.
@@ -173,6 +182,7 @@ void PlanLearner::ForgetGuesses() noexcept {
 void PlanLearner::ForgetReach() noexcept {
   reach_.Clear();
   roomy_reach_.Clear();
+  SetUnplannedBytes();
 }
 
 void PlanLearner::Changed() noexcept {

@@ -185,8 +185,9 @@ class PlanLearner {
   const PlanSet& plans() const { return plans_; }
   // That a better plan would be of use for: nobody was made around another.
   bool any_pinned() const;
-  // What would have served the cycles that no plan serves, where these come again; else 0.
-  size_t unplanned_bytes() const { return reach_.peak(); }
+  // What would have served the cycles that no plan serves, where these come again; else 0. As pages it
+  // becomes smaller by a quarter or not at all.
+  size_t unplanned_bytes() const { return unplanned_bytes_; }
   // What pages may become: requests beyond are planned outside of them.
   size_t most_bytes() const;
 
@@ -257,6 +258,7 @@ class PlanLearner {
   void LearnTotal();
   void FollowTotals(bool may_shrink) noexcept;
   void AddReach(const EndedCycle& cycle, bool unserved) noexcept;
+  void SetUnplannedBytes() noexcept;
   void ForgetReach() noexcept;
   void FitPages() noexcept;
 
@@ -312,6 +314,7 @@ class PlanLearner {
   RecentPeak totals_;
   RecentNeed reach_{kUnplannedWindow};  // of cycles that no plan serves
   RecentNeed roomy_reach_{kUnplannedWindow};  // of those that pages of their reach did not serve
+  size_t unplanned_bytes_ = 0;
   int oversized_cycles_ = 0;            // running
 };
 

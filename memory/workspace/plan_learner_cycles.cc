@@ -48,7 +48,8 @@ bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
 // Whether the cycle has left its own plan, which allows its lifetimes, because that has no room for a request in the
 // pages, where the free ranges had (kFail). Another plan of these would be the same, but for others that it goes around.
 bool IsTooTight(const CyclePlan& plan, const EndedCycle& cycle) {
-  return plan.peak_bytes > plan.layout.peak_bytes() && cycle.recorder->left_plan() == &plan && Allows(plan, cycle);
+  return plan.peak_bytes > plan.layout.peak_bytes() && cycle.recorder->left_plan() == &plan &&
+         Allows(plan, cycle);
 }
 
 // Whether a plan for this cycle alone could need less. A steady one is only looked at.
@@ -98,6 +99,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
     return ObserveLoose(cycle, *kind);
   }
   const bool followed = cycle.misses == 0 && cycle.followed != nullptr;
+  const uint64_t given_up = plans_given_up_;
   missing_cycles_ = followed ? 0 : missing_cycles_ + 1;
   if (!followed) loose_cycles_ = 0;
   std::optional<WantedPlan> wanted;
@@ -114,7 +116,8 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   if (missing_cycles_ >= (at_once ? 1 : kMissingCyclesBeforeLearning)) {
     wanted = WantCycle(cycle, shape);
   }
-  AddReach(cycle, /*unserved=*/ !followed && !wanted.has_value());
+  // What a cycle reached of which the plan was given up now is what that plan needed.
+  AddReach(cycle, /*unserved=*/!followed && !wanted.has_value() && plans_given_up_ == given_up);
   ForgetOld();
   FitPages();
   DecideToRecord();
@@ -124,8 +127,9 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
 
 // What has not come for long is not what pages are made for.
 void PlanLearner::ForgetOld() noexcept {
-  const bool forgets = keeps_outliers_ ? cycles_ % PlanSet::kMostUnused == 0 && plans_.ForgetInTheWay(cycles_)
-                                       : plans_.ForgetOutliers(cycles_);
+  const bool forgets = keeps_outliers_
+                           ? cycles_ % PlanSet::kMostUnused == 0 && plans_.ForgetInTheWay(cycles_)
+                           : plans_.ForgetOutliers(cycles_);
   if (!forgets) return;
   if (!plans_.Holds(next_)) next_ = plans_.cycles().front().get();
   Changed();
@@ -152,7 +156,8 @@ void PlanLearner::RecordAgain() noexcept {
 // Whether the next cycles change nothing but counts as long as they are like this one, and how many.
 void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   const uint32_t requests = cycle.made.count();
-  if (cycle.followed != next_ || cycle.is_recorded() || inexact_cycles_ > 0 || oversized_cycles_ > 0 || !reach_.is_clear()) {
+  if (cycle.followed != next_ || cycle.is_recorded() || inexact_cycles_ > 0 ||
+      oversized_cycles_ > 0 || !reach_.is_clear()) {
     return;
   }
   if (keeps_plans() && requests != next_->plan->requests.size()) return;
@@ -225,7 +230,8 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   }
   if (!family.has_value() || !Affords(*family, same != nullptr))
     family.emplace();  // alone, as long as that is
-  if (same != nullptr && IsTooTight(*same->plan, cycle) && (family->empty() || same->remade >= kRemadeInVain)) {
+  if (same != nullptr && IsTooTight(*same->plan, cycle) &&
+      (family->empty() || same->remade >= kRemadeInVain)) {
     Use(same, false);
     SetNext(same);
     return std::nullopt;
@@ -354,7 +360,8 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   const bool loose = own != nullptr && family->empty() && MayGiveUp(cycle) && next_ == own &&
                      IsLoose(plan.layout.peak_bytes(), watch.most_alive, *own);
   if (loose && (own->comes_in_turns() ||
-                IsLoose(LiveLowerBound(watch.seen, static_cast<int64_t>(alignment_)), watch.most_alive, *own))) {
+                IsLoose(LiveLowerBound(watch.seen, static_cast<int64_t>(alignment_)),
+                        watch.most_alive, *own))) {
     GiveUp(*own, plan.layout.peak_bytes(), watch.most_alive);
     return std::nullopt;
   }

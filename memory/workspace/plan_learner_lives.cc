@@ -98,6 +98,7 @@ void PlanLearner::GiveUp(const LearnedCycle& own, size_t needed, size_t most_ali
   loose_cycles_ = 0;
   Changed();
   for (int i = 0; i < RecentNeed::kOften; ++i) reach_.Add(WithRoom(most_alive));
+  SetUnplannedBytes();
   const size_t wanted = SizeFor(std::max(plans_.peak_bytes(), reach_.peak()));
   if (wanted < bytes_ && may_change()) SetBytes(wanted);
 }

@@ -97,7 +97,16 @@ size_t MostAlive(const WantedPlan& wanted, const EndedCycle& cycle) {
 MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle,
                     const MappedVector<LifetimeBuffer>& requests) {
   const size_t alive = MostAlive(wanted, cycle);
-  if (wanted.family.empty()) return Made(wanted, Place(wanted, cycle, requests), alive);
+  if (wanted.family.empty()) {
+    PlacedRequests placed = Place(wanted, cycle, requests);
+    // Nobody knows whether it comes again: pages are not held for where a plan that it left had its beginning.
+    if (wanted.same == nullptr &&
+        placed.peak_bytes > LoosePlans::MostPlanned(placed.lower_bound_bytes)) {
+      PlacedRequests alone = PlaceRequests(requests, {}, wanted.alignment);
+      if (alone.peak_bytes < placed.peak_bytes) placed = std::move(alone);
+    }
+    return Made(wanted, std::move(placed), alive);
+  }
   if (wanted.same != nullptr) return Made(wanted, PlaceWithFamily(wanted, requests, false), alive);
   PlacedRequests around = Place(wanted, cycle, requests);
   if (around.peak_bytes > around.lower_bound_bytes + around.lower_bound_bytes / 16) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>
@@ -327,6 +328,25 @@ TEST(WorkspacePolicyMatrix, PairsThatMeanNothingAreRefused) {
     config = WorkspaceConfig::Ring(2);
     config.ring_max_temporary = 2;
   });
+}
+
+// A ratio of more than a hundred times what is needed is a slip.
+TEST(WorkspacePolicyMatrix, OverallocationsThatAreNoneAreRefused) {
+  const auto refusal = [](Overallocation limit) {
+    WorkspaceConfig config = WorkspaceConfig::Nd4j();
+    config.overallocation_limit = limit;
+    return RefusalOf(config, Host());
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (const double ratio : {-0.1, 100.1, 1e6, nan, inf, -inf}) {
+    EXPECT_THAT(refusal(Overallocation::Ratio(ratio)),
+                HasSubstr("overallocation_limit is negative, not a number or a ratio of more than 100"))
+        << ratio;
+  }
+  EXPECT_THAT(refusal(Overallocation::Bytes(-1)), HasSubstr("overallocation_limit is negative"));
+  for (const double ratio : {0.0, 0.3, 100.0}) EXPECT_EQ(refusal(Overallocation::Ratio(ratio)), "") << ratio;
+  EXPECT_EQ(refusal(Overallocation::Bytes(0)), "");
+  EXPECT_EQ(Overallocation::Ratio(100).ExtraFor(10), 1000u);
 }
 
 // Modes beside everything they could contradict. The two ways to say "off" are one.
