@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +23,8 @@
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/profile/profile_changes.h"
+#include "tidepool/memory/recording/record.h"
+#include "tidepool/memory/recording/record_requests.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -296,6 +301,47 @@ TEST(MemoryProfile, NothingIsLeftBehind) {
   { MemoryProfile profile; }
   EXPECT_TRUE(MemoryTracing::enabled()) << "it was on before";
   MemoryTracing::Disable();
+}
+
+// Both are told of all, and neither of what the other asked for alone.
+TEST(MemoryProfile, AndARecordAtOnce) {
+  const std::string path = testing::TempDir() + "/both.rec";
+  constexpr int kBoth = 4, kAlone = 3;
+  Workspace workspace("step");
+  Cycle(workspace);
+  std::optional<MemoryProfile> profile(std::in_place);
+  for (int i = 0; i < kAlone; ++i) Cycle(workspace);
+  StartRecording(path);
+  for (int i = 0; i < kBoth; ++i) {
+    Cycle(workspace);
+    const BufferHandle heap(NewHeapBuffer(77));
+  }
+  profile->Stop();
+  for (int i = 0; i < kAlone; ++i) Cycle(workspace);
+  StopRecording();
+  Cycle(workspace);
+
+  const ProfileData& data = profile->data();
+  uint64_t cycles = 0;
+  for (const ProfileCycles& run : data.cycles) cycles += run.count;
+  EXPECT_EQ(cycles, kAlone + kBoth);
+  EXPECT_EQ(data.arrays.size(), kBoth);
+  for (const ProfileArray& array : data.arrays) EXPECT_NE(array.died, kAliveAtEnd);
+  std::map<RecordEvent::What, int> events;
+  std::set<uint64_t> alive;
+  for (const RecordEvent& event : ReadRecord(path).events) {
+    ++events[event.what];
+    if (event.what == RecordEvent::What::kAllocate) {
+      EXPECT_TRUE(alive.insert(event.block).second);
+    }
+    if (event.what == RecordEvent::What::kFree) {
+      EXPECT_EQ(alive.erase(event.block), 1u);
+    }
+  }
+  EXPECT_EQ(events[RecordEvent::What::kCycleBegin], kBoth + kAlone);
+  EXPECT_EQ(events[RecordEvent::What::kCycleEnd], kBoth + kAlone);
+  EXPECT_EQ(events[RecordEvent::What::kAllocate], 3 * (kBoth + kAlone) + kBoth);
+  EXPECT_TRUE(alive.empty());
 }
 
 TEST(MemoryProfile, AChildOfForkRecordsNothing) {
