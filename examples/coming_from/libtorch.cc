@@ -3,8 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "tidepool/memory/accounting/memory_tracker.h"
-#include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/activation.h"

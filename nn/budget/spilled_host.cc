@@ -120,7 +120,7 @@ void SpilledTrainer::Host::FillFile() {
     NDArray whole =
         Zeros({unit->use.bytes / static_cast<int64_t>(element_)}, network_.dtype(), Place::Heap());
     for (const int k : unit->parameters) {
-      NDArray to = UnitView(*unit, whole, k);
+      NDArray to = ViewIn(whole, k);
       CopyInto(is_hosted ? network_.InitialValue(k)
                          : network_.named_parameters()[static_cast<size_t>(k)].value,
                to);
@@ -130,7 +130,7 @@ void SpilledTrainer::Host::FillFile() {
   }
 }
 
-NDArray SpilledTrainer::Host::UnitView(const Unit&, NDArray& whole, int k) const {
+NDArray SpilledTrainer::Host::ViewIn(NDArray& whole, int k) const {
   const Parameter& parameter = Views(k);
   const Shape& shape = network_.named_parameters()[static_cast<size_t>(k)].value.shape();
   return whole.Slice(0, parameter.begin, parameter.begin + shape.NumElements()).Reshape(shape);
@@ -157,7 +157,7 @@ NDArray SpilledTrainer::Host::Value(int k) const {
   NDArray whole =
       Empty({unit.use.bytes / static_cast<int64_t>(element_)}, network_.dtype(), Place::Heap());
   file_->Read(unit.kept_value, whole.raw_data());
-  return UnitView(unit, whole, k).Dup();
+  return ViewIn(whole, k).Dup();
 }
 
 void SpilledTrainer::Host::ChangeUnitOf(int k, absl::FunctionRef<void(NDArray&)> change) {
@@ -167,7 +167,7 @@ void SpilledTrainer::Host::ChangeUnitOf(int k, absl::FunctionRef<void(NDArray&)>
   NDArray whole =
       Empty({unit.use.bytes / static_cast<int64_t>(element_)}, network_.dtype(), Place::Heap());
   file_->Read(unit.kept_value, whole.raw_data());
-  NDArray value = UnitView(unit, whole, k);
+  NDArray value = ViewIn(whole, k);
   change(value);
   unit.kept_value = file_->Write(whole.raw_data(), static_cast<size_t>(unit.use.bytes));
 }

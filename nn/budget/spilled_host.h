@@ -67,7 +67,8 @@ class SpilledTrainer::Host final : public ParameterHost {
   void Written(Unit& unit);
   template <typename Transfer>
   auto WaitFor(Transfer& transfer);
-  NDArray UnitView(const Unit& unit, NDArray& whole, int parameter) const;
+  // Of a parameter, where `whole` is its unit.
+  NDArray ViewIn(NDArray& whole, int parameter) const;
 
   Network& network_;
   Updater updater_;
