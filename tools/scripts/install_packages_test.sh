@@ -57,6 +57,9 @@ for flag in --check --no-install; do
   expect_contains "check names it" "missing packages: beta" "$output"
 done
 run "install" 0 "$install beta noninteractive"
+printf 'gamma\n' >"$tree/third_party/gate_packages.txt"
+run "gates" 0 "$install gamma noninteractive" --gates
+run "gates, nothing missing" 0 "" --gates
 installed none
 touch "$OUTDATED"
 run "outdated lists" 0 "$install alpha beta noninteractive,update noninteractive,$install alpha beta noninteractive"
