@@ -44,6 +44,7 @@ class NumberView {
   NumberView(const std::vector<int64_t>& v) : NumberView(absl::MakeConstSpan(v)) {}  // NOLINT
   NumberView(const std::vector<int32_t>& v) : NumberView(absl::MakeConstSpan(v)) {}  // NOLINT
 
+  // The number of numbers, and the one at `i` below it (not checked) as a double.
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   double operator[](size_t i) const {

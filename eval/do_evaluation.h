@@ -41,10 +41,12 @@ enum class OutputsAre {
   kBinaryLogits,  // probabilities by a sigmoid
 };
 
+// How outputs become scores.
 struct DoEvaluationOptions {
-  OutputsAre outputs = OutputsAre::kScores;
+  OutputsAre outputs = OutputsAre::kScores;  // what evaluations see is scores or probabilities
 };
 
+// What one pass went through.
 struct EvaluatedCounts {
   int64_t batches = 0, examples = 0;
 };
@@ -63,10 +65,12 @@ class ScoresNotFiniteError : public Error {
 // The next batch, none after the last. It is called once more than there are batches.
 using NextBatch = absl::FunctionRef<std::optional<nn::Batch>()>;
 
+// One pass until `next` has no more, as the head of this header says. The evaluations are added to, not reset.
 EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
                              const DoEvaluationOptions& options,
                              absl::Span<BaseEvaluation* const> evaluations);
 
+// The same, of evaluations of any kinds.
 template <typename... E>
 EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
                              const DoEvaluationOptions& options, E&... evaluations) {

@@ -44,10 +44,12 @@ class Evaluation : public BaseEvaluation {
   // class or none at all, and 1 <= top_n <= classes.
   explicit Evaluation(int classes, std::vector<std::string> names = {}, int top_n = 1);
 
+  // As constructed.
   int classes() const { return confusion_.classes(); }
   int top_n() const { return top_n_; }
   // Examples added.
   int64_t count() const { return confusion_.total(); }
+  // Labels by predictions; valid as long as this is.
   const ConfusionMatrix& confusion() const { return confusion_; }
   // The given name, or the number.
   std::string ClassName(int c) const;
@@ -67,6 +69,7 @@ class Evaluation : public BaseEvaluation {
   std::string Serialize() const override;
   void Reset() override;
 
+  // Examples of class c, from 0, against all others; a c out of range throws kInvalidArgument.
   int64_t TruePositives(int c) const { return confusion_.at(c, c); }
   int64_t FalsePositives(int c) const { return confusion_.PredictionCount(c) - TruePositives(c); }
   int64_t FalseNegatives(int c) const { return confusion_.LabelCount(c) - TruePositives(c); }

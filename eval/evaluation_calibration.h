@@ -25,8 +25,9 @@
 
 namespace tidepool {
 
+// A bin of a reliability diagram.
 struct ReliabilityBin {
-  double lower, upper;
+  double lower, upper;      // bounds of the probabilities in it
   double weight;            // of what is in it; the number of examples unless they were weighted
   double mean_probability;  // that was said; NaN of nothing
   double frequency;         // of what was true; NaN of nothing
@@ -39,9 +40,11 @@ class EvaluationCalibration : public BaseEvaluation {
   explicit EvaluationCalibration(int classes, int reliability_bins = 10, int histogram_bins = 50,
                                  std::vector<std::string> names = {});
 
+  // As constructed.
   int classes() const { return classes_; }
   int reliability_bins() const { return reliability_bins_; }
   int histogram_bins() const { return histogram_bins_; }
+  // Examples added.
   int64_t count() const { return count_; }
   // Its number where there are no names.
   std::string name(int c) const;

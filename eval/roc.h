@@ -30,14 +30,16 @@ namespace tidepool {
 
 class CheckedBatch;
 
+// A point of the ROC curve.
 struct RocPoint {
   double threshold;  // infinite at the beginning
-  double false_positive_rate, true_positive_rate;
+  double false_positive_rate, true_positive_rate;  // shares of what is negative, and positive
 };
 
+// A point of the precision-recall curve.
 struct PrecisionRecallPoint {
-  double threshold;  // infinite at the beginning
-  double recall, precision;
+  double threshold;          // infinite at the beginning
+  double recall, precision;  // shares found of what is positive, and right of what was found
 };
 
 class ROC : public BaseEvaluation {
@@ -45,10 +47,12 @@ class ROC : public BaseEvaluation {
   // Throws kInvalidArgument unless 0 <= threshold_steps <= 1000000. 0: exact.
   explicit ROC(int threshold_steps = 0);
 
+  // As constructed.
   int threshold_steps() const { return steps_; }
   bool is_exact() const { return steps_ == 0; }
   // Examples added, of a weight above 0.
   int64_t count() const { return count_; }
+  // Those of them whose label is 1: how many, and the sum of their weights.
   int64_t positive_count() const { return positive_count_; }
   double positive_weight() const;
 
@@ -87,8 +91,8 @@ class ROC : public BaseEvaluation {
 
   std::string Report() const override;
 
+  // For Serialize() of what has several of them. What is read is of as many threshold steps.
   void Write(StateWriter& writer) const;
-  // Of as many threshold steps.
   void Read(StateReader& reader);
 
  private:
@@ -119,6 +123,7 @@ class ROCBinary : public BaseEvaluation {
   // column or none at all.
   explicit ROCBinary(int columns, int threshold_steps = 0, std::vector<std::string> names = {});
 
+  // Columns from 0; one out of range throws kInvalidArgument.
   int columns() const { return static_cast<int>(rocs_.size()); }
   const ROC& at(int column) const;
   // Its number where there are no names.
@@ -147,6 +152,7 @@ class ROCMultiClass : public BaseEvaluation {
   // class or none at all.
   explicit ROCMultiClass(int classes, int threshold_steps = 0, std::vector<std::string> names = {});
 
+  // Classes from 0; one out of range throws kInvalidArgument.
   int classes() const { return static_cast<int>(rocs_.size()); }
   const ROC& at(int c) const;
   // Its number where there are no names.

@@ -19,6 +19,7 @@ class WeightSum {
  public:
   static constexpr double kLargestWeight = 1 << 20;  // so that 2^43 of them fit, 2^28 in a state
 
+  // `count` weights of 1.
   static WeightSum Of(int64_t count) {
     WeightSum sum;
     sum.bits_ = static_cast<Fixed>(count) << 64;
@@ -26,13 +27,15 @@ class WeightSum {
   }
   // From 0 to kLargestWeight.
   void Add(double weight);
+  // Adds and takes away what another sum has; what is taken was added before.
   void Merge(const WeightSum& other) { bits_ += other.bits_; }
-  // Of what was added.
   void Remove(const WeightSum& part) { bits_ -= part.bits_; }
+  // Whether nothing was added, or only weights of 0.
   bool IsZero() const { return bits_ == 0; }
   // The nearest.
   double Value() const { return static_cast<double>(bits_) * 0x1p-64; }
 
+  // 16 bytes of an evaluation's Serialize().
   void Write(StateWriter& writer) const;
   void Read(StateReader& reader);
 
@@ -54,6 +57,7 @@ class ExactSum {
   // What Value() leaves out: the sum is Value() + Rest() to 106 bits.
   double Rest() const;
 
+  // All digits, for an evaluation's Serialize().
   void Write(StateWriter& writer) const;
   void Read(StateReader& reader);
 
