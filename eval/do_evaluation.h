@@ -48,7 +48,7 @@ struct DoEvaluationOptions {
 
 // What one pass went through.
 struct EvaluatedCounts {
-  int64_t batches = 0, examples = 0;
+  int64_t batches = 0, examples = 0;  // an example is a row of a batch
 };
 
 // What the network says of an example is infinite or NaN, though its mask does not leave it out.

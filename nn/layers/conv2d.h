@@ -11,9 +11,10 @@
 
 namespace tidepool::nn {
 
+// What a Conv2D may be given beside its sizes.
 struct Conv2DOptions {
-  bool bias = true;
-  Initializer filter_initializer;
+  bool bias = true;  // whether there is one, a number for each filter
+  Initializer filter_initializer;  // of "filter"
 };
 
 class Conv2D final : public Layer {

@@ -27,6 +27,7 @@ namespace tidepool::nn {
 template <int kAxes>
 using WindowSizes = std::array<int64_t, kAxes>;
 
+// The same for every axis.
 template <int kAxes>
 constexpr WindowSizes<kAxes> AllSizes(int64_t value) {
   WindowSizes<kAxes> sizes;
@@ -34,20 +35,23 @@ constexpr WindowSizes<kAxes> AllSizes(int64_t value) {
   return sizes;
 }
 
+// What a convolution may be given beside its sizes; `before` and `behind` are padding by zeros.
 template <int kAxes>
 struct ConvolutionOptions {
+  // Elements, by axis.
   WindowSizes<kAxes> stride = AllSizes<kAxes>(1), before = AllSizes<kAxes>(0),
                      behind = AllSizes<kAxes>(0), dilation = AllSizes<kAxes>(1);
   WindowSizes<kAxes> output_padding =
       AllSizes<kAxes>(0);  // of transposed ones, less than the stride
-  int64_t groups = 1;
-  bool bias = true;
+  int64_t groups = 1;  // of channels and of filters, each by itself; divides both
+  bool bias = true;    // whether there is one, a number for each filter
   Initializer filter_initializer = {};
 };
 
 template <int kAxes, bool kTransposed>
 class Convolution final : public Layer {
  public:
+  // Short names within.
   using Sizes = WindowSizes<kAxes>;
   using Options = ConvolutionOptions<kAxes>;
 
@@ -81,6 +85,7 @@ class Convolution final : public Layer {
   Options options_;
 };
 
+// By axes: of sequences, volumes, and those that undo a stride.
 using Conv1D = Convolution<1, false>;
 using Conv3D = Convolution<3, false>;
 using Conv1DTranspose = Convolution<1, true>;

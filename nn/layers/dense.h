@@ -10,8 +10,9 @@
 
 namespace tidepool::nn {
 
+// What a Dense may be given beside its size.
 struct DenseOptions {
-  bool bias = true;
+  bool bias = true;  // whether there is one, a number for each unit
   // Of each element of a sequence [length, ..., width] by itself: the last axis alone becomes units. Otherwise inputs of higher
   // rank are flattened.
   bool last_axis = false;

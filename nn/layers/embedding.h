@@ -9,6 +9,7 @@
 
 namespace tidepool::nn {
 
+// What an Embedding may be given beside its sizes.
 struct EmbeddingOptions {
   // The index that stands for no step: the mask of the output leaves it out, and it gives zeros
   // without a gradient. -1: none. Inputs are sequences [length, ...] then.

@@ -74,12 +74,14 @@ class Layer {
 
   // Throws kInvalidArgument when the input does not fit.
   virtual Shape OutputShape(const Shape& input) const;
+  // Names, shapes and beginnings of what Forward() is handed, in its order.
   virtual std::vector<ParameterSpec> Parameters(const Shape& /*input*/) const { return {}; }
   // The output for `input` [batch, ...], in the current place. It may be the input or a view of it.
   virtual NDArray Forward(LayerContext& context, const NDArray& input) const;
 
   // ---- Layers of several; by default those above, of one, and no parameters of several ----
 
+  // As those of one input, for the shapes or arrays of all inputs in the order of the graph.
   virtual Shape OutputShapeOf(absl::Span<const Shape> inputs) const;
   virtual std::vector<ParameterSpec> ParametersOf(absl::Span<const Shape> inputs) const;
   virtual NDArray ForwardOf(LayerContext& context, absl::Span<const NDArray> inputs) const;
@@ -117,6 +119,7 @@ class AnyLayer {
   template <std::derived_from<Layer> L>
   AnyLayer(std::shared_ptr<const L> layer) : layer_(std::move(layer)) {}  // NOLINT
 
+  // Whether there is a layer, and what it is; without one the latter two are not to be called.
   explicit operator bool() const { return layer_ != nullptr; }
   const Layer& operator*() const { return *layer_; }
   const Layer* operator->() const { return layer_.get(); }

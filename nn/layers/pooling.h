@@ -22,21 +22,22 @@
 
 namespace tidepool::nn {
 
+// What becomes of the elements of a window.
 enum class PoolingKind : uint8_t { kMax, kAverage, kSum };
 
+// What a pooling layer may be given beside its window.
 template <int kAxes>
 struct PoolingOptions {
   std::array<int64_t, kAxes> stride = {};  // 0: the kernel's size
-  std::array<int64_t, kAxes> before = {},
-                             behind =
-                                 {};  // padding, each smaller than the kernel; never the largest
+  // Padding, each smaller than the kernel; never the largest.
+  std::array<int64_t, kAxes> before = {}, behind = {};
   bool count_padding = false;         // of averages: as zeros
 };
 
 template <int kAxes, PoolingKind kKind>
 class Pooling final : public Layer {
  public:
-  using Sizes = std::array<int64_t, kAxes>;
+  using Sizes = std::array<int64_t, kAxes>;  // elements, by axis
   explicit Pooling(Sizes kernel = Twos(), PoolingOptions<kAxes> options = {})
       : kernel_(kernel), options_(options) {}
 
@@ -67,6 +68,7 @@ class Pooling final : public Layer {
   PoolingOptions<kAxes> options_;
 };
 
+// By axes and kind.
 using MaxPool1D = Pooling<1, PoolingKind::kMax>;
 using MaxPool3D = Pooling<3, PoolingKind::kMax>;
 using AveragePool1D = Pooling<1, PoolingKind::kAverage>;

@@ -42,12 +42,14 @@ enum class RecurrentOutput : uint8_t {
   kLast,      // the state behind the last one
 };
 
+// What a recurrent layer may be given beside its units.
 struct RecurrentOptions {
-  RecurrentOutput output = RecurrentOutput::kSequence;
+  RecurrentOutput output = RecurrentOutput::kSequence;  // what of the states is its output
   bool reversed = false;  // from the last step to the first; outputs stay where their steps are
-  Initializer input_initializer, recurrent_initializer;
+  Initializer input_initializer, recurrent_initializer;  // of the weights of that name
 };
 
+// What the recurrent layers have in common; a layer of one's own derives from Layer instead.
 class RecurrentLayer : public Layer {
  public:
   void VisitFields(FieldVisitor& visitor) override;
@@ -61,6 +63,7 @@ class RecurrentLayer : public Layer {
   // As Forward, with the direction turned round.
   NDArray ForwardTurned(LayerContext& context, const NDArray& input) const;
 
+  // As constructed.
   int64_t units() const { return units_; }
   const RecurrentOptions& options() const { return options_; }
 
@@ -68,6 +71,7 @@ class RecurrentLayer : public Layer {
   RecurrentLayer(int64_t units, RecurrentOptions options) : units_(units), options_(options) {}
   // Biases, in the order they have behind the weights, by gate: constants that they start with.
   virtual std::vector<std::pair<const char*, std::vector<double>>> Biases() const = 0;
+  // The formulas of a step, which live as long as the program.
   virtual const RecurrentCell& Cell() const = 0;
 
  private:
@@ -77,6 +81,7 @@ class RecurrentLayer : public Layer {
   RecurrentOptions options_;
 };
 
+// Long short-term memory: states h and c.
 class Lstm final : public RecurrentLayer {
  public:
   // forget_bias: what the forget gate's bias starts with (Jozefowicz et al. 2015).
@@ -93,6 +98,7 @@ class Lstm final : public RecurrentLayer {
   double forget_bias_;
 };
 
+// Gated recurrent units: one state h, with the reset gate behind the product (cuDNN's form).
 class Gru final : public RecurrentLayer {
  public:
   explicit Gru(int64_t units, RecurrentOptions options = {}) : RecurrentLayer(units, options) {}

@@ -28,6 +28,7 @@ class ReshapeLayer final : public Layer {
   std::vector<int64_t> shape_;
 };
 
+// [...] becomes [elements], in their order.
 class Flatten final : public Layer {
  public:
   std::string Kind() const override { return "flatten"; }

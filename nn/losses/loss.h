@@ -47,6 +47,7 @@ enum class LossKind : uint8_t {
   kCtc,                  // ndarray/ops/ctc.h, of softmax(x)
 };
 
+// How labels are written for a loss.
 enum class LabelForm : uint8_t {
   kClasses,  // i64 [batch, ...], one a position; or floats like the output: how probable each class
              // is
@@ -56,7 +57,7 @@ enum class LabelForm : uint8_t {
 
 // A plain value: kind and numbers.
 struct LossConfig {
-  LossKind kind = LossKind::kSoftmaxCrossEntropy;
+  LossKind kind = LossKind::kSoftmaxCrossEntropy;  // which of them
   double delta = 1;  // kHuber
   // kSoftmaxCrossEntropy: so much of the probability is shared out to all classes;
   // kBinaryCrossEntropy: to both. 0 to 1.
@@ -85,6 +86,7 @@ class Loss {
   // Throws as LossConfig::Check.
   explicit Loss(LossConfig config);
   explicit Loss(LossKind kind) : Loss(LossConfig{.kind = kind}) {}
+  // By its name; throws as ParseLoss.
   static Loss Named(const std::string& name) { return Loss(ParseLoss(name)); }
 
   // [batch], each example's own. Its positions' weighted mean: divided by the sum of the mask over
@@ -105,10 +107,12 @@ class Loss {
   void CheckLabels(const NDArray& output, const NDArray& labels,
                    const NDArray* mask = nullptr) const;
 
+  // As constructed, how its labels are written, and its name with what is not as it is made.
   LossKind kind() const { return config_.kind; }
   LabelForm labels() const;
   const LossConfig& config() const { return config_; }
   std::string ToString() const { return config_.ToString(); }
+  // Of equal configurations.
   bool operator==(const Loss& other) const { return config_ == other.config_; }
 
  private:
