@@ -114,11 +114,13 @@ class Part final : public BlockMember {
  public:
   Part(Block& parent, const std::string& name, AnyLayer layer);
 
+  // The layer's output, with its parameters.
   NDArray operator()(const NDArray& input) const { return Run(absl::MakeConstSpan(&input, 1), nullptr); }
   // `mask`: of the first input; afterwards the output's. See LayerContext::mask.
   NDArray operator()(const NDArray& input, NDArray& mask) const { return Run(absl::MakeConstSpan(&input, 1), &mask); }
   NDArray operator()(absl::Span<const NDArray> inputs) const { return Run(inputs, nullptr); }
 
+  // As constructed.
   const Layer& layer() const { return *layer_; }
   // In the call under way, in the order of the layer's: to use a parameter in two places.
   const NDArray& parameter(int i) const;

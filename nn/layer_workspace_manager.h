@@ -49,6 +49,7 @@ class GradientTape;
 
 namespace tidepool::nn {
 
+// What an array of a step or request is for; docs/training.md says where each is made in which mode.
 enum class ArrayType : uint8_t {
   kInput,
   kActivations,
@@ -60,17 +61,18 @@ enum class ArrayType : uint8_t {
   kUpdaterWorkingMemory,
   kForwardCache,
 };
-inline constexpr int kArrayTypes = 9;
+inline constexpr int kArrayTypes = 9;       // how many there are
 const char* ArrayTypeName(ArrayType type);  // "activation gradients"
 
 // What a layer's calls took in one step or request, in bytes of requests. For reports.
 struct LayerUse {
-  std::string layer;
+  std::string layer;  // its name in the network
   int64_t bytes[kArrayTypes] = {};  // by ArrayType
 };
 
 class LayerWorkspaceManager {
  public:
+  // Of which kind of pass.
   enum class Phase : uint8_t { kTraining, kInference };
 
   // Everything on the device's heap.
@@ -89,7 +91,7 @@ class LayerWorkspaceManager {
   static WorkspaceConfig ConfigOf(WorkspaceMode mode, const std::optional<WorkspaceConfig>& given,
                                   const std::string& id, Device device);
 
-  WorkspaceMode mode() const { return mode_; }
+  WorkspaceMode mode() const { return mode_; }  // as constructed
   // Where arrays of that type are made now. Making one throws kFailedPrecondition where the
   // workspace is not open: outside of a step or request, and of a layer for what is reset after
   // each.

@@ -27,8 +27,8 @@ namespace tidepool::nn {
 
 // A copy of a model's parameters on another device, and the manager that owns it, below the model's.
 struct ModelReplica {
-  NDManager manager;
-  NetworkParameters parameters;
+  NDManager manager;             // closing it gives the copy back
+  NetworkParameters parameters;  // on the manager's device
   uint32_t version = 0;  // of the model's parameters when they were copied
 };
 
@@ -57,6 +57,7 @@ struct Model {
   Model& operator=(Model&& other) noexcept;
   ~Model();
 
+  // What it is called, and how many classes its output has; 0: it is no classifier.
   std::string name;
   int64_t classes = 0;
   // What the program wants to find again with the model, by name: a Normalizer's text, what classes are called. Saved and

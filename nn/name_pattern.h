@@ -12,6 +12,7 @@
 
 namespace tidepool::nn {
 
+// Whether `pattern` means `name`.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
 // Of each name whether one of the patterns means it. Throws kInvalidArgument naming `where` and the

@@ -58,9 +58,10 @@ class SegmentObserver;
 struct BodyCall;
 struct LayerParameters;
 
+// What a network may be given beside its layers.
 struct NetworkOptions {
   uint64_t seed = 0;  // of initial parameters and of what layers draw while training
-  WorkspaceMode mode = WorkspaceMode::kEnabled;
+  WorkspaceMode mode = WorkspaceMode::kEnabled;  // of both workspaces
   std::optional<WorkspaceMode> training_mode, inference_mode;  // instead of `mode`
   // Of the workspaces, instead of WorkspaceConfig::Inference(), which learns a plan for each batch size. The mode is the one
   // above: workspace_mode is left at kEnabled or says the same. kSingle and kSeparate plan nothing: their policy_learning
@@ -79,26 +80,27 @@ struct NetworkOptions {
   bool hosted_parameters = false;
 };
 
+// A parameter, or what a layer keeps beside its parameters, and where it lies.
 struct NamedParameter {
   std::string name;  // "0.conv2d.filter"
   NDArray value;     // a view of the flat array
   bool is_trained = true;  // has a gradient; not what layers keep beside their parameters, and not what is frozen
-  bool is_frozen = false;
+  bool is_frozen = false;  // by SetFrozen
   bool decays = true;  // under weight decay and regularisation
   int64_t begin = 0;   // its first element in the flat array
 };
 
 // Parameters as the network takes them, on any device.
 struct NetworkParameters {
-  NDArray flat;
+  NDArray flat;                // one array of one axis
   std::vector<NDArray> views;  // of `flat`, in the order of Network::named_parameters()
 };
 
 // What a step is given: an array for each input and, of labels, whatever the loss takes. Masks by input [batch, length], its
 // first two axes, and by output, of as many of its first axes as they have; fewer or undefined: none.
 struct NetworkInputs {
-  Arrays features, labels;
-  Arrays features_masks, labels_masks;
+  Arrays features, labels;              // by input and by output of the network
+  Arrays features_masks, labels_masks;  // likewise, or fewer
 };
 
 // The loss of each example [batch], by operators.
@@ -120,6 +122,7 @@ class Network {
   Network& operator=(Network&& other) noexcept;
   ~Network();
 
+  // As constructed; shapes are of one example.
   const std::string& name() const { return name_.text(); }
   const std::vector<InputConfig>& inputs() const;
   const std::vector<Shape>& output_shapes() const;
@@ -130,6 +133,7 @@ class Network {
   const NetworkConfig* config() const;
   // Of a chain of one input and one output, first to last; empty for anything else.
   std::vector<AnyLayer> layers() const;
+  // As its options say; workspace_mode() is that of training.
   WorkspaceMode workspace_mode() const { return training_mode(); }
   WorkspaceMode training_mode() const { return options_.training_mode.value_or(options_.mode); }
   WorkspaceMode inference_mode() const { return options_.inference_mode.value_or(options_.mode); }
@@ -146,6 +150,7 @@ class Network {
     CheckOwn("parameters");
     return parameters_;
   }
+  // Those of the last Gradients or QueueGradients.
   const NDArray& gradients() const { return CheckOwn("gradients").gradients_; }
   // Parameters and what layers keep beside them, in one array; parameters() is its beginning.
   const NDArray& arrays() const { return CheckOwn("arrays").arrays_; }
@@ -289,6 +294,7 @@ class Network {
     std::vector<NDArray>* states = nullptr;
     bool training = false;  // as in a step: dropout drops, normalisation is by the batch and moves its averages
   };
+  // Outputs for inputs [batch, ...], in the current place. Throws kInvalidArgument naming input, found and expected shape.
   Arrays Run(Arrays inputs, const RunOptions& options) const;
   Arrays Run(Arrays inputs) const { return Run(std::move(inputs), RunOptions()); }
   // Undefined ones, which stand for zeros. What Run() leaves in them are arrays of the heap.
@@ -302,6 +308,7 @@ class Network {
   void set_training_workspace(WorkspaceMode mode, const std::optional<WorkspaceConfig>& config = std::nullopt);
   void set_inference_workspace(WorkspaceMode mode, const std::optional<WorkspaceConfig>& config = std::nullopt);
 
+  // Those of steps and of requests, for scopes and statistics; of the network's device.
   Workspace& training_workspace() { return *CheckWhole("training_workspace").training_workspace_; }
   Workspace& inference_workspace() { return *CheckWhole("inference_workspace").inference_workspace_; }
 

@@ -25,25 +25,27 @@
 
 namespace tidepool::nn {
 
+// An input of a network.
 struct InputConfig {
-  std::string name;
+  std::string name;  // unique among inputs and nodes
   Shape shape;  // of one example
   // Of floats the network's own type is meant; integers are what embeddings take.
   DType dtype = DType::kFloat32;
 };
 
+// A layer in a network, and what it reads.
 struct NodeConfig {
-  std::string name;
-  AnyLayer layer;
+  std::string name;                 // unique among inputs and nodes
+  AnyLayer layer;                   // of any kind
   std::vector<std::string> inputs;  // names of inputs and nodes
   // Parameters that are another node's: from this layer's name of one ("weight") to "node.parameter", of the same shape.
   std::map<std::string, std::string> tied;
 };
 
 struct NetworkConfig {
-  std::vector<InputConfig> inputs;
+  std::vector<InputConfig> inputs;  // in the order in which the network is given them
   std::vector<NodeConfig> nodes;  // in any order; it is that of parameters and of initial values
-  std::vector<std::string> outputs;
+  std::vector<std::string> outputs;  // names of nodes, in the order in which it gives them
 
   // Layers one behind the other, named "0.conv2d", "1.max_pool2d" ...; the last one is the output.
   static NetworkConfig Sequential(Shape input, std::vector<AnyLayer> layers);

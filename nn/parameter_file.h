@@ -45,6 +45,7 @@ void LoadParameters(const std::string& path, Network& network);
 // of these parameters, of type `dtype`, before there is one.
 void CheckParameters(const SafetensorsReader& reader, const std::string& path,
                      const std::vector<NamedSpec>& expected, DType dtype);
+// Reads what was checked; an error while reading leaves some written.
 void ReadParameters(const SafetensorsReader& reader, Network& network);
 
 // Text of a file in a message: one line, of a length one can read.

@@ -31,10 +31,10 @@ struct TransferOptions {
 
 // By name, in the order of the side they are of.
 struct Transferred {
-  std::vector<std::string> loaded;
+  std::vector<std::string> loaded;  // taken from the other side
   std::vector<std::string> left;    // of the network, as they were
   std::vector<std::string> unused;  // of the other side
-  std::string ToString() const;
+  std::string ToString() const;     // for people
 };
 
 // From a file of SaveParameters, SaveModel or SaveCheckpoint. Throws kInvalidArgument for a pattern

@@ -38,6 +38,7 @@
 
 namespace tidepool::nn {
 
+// Where parameters wait and how far ahead they are read.
 struct SpilledTrainerOptions {
   std::shared_ptr<SpillFile>
       file;  // others may write there too; null: one of its own, as SpillFileOptions is made
@@ -47,6 +48,7 @@ struct SpilledTrainerOptions {
   int64_t memory_bytes = 0;
 };
 
+// What it holds and has moved, in bytes.
 struct SpilledTrainerStats {
   int64_t parameter_bytes = 0;  // of all trained parameters
   int64_t state_bytes = 0;      // of the updater, in the file

@@ -26,7 +26,7 @@ namespace tidepool::nn {
 struct StepCosts {
   std::vector<double> forward_seconds,
       backward_seconds;  // of layers in the order of their calls, and the loss
-  double written_bytes_per_second = 0, read_bytes_per_second = 0;
+  double written_bytes_per_second = 0, read_bytes_per_second = 0;  // of the file
 };
 
 struct StepBudget {
@@ -40,7 +40,9 @@ struct StepBudget {
   std::optional<StepCosts> costs;
 };
 
+// What was found and chosen, before the first step. Bytes and seconds are of one step.
 struct StepBudgetReport {
+  // Of which network, for what batch, within how many bytes.
   std::string network;
   BudgetStrategy strategy = BudgetStrategy::kAuto;
   int64_t batch = 0;
@@ -59,17 +61,19 @@ struct StepBudgetReport {
   int64_t timed_batch = 0;        // 0: costs were given
   uint64_t misses = 0;            // of the workspace while it learned
 
+  // Some lines for people.
   std::string ToString() const;
 };
 
 // What came true of it.
 struct StepBudgetOutcome {
   int64_t planned_bytes = 0, actual_bytes = 0;  // the same unless batches were others
-  double predicted_seconds = 0, actual_seconds = 0;
+  double predicted_seconds = 0, actual_seconds = 0;  // of a step
   int64_t predicted_spilled_bytes = 0, spilled_bytes = 0;  // of a step, one way
   double stall_seconds = 0;                                // of the last step
   uint64_t misses = 0;                                     // requests that the plan did not foresee
 
+  // Some lines for people.
   std::string ToString() const;
 };
 
@@ -82,6 +86,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget);
 // Everything is kept again.
 void ClearStepBudget(Network& network);
 
+// After some steps under `report`; `seconds_per_step` is what the caller measured.
 StepBudgetOutcome OutcomeOf(Network& network, const StepBudgetReport& report,
                             double seconds_per_step);
 

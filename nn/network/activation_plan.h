@@ -12,6 +12,7 @@
 
 namespace tidepool::nn {
 
+// What becomes of the activations of some layers until the backward pass.
 enum class Retention : uint8_t {
   kKeep,  // what gradients read stays
   kSpill,  // it is written to the file and comes back ahead of use; what operators do not tell of stays
@@ -23,12 +24,14 @@ const char* RetentionName(
 
 // Layers one behind the other, in the order in which they are called.
 struct ActivationSegment {
-  int layers = 1;
-  Retention retention = Retention::kKeep;
+  int layers = 1;                          // at least 1
+  Retention retention = Retention::kKeep;  // of all of them
 
+  // Whether the retention writes to the file.
   bool spills() const {
     return retention == Retention::kSpill || retention == Retention::kRecomputeSpilled;
   }
+  // Whether it computes again.
   bool recomputes() const {
     return retention == Retention::kRecompute || retention == Retention::kRecomputeSpilled;
   }
@@ -40,6 +43,7 @@ struct ActivationPlan {
   // In segments: how long a write may take, and how early a read begins. What is under way is in memory.
   int spill_behind = 1, spill_ahead = 1;
 
+  // Whether some segment does.
   bool spills() const;
   bool recomputes() const;
   // "keep 3 layers, recompute 4, spill 1"

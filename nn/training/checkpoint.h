@@ -56,6 +56,7 @@ CheckpointNotes LoadCheckpointInParts(const std::string& path, Network& network,
 // A folder of checkpoints, "step-000000120.safetensors", of which the newest are kept.
 class CheckpointFolder {
  public:
+  // How many are kept.
   struct Options {
     int64_t keep = 3;  // at least 1
   };

@@ -17,6 +17,7 @@
 
 namespace tidepool::nn {
 
+// When a training ends.
 struct EarlyStoppingConfig {
   bool larger_is_better = false;  // an accuracy; else a loss
   int64_t patience =
@@ -28,6 +29,7 @@ struct EarlyStoppingConfig {
   bool operator==(const EarlyStoppingConfig&) const = default;
 };
 
+// Why it ended; kNone: it goes on.
 enum class StopReason : uint8_t { kNone, kPatience, kMostEpochs, kGoal, kNan };
 
 class EarlyStopping {
@@ -39,11 +41,13 @@ class EarlyStopping {
   // least_improvement. The first one that is not NaN is. Any number of times, also behind the end.
   bool Observe(double score);
 
+  // So far: whether and why it is over, and how many scores there were.
   bool should_stop() const { return reason_ != StopReason::kNone; }
   StopReason reason() const { return reason_; }
   int64_t epochs() const { return epochs_; }
   int64_t best_epoch() const { return best_epoch_; }  // from 0; -1: none yet
   double best_score() const { return best_score_; }   // NaN: none yet
+  // As constructed.
   const EarlyStoppingConfig& config() const { return config_; }
   // Of a run that is resumed, before the next Observe.
   void Restore(int64_t epochs, int64_t best_epoch, double best_score);

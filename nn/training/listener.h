@@ -47,16 +47,20 @@ struct TrainingReport {
   int64_t memory_peak_bytes = 0;
 };
 
+// Told of a training by TrainingWatch, on the thread that trains. What it throws comes out of the step.
 class TrainingListener {
  public:
   virtual ~TrainingListener() = default;
+  // After each step, after an epoch's last one, and after the last epoch. They do nothing here.
   virtual void OnStep(const TrainingReport&) {}
   virtual void OnEpoch(const TrainingReport&) {}
   virtual void OnEnd(const TrainingReport&) {}
 };
 
+// Makes the reports.
 class TrainingWatch {
  public:
+  // What there is to go through.
   struct Config {
     int64_t epochs = 0;    // in all; 0: not known, as below, and then there is no time left
     int64_t examples = 0;  // of an epoch

@@ -35,11 +35,13 @@ enum class ScheduleKind : uint8_t {
   kOneCycle,
   kTable,  // of the last of `times` that is at most t, the value; LambdaLR
 };
+// What times count.
 enum class ScheduleUnit : uint8_t { kSteps, kEpochs };
 
 struct Schedule {
-  ScheduleKind kind = ScheduleKind::kConstant;
+  ScheduleKind kind = ScheduleKind::kConstant;  // whose line names which of the numbers it reads
   ScheduleUnit unit = ScheduleUnit::kSteps;  // of t, length, times, growth and the warm-up
+  // The numbers of the kinds' formulas, by these names.
   double gamma = 0.1;
   double power = 1;
   double end = 0;
@@ -55,6 +57,7 @@ struct Schedule {
   int64_t warmup = 0;
   double warmup_from = 0;
 
+  // Each kind with its numbers; they are checked by Check() alone.
   static Schedule Constant() { return {}; }
   static Schedule Exponential(double gamma);
   static Schedule Inverse(double gamma, double power = 1);
@@ -66,6 +69,7 @@ struct Schedule {
   static Schedule OneCycle(int64_t length, double rise = 0.3, double rise_from = 25,
                            double fall_to = 1e4);
   static Schedule Table(std::vector<int64_t> times, std::vector<double> values);
+  // This one with a warm-up in front of it, or by epochs.
   Schedule AfterWarmup(int64_t warmup, double warmup_from = 0) const;
   Schedule PerEpoch() const;
 

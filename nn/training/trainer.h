@@ -108,6 +108,7 @@ class Trainer {
   void Settle();
 
   int64_t steps() const { return updater_.steps(); }  // updates; skipped ones do not count
+  // What is trained; not to be stepped by others meanwhile.
   Network& network() { return network_; }
   // For checkpoints (checkpoint.h), schedules by epoch, scales of losses: between steps.
   Updater& updater() { return updater_; }

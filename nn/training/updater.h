@@ -24,27 +24,28 @@ enum class ClippingKind : uint8_t {
   kNormOfEach,  // of each parameter (ParameterGroup) by limit / its norm, where that is less than 1
   kGlobalNorm,  // of all that are updated by limit / their norm together, likewise
 };
+// A plain value.
 struct GradientClipping {
-  ClippingKind kind = ClippingKind::kNone;
-  double limit = 1;
+  ClippingKind kind = ClippingKind::kNone;  // what is limited
+  double limit = 1;  // above 0
   bool operator==(const GradientClipping&) const = default;
 };
 
 // A plain value: kinds and numbers.
 struct UpdaterConfig {
-  UpdaterKind kind = UpdaterKind::kAdam;
-  double learning_rate = 1e-3;
+  UpdaterKind kind = UpdaterKind::kAdam;  // by which formula
+  double learning_rate = 1e-3;  // times the schedule's factor
   double momentum = 0.9;  // kNesterovs
   double decay = 0.99;    // kRmsProp: what of the mean square stays
   double beta1 = 0.9;     // kAdam, kAdamW
-  double beta2 = 0.999;
+  double beta2 = 0.999;   // likewise
   double epsilon = 1e-8;    // kAdaGrad, kRmsProp, kAdam, kAdamW
   double l2 = 0;            // times the parameter, added to the gradient
   double l1 = 0;            // times the sign of the parameter, likewise
   double weight_decay = 0;  // kAdamW: parameters shrink by learning_rate * weight_decay of
                             // themselves, beside the gradient
   Schedule schedule;        // of the learning rate
-  GradientClipping clipping;
+  GradientClipping clipping;  // before everything else
 
   // Each kind with the learning rate that suits it: SGD 0.1, Nesterov momentum 0.02, AdaGrad (with
   // an epsilon of 1e-10) and RMSProp 0.01, Adam and AdamW 0.001, and AdamW with a weight_decay of
@@ -65,7 +66,7 @@ UpdaterKind ParseUpdater(const std::string& name);
 // Elements [begin, end) of the parameters that are treated in their own way: those of one array in
 // most cases.
 struct ParameterGroup {
-  int64_t begin = 0, end = 0;
+  int64_t begin = 0, end = 0;  // flat
   double rate = 1;     // times the learning rate
   bool decays = true;  // l2, l1 and weight_decay apply; not to biases and scales of norms, say
   // Not updated: its gradient is not read and counts in no norm, its state stays.
@@ -123,6 +124,7 @@ class Updater {
   // [kUpdateNumbers], or a row for each run of groups; undefined before the first SetNumbers.
   const NDArray& numbers() const { return numbers_; }
 
+  // As constructed, and the updates so far.
   const UpdaterConfig& config() const { return config_; }
   int64_t steps() const { return steps_; }
   // Of a run that is resumed.
