@@ -51,15 +51,16 @@
 
 namespace tidepool::nn {
 
+// How far ahead, by how many threads, and for whom.
 struct AsyncOptions {
-  static constexpr int kMostSlots = 65536;  // a ring's
-  static constexpr int kMostProducers = 1024;
+  static constexpr int kMostSlots = 65536;     // a ring's
+  static constexpr int kMostProducers = 1024;  // and threads
 
-  int prefetch = 2;
-  int producers = 1;
-  int kept = 1;
-  Device device = Host();        // that batches will be copied to
-  std::string name = "batches";  // the ring's
+  int prefetch = 2;        // batches made or being made and not taken, at most
+  int producers = 1;       // threads that make them
+  int kept = 1;            // batches that the reader keeps at a time, for which there is memory
+  Device device = Host();  // that batches will be copied to
+  std::string name = "batches";  // the name of the ring
 };
 
 template <typename Set>
@@ -116,6 +117,7 @@ class AsyncIterator final : public Iterator<Set> {
   std::vector<std::thread> producers_;
 };
 
+// Of batches of one input and label, and of several.
 using AsyncDataSetIterator = AsyncIterator<DataSet>;
 using AsyncMultiDataSetIterator = AsyncIterator<MultiDataSet>;
 

@@ -34,7 +34,7 @@ struct Batch {
   }
   ~Batch() = default;
 
-  int64_t size() const { return features.dim(0); }
+  int64_t size() const { return features.dim(0); }  // examples
   // Idempotent.
   void Close() {
     features = NDArray();
@@ -58,7 +58,8 @@ struct Batch {
   NDManager manager;  // all of them before the arrays, which go first
   NDArray features;   // [batch, ...] f32
   NDArray labels;     // [batch] i64
-  NDArray features_mask, labels_mask;  // [batch, length], of sequences (NetworkInputs); undefined: none
+  NDArray features_mask,
+      labels_mask;  // [batch, length], of sequences (NetworkInputs); undefined: none
 };
 
 }  // namespace tidepool::nn

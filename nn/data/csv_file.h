@@ -40,26 +40,29 @@ enum class CsvKind : uint8_t {
   kCategory,  // one of some texts
 };
 
+// A column that is read.
 struct CsvColumn {
-  std::string name;
-  CsvKind kind = CsvKind::kNumber;
+  std::string name;                          // as the header has it
+  CsvKind kind = CsvKind::kNumber;           // what its fields are
   std::vector<std::string> categories = {};  // of kCategory; none: those of the file, sorted
   // Takes the place of a missing value; of a category any number: none of them is 1. Without, and
   // for labels, one that is missing is an error.
   std::optional<double> if_missing = {};
-  bool is_label = false;
+  bool is_label = false;  // else it is among the features
 };
 
+// Which columns, and how the file is written.
 struct CsvSchema {
-  std::vector<CsvColumn> columns;
-  bool has_header = true;
+  std::vector<CsvColumn> columns;  // features and labels in the order in which arrays have them
+  bool has_header = true;          // the first line
   std::vector<std::string> missing = {"", "NA", "NaN", "nan",
                                       "null"};  // what stands for a missing value
-  CsvFormat format = {};
-  int64_t max_categories = 1024;          // of a column, found in the file
-  int64_t max_values = int64_t{1} << 30;  // of all features
+  CsvFormat format = {};                        // separator, quotes and limits
+  int64_t max_categories = 1024;                // of a column, found in the file
+  int64_t max_values = int64_t{1} << 30;        // of all features
 };
 
+// What was read.
 struct CsvTable {
   // [rows, values] f32, and of labels i64 [rows] for one category or integer, f32 [rows, labels]
   // for numbers; on the heap. Undefined where the schema has no such columns.
@@ -68,6 +71,7 @@ struct CsvTable {
   CsvSchema schema;                        // with the categories
 };
 
+// The whole file. Throws as the head of this header says.
 CsvTable ReadCsv(const std::string& path, const CsvSchema& schema);
 // The schema with the categories that the file has, and nothing held but these: for files that are
 // larger than memory (csv_iterator.h). Reads, and checks, the whole file.

@@ -29,10 +29,11 @@
 
 namespace tidepool::nn {
 
+// Which rows a batch has.
 struct CsvBatching {
   int64_t batch_size = 32;  // of each rank
   bool drops_last = false;  // a batch that is not whole; always with several ranks
-  int rank = 0, ranks = 1;
+  int rank = 0, ranks = 1;  // of a job: each reads the file and takes its part of each batch
 };
 
 class CsvIterator final : public DataSetIterator {

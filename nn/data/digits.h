@@ -18,18 +18,19 @@
 namespace tidepool {
 
 struct LabelledImages {
-  int64_t count = 0;
+  int64_t count = 0;            // of images
   int64_t height = 0;           // pixels
   int64_t width = 0;            // pixels
   std::vector<uint8_t> pixels;  // [count, height, width]
   std::vector<uint8_t> labels;  // [count], each below classes
-  int classes = 0;
-  MemoryCharge charge = {};  // pixels and labels on the ledger, when read from files
+  int classes = 0;              // 10 of digits
+  MemoryCharge charge = {};     // pixels and labels on the ledger, when read from files
 };
 
+// The two parts of a data set.
 struct ImageFolder {
-  LabelledImages train;
-  LabelledImages test;
+  LabelledImages train;  // to learn from
+  LabelledImages test;   // to measure by
 };
 
 // Reads an IDX file of images (rank 3) and one of labels (rank 1), plain or gzip. `classes` is from

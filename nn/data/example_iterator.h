@@ -34,6 +34,7 @@ class ChosenExamples {
   ChosenExamples(absl::Span<const uint32_t> order, int64_t examples, int64_t begin, int64_t count)
       : order_(order), examples_(examples), begin_(begin), count_(count) {}
 
+  // How many, and the number of the i-th; i is not checked.
   int64_t size() const { return count_; }
   int64_t operator[](int64_t i) const {
     const int64_t place = (begin_ + i) % examples_;
@@ -45,11 +46,12 @@ class ChosenExamples {
   int64_t examples_, begin_, count_;
 };
 
+// A source whose examples have numbers from 0.
 template <typename Set>
 class Examples {
  public:
   virtual ~Examples() = default;
-  virtual int64_t count() const = 0;
+  virtual int64_t count() const = 0;  // always the same
   // A batch of those, in that order, made in the current place. Any number of threads at a time.
   // Sources that wait do so with `stop`.
   virtual Set Make(const ChosenExamples& which, const std::stop_token& stop) const = 0;
@@ -62,12 +64,13 @@ enum class LastBatch {
   kFill,  // filled with the first ones of the epoch's order, which are seen twice
 };
 
+// How examples become batches.
 struct Batching {
-  int64_t batch_size = 32;       // of each rank
-  std::optional<uint64_t> seed;  // of the order; none: as they are
-  LastBatch last = LastBatch::kKeep;
-  uint64_t epoch = 0;  // to begin with
-  int rank = 0, ranks = 1;
+  int64_t batch_size = 32;            // of each rank
+  std::optional<uint64_t> seed;       // of the order; none: as they are
+  LastBatch last = LastBatch::kKeep;  // what becomes of a batch that would not be whole
+  uint64_t epoch = 0;                 // to begin with
+  int rank = 0, ranks = 1;            // of a job, whose ranks share each batch
   // Examples of a batch of all ranks together, instead of batch_size for each; parts differ by one at
   // most. So batches, and with them the place in an epoch (Seek()), are the same for any number of
   // ranks.
@@ -77,6 +80,7 @@ struct Batching {
 template <typename Set>
 class ExampleIterator : public IndexedIterator<Set> {
  public:
+  // Places of an order have 32 bits.
   static constexpr int64_t kMostExamples = int64_t{1} << 32;
 
   // Throws kInvalidArgument for null examples, more than kMostExamples or, of kFill, none, a batch
@@ -87,6 +91,7 @@ class ExampleIterator : public IndexedIterator<Set> {
 
   int64_t size() const override { return size_; }
   Set Make(int64_t index, const std::stop_token& stop) const override;
+  // As above, of sources that need not be stopped.
   Set Make(int64_t index) const { return Make(index, std::stop_token()); }
   // Which ones; throws kInvalidArgument unless 0 <= index < size().
   ChosenExamples ExamplesOf(int64_t index) const;

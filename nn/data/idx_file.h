@@ -28,6 +28,7 @@
 
 namespace tidepool {
 
+// As the third byte of a file says.
 enum class IdxType : uint8_t {
   kUnsignedByte = 0x08,
   kSignedByte = 0x09,
@@ -42,7 +43,7 @@ size_t IdxTypeBytes(IdxType type);
 struct IdxFile {
   std::vector<int64_t> dims;  // outermost first; each from 0 to 2^32-1
   std::vector<uint8_t> data;  // as many elements as the product of dims, as they are in the file
-  IdxType type = IdxType::kUnsignedByte;
+  IdxType type = IdxType::kUnsignedByte;  // of the elements
 };
 
 // More bytes of elements than this are refused, compressed or not, unless the caller says otherwise; the

@@ -35,13 +35,14 @@
 namespace tidepool::nn {
 
 struct ImageFolderOptions {
-  ImageSize size = {};                    // 0 x 0: the first image's
-  int channels = 1;                       // 1: grey, 3: red, green, blue
-  int64_t max_pixels = int64_t{1} << 26;  // of an image
-  uint64_t max_file_bytes = uint64_t{64} << 20;
-  int64_t max_files = int64_t{1} << 26;  // and classes
+  ImageSize size = {};                           // 0 x 0: the first image's
+  int channels = 1;                              // 1: grey, 3: red, green, blue
+  int64_t max_pixels = int64_t{1} << 26;         // of an image
+  uint64_t max_file_bytes = uint64_t{64} << 20;  // of an image's file
+  int64_t max_files = int64_t{1} << 26;          // and classes
 };
 
+// Batches as the head of this header says.
 class ImageFolderExamples final : public Examples<DataSet> {
  public:
   // Lists the files and looks at the first one's header.
@@ -50,6 +51,7 @@ class ImageFolderExamples final : public Examples<DataSet> {
   int64_t count() const override { return static_cast<int64_t>(files_.size()); }
   DataSet Make(const ChosenExamples& which, const std::stop_token& stop) const override;
 
+  // What labels are numbers of, the size that all images have, and the file of an example.
   const std::vector<std::string>& classes() const { return classes_; }
   ImageSize size() const { return options_.size; }
   std::string PathOf(int64_t example) const;

@@ -31,6 +31,7 @@ namespace tidepool::nn {
 
 class MultiNormalizer {
  public:
+  // By input or output; nothing: it stays as it is.
   using Normalizers = std::vector<std::optional<Normalizer>>;
 
   // Throws kInvalidArgument for one that was made with labels_too: outputs have their own.
@@ -41,6 +42,7 @@ class MultiNormalizer {
   // All of them are.
   bool is_fitted() const;
 
+  // To all that have one.
   void Apply(MultiDataSet& batch) const;
   // Of input or output `i`; nothing where that has no normalizer.
   void RevertFeatures(size_t i, NDArray& features) const;

@@ -49,6 +49,7 @@ class Normalizer {
   void Fit(DataSetIterator& batches);
   bool is_fitted() const { return !features_.center.empty(); }
 
+  // To features, and to labels where they were fitted too.
   void Apply(DataSet& batch) const;
   // Also of predictions, which are like labels: to the units of the examples.
   void ApplyToFeatures(NDArray& features) const;

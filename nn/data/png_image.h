@@ -20,6 +20,7 @@ struct ImageSize {
   friend bool operator==(const ImageSize&, const ImageSize&) = default;
 };
 
+// Whether it begins as a PNG file does.
 bool LooksLikePng(std::string_view bytes);
 // What the header claims; nothing else is looked at.
 ImageSize PngSizeOf(std::string_view png);

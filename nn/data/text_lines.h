@@ -18,17 +18,18 @@
 
 namespace tidepool {
 
+// How a file of texts is written, and how large it may be.
 struct TextFormat {
-  bool has_labels = false;
-  char separator = '\t';                    // behind the label
-  std::vector<std::string> classes;         // none: those of the file, sorted
-  int64_t most_classes = 1024;              // found in the file
-  uint64_t most_bytes = uint64_t{4} << 30;  // of the content
-  size_t most_line_bytes = size_t{1} << 20;
+  bool has_labels = false;                   // in front of each text
+  char separator = '\t';                     // behind the label
+  std::vector<std::string> classes;          // none: those of the file, sorted
+  int64_t most_classes = 1024;               // found in the file
+  uint64_t most_bytes = uint64_t{4} << 30;   // of the content
+  size_t most_line_bytes = size_t{1} << 20;  // of one line
 };
 
 struct TextLines {
-  std::vector<std::string> texts;
+  std::vector<std::string> texts;    // a line each
   std::vector<int64_t> labels;       // of each, a number of `classes`; without labels none
   std::vector<std::string> classes;  // by which other files are to be read
 };

@@ -24,6 +24,7 @@
 
 namespace tidepool::nn {
 
+// What a text is divided into.
 enum class TokenKind : uint8_t {
   kWord,       // what stands between spaces, tabs and line ends
   kCharacter,  // a code point of UTF-8; a byte that is part of none is one by itself
@@ -33,21 +34,22 @@ enum class TokenKind : uint8_t {
 void ForEachToken(absl::string_view text, TokenKind kind,
                   absl::FunctionRef<void(absl::string_view token)> use);
 
+// Which tokens have numbers.
 struct VocabularyOptions {
-  TokenKind tokens = TokenKind::kWord;
-  int64_t most_tokens = 50'000;  // the most frequent ones; others are unknown
-  int64_t least_count = 1;       // seen less often: unknown
+  TokenKind tokens = TokenKind::kWord;  // what texts are divided into
+  int64_t most_tokens = 50'000;         // the most frequent ones; others are unknown
+  int64_t least_count = 1;              // seen less often: unknown
 };
 
 class Vocabulary {
  public:
-  static constexpr int64_t kNone = 0, kUnknown = 1;
-  static constexpr int64_t kMostTokens = int64_t{1} << 24;
+  static constexpr int64_t kNone = 0, kUnknown = 1;         // behind a text's end; any other token
+  static constexpr int64_t kMostTokens = int64_t{1} << 24;  // with numbers
 
   // Throws kInvalidArgument for limits below 1 or most_tokens beyond kMostTokens.
   static Vocabulary Fit(absl::Span<const std::string> texts, const VocabularyOptions& options = {});
 
-  TokenKind tokens() const { return kind_; }
+  TokenKind tokens() const { return kind_; }  // what texts are divided into
   // Of numbers, kNone and kUnknown among them: an Embedding's entries.
   int64_t size() const { return static_cast<int64_t>(names_.size()) + 2; }
   // kUnknown where it is none of them.

@@ -64,23 +64,24 @@ class Pending {
   bool done_ = false;
 };
 
+// Since the communicator began.
 struct CommunicatorStats {
-  int64_t collectives = 0;  // done
-  int64_t bytes_sent = 0;   // by this rank, in exchanges
-  int64_t messages_sent = 0;
+  int64_t collectives = 0;    // done
+  int64_t bytes_sent = 0;     // by this rank, in exchanges
+  int64_t messages_sent = 0;  // likewise
   double busy_seconds = 0;    // that collectives took
   double waited_seconds = 0;  // that callers waited for them: the rest was hidden behind other work
 };
 
 // How far a rank is.
 struct RankProgress {
-  int64_t step = 0;
+  int64_t step = 0;             // that set_step was told last
   int64_t begun = 0, done = 0;  // sequence numbers of collectives, from 1
 };
 
 class Communicator {
  public:
-  static constexpr size_t kLogged = 64;
+  static constexpr size_t kLogged = 64;  // collectives that Log() goes back
 
   // `open` is called on the communicator's thread, which alone uses the transport and ends it.
   // Throws what it throws, and kResourceExhausted where the system has no thread.
@@ -92,21 +93,25 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
+  // This process's number, from 0, and how many there are.
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // In place. `site` says what it is for; a literal. Throw kInvalidArgument (collectives.h), and
+  // In place, called by all ranks in the same order; collectives.h says what each does and what parts are. `site` says what it is for; a literal. Throw kInvalidArgument (collectives.h), and
   // what the communicator ended with.
   void Broadcast(Elements elements, int root, const char* site);
   void AllReduce(Elements elements, const char* site) {
     Run({CollectiveKind::kAllReduce, elements, 0, site, 0});
   }
+  // Afterwards this rank's part has sums; what the others have is not to be read.
   void ReduceScatter(Elements elements, const char* site) {
     Run({CollectiveKind::kReduceScatter, elements, 0, site, 0});
   }
+  // From each rank's part to all.
   void AllGather(Elements elements, const char* site) {
     Run({CollectiveKind::kAllGather, elements, 0, site, 0});
   }
+  // Returns once all ranks have come here.
   void Barrier(const char* site) { Run({CollectiveKind::kBarrier, {}, 0, site, 0}); }
 
   // The same without waiting. Throws kFailedPrecondition where `pending` has not been waited for,
@@ -118,8 +123,10 @@ class Communicator {
 
   // Ends the communicator with this error, unless it has ended already.
   void Abort(const Error& reason);
+  // What it ended with; nothing while it works.
   std::optional<Error> failure() const;
 
+  // From any thread.
   CommunicatorStats stats() const;
   RankProgress Progress() const;
   // Begun ones, oldest first.

@@ -33,8 +33,8 @@ struct DataPosition {
   int64_t examples = 0;  // of an epoch
   int64_t together = 0;  // of a batch of all ranks
   uint64_t seed = 0;     // of the order
-  uint64_t epoch = 0;
-  int64_t batch = 0;  // done, of the epoch
+  uint64_t epoch = 0;    // under way
+  int64_t batch = 0;     // done, of the epoch
 
   // Notes called "data_...", beside which there may be others.
   CheckpointNotes ToNotes() const;

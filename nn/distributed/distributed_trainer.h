@@ -64,6 +64,7 @@
 
 namespace tidepool::nn {
 
+// How ranks share the work; the same on all of them.
 struct DistributedConfig {
   int64_t bucket_bytes = int64_t{4} << 20;  // of gradients that are summed up at a time
   int ranks = 0;                            // that the job should have; 0: any
@@ -76,6 +77,7 @@ struct DistributedConfig {
   int prefetch = 2;      // of Fit: batches made ahead
 };
 
+// What a step was, the same on all ranks.
 struct DistributedStep {
   int64_t examples = 0;  // of all ranks
   int ranks = 0;         // that had any
@@ -83,9 +85,10 @@ struct DistributedStep {
   bool updated = true;   // false: a step that a loss scale skipped
 };
 
+// What Fit went through.
 struct DistributedPass {
-  int64_t steps = 0, examples = 0;
-  double loss = 0;  // of the examples, the mean; 0 without any
+  int64_t steps = 0, examples = 0;  // of all ranks
+  double loss = 0;                  // of the examples, the mean; 0 without any
 };
 
 class DistributedTrainer {
@@ -141,6 +144,7 @@ class DistributedTrainer {
   // Throws kFailedPrecondition where the ranks' parameters are not the same to the last bit.
   void CheckSameParameters();
 
+  // As constructed, and how gradients are divided for summing.
   Trainer& trainer() { return trainer_; }
   Communicator& communicator() { return communicator_; }
   const GradientBuckets& buckets() const { return buckets_; }

@@ -35,8 +35,9 @@
 
 namespace tidepool::nn {
 
+// When a rank counts as lost.
 struct HeartbeatConfig {
-  std::chrono::milliseconds interval{1000};
+  std::chrono::milliseconds interval{1000};  // from one sign of life to the next
   // Longer than anything takes that one rank does while others wait: the first step, an evaluation,
   // a checkpoint.
   std::chrono::milliseconds limit{60000};

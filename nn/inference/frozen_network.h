@@ -48,14 +48,16 @@ namespace tidepool::nn {
 
 class FrozenNetwork {
  public:
+  // What there is of it now.
   struct Stats {
-    int64_t runtimes = 0;        // that exist, running ones too
-    int64_t idle_runtimes = 0;
-    int64_t made_runtimes = 0;   // so far: how often weights were packed
-    int64_t weight_bytes = 0;    // of the copy that runtimes are made from
-    int64_t runtime_bytes = 0;   // that the engine took for each by itself: activations, small packed weights, its own records
-    int64_t shared_bytes = 0;    // packed weights that all runtimes have in common
-    int64_t staging_bytes = 0;   // where pieces are put together that need it
+    int64_t runtimes = 0;       // that exist, running ones too
+    int64_t idle_runtimes = 0;  // of these at rest
+    int64_t made_runtimes = 0;  // so far: how often weights were packed
+    int64_t weight_bytes = 0;   // of the copy that runtimes are made from
+    int64_t runtime_bytes =
+        0;  // that the engine took for each by itself: activations, small packed weights, its own records
+    int64_t shared_bytes = 0;   // packed weights that all runtimes have in common
+    int64_t staging_bytes = 0;  // where pieces are put together that need it
   };
 
   // Copies the weights and makes a runtime of each size in `options.batches`. Throws kUnimplemented (see above, and where
@@ -80,6 +82,7 @@ class FrozenNetwork {
   // Gives back all runtimes at rest and what memory of the engine is unused.
   void Trim() const;
 
+  // From any thread; shapes are of one example.
   Stats stats() const;
   const Shape& input_shape() const;
   const Shape& output_shape() const;

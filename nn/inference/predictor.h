@@ -46,17 +46,19 @@ namespace tidepool::nn {
 inline void MoveOut(NDArray& array, const Place& caller) {
   if (array.is_defined()) array = array.CopyTo(caller.OnDevice(array.device()));
 }
+// The same of each of them.
 void MoveOut(NDList& list, const Place& caller);
 // Everything else has no arrays. A type of yours that has: give it a MoveOut in its namespace.
 template <typename T>
-  requires(!std::is_convertible_v<T&, NDArray&>)
-void MoveOut(T&, const Place&) {}
+requires(!std::is_convertible_v<T&, NDArray&>) void MoveOut(T&, const Place&) {}
 template <typename A, typename B>
 void MoveOut(std::pair<A, B>& values, const Place& caller);
+// The same of each of them.
 template <typename T>
 void MoveOut(std::vector<T>& values, const Place& caller) {
   for (T& value : values) MoveOut(value, caller);
 }
+// The same of both.
 template <typename A, typename B>
 void MoveOut(std::pair<A, B>& values, const Place& caller) {
   MoveOut(values.first, caller);
@@ -82,6 +84,7 @@ class PredictorCore {
                 const WorkspaceConfig& workspace);
   ~PredictorCore();
 
+  // Its own, below that of the model: what requests own, where they are computed, and by which types of arrays.
   NDManager& manager() { return manager_; }
   const Workspace& workspace() const { return workspace_; }
   const LayerWorkspaceManager& workspaces() const { return workspaces_; }
@@ -93,6 +96,7 @@ class PredictorCore {
   // Throws kUnimplemented where the device cannot capture, and with workspace mode separate.
   void set_graphs(bool graphs);
   const ReplayedStep::Stats* graph_stats() const;  // null without graphs
+  // As of a Predictor.
   void set_engine(EngineUse use, const FrozenOptions& options);
   const std::string& why_not_engine() const { return why_not_engine_; }
   std::shared_ptr<const FrozenNetwork> frozen();
@@ -131,7 +135,8 @@ class Predictor {
   // workspace_mode is how the network's arrays are placed in a call, whatever the network's own mode: kSeparate (which plans
   // nothing, layer_workspace_manager.h) makes a workspace for each purpose beside it.
   Predictor(Model& model, Translator<In, Out>& translator, const std::string& name = "predictor",
-            int64_t budget_bytes = 0, const WorkspaceConfig& workspace = WorkspaceConfig::Inference())
+            int64_t budget_bytes = 0,
+            const WorkspaceConfig& workspace = WorkspaceConfig::Inference())
       : core_(model, name, budget_bytes, nullptr, workspace), translator_(translator) {}
   // On `device`, whichever the network's is. Throws kUnimplemented when no memory of it is linked.
   Predictor(Model& model, Translator<In, Out>& translator, Device device,
@@ -139,7 +144,10 @@ class Predictor {
             const WorkspaceConfig& workspace = WorkspaceConfig::Inference())
       : core_(model, name, budget_bytes, &device, workspace), translator_(translator) {}
 
-  Out Predict(const In& input) { return std::move(PredictBatch(absl::MakeConstSpan(&input, 1))[0]); }
+  // Of one; throws what translator and network throw.
+  Out Predict(const In& input) {
+    return std::move(PredictBatch(absl::MakeConstSpan(&input, 1))[0]);
+  }
 
   // One result per input, in their order, by one run of the network if the translator batches.
   std::vector<Out> PredictBatch(absl::Span<const In> inputs) {
@@ -171,15 +179,20 @@ class Predictor {
     }
   }
 
+  // Whether requests are captured as graphs of their device, one for each shape, and what came of it (null without). Throws
+  // kUnimplemented where the device cannot.
   void set_graphs(bool graphs) { core_.set_graphs(graphs); }
   const ReplayedStep::Stats* graph_stats() const { return core_.graph_stats(); }
   // From the next request on. Freezes the network, so that what cannot be frozen is known: it is an error for kAlways (kUnimplemented),
   // as bad options and lack of memory are. Not from other threads than the predictor's own.
-  void set_engine(EngineUse use, const FrozenOptions& options = {}) { core_.set_engine(use, options); }
+  void set_engine(EngineUse use, const FrozenOptions& options = {}) {
+    core_.set_engine(use, options);
+  }
   // Why kernels computed the last request, or would compute the next one; empty: the engine did, or is not asked for.
   const std::string& why_not_engine() const { return core_.why_not_engine(); }
   // What computes, for its stats; null: kernels.
   std::shared_ptr<const FrozenNetwork> frozen() { return core_.frozen(); }
+  // For budgets and statistics. Close() ends it early; later requests throw kFailedPrecondition.
   NDManager& manager() { return core_.manager(); }
   const Workspace& workspace() const { return core_.workspace(); }
   void Close() { core_.Close(); }

@@ -52,6 +52,7 @@
 
 namespace tidepool::nn {
 
+// As the head of this header says.
 enum class InferenceMode : uint8_t { kBatched, kSequential, kInPlace };
 enum class WhenFull : uint8_t { kWait, kRefuse };
 
@@ -62,12 +63,13 @@ class QueueFullError final : public Error {
       : Error(absl::StatusCode::kResourceExhausted, std::move(message)) {}
 };
 
+// How requests are served.
 struct ParallelInferenceConfig {
-  InferenceMode mode = InferenceMode::kBatched;
-  int workers = 2;
-  int64_t batch_limit = 32;  // examples; a request of more is a batch of its own
-  int64_t queue_limit = 64;  // requests that wait
-  WhenFull when_full = WhenFull::kWait;
+  InferenceMode mode = InferenceMode::kBatched;  // who computes, and how many at once
+  int workers = 2;                               // threads that compute; none in kInPlace
+  int64_t batch_limit = 32;              // examples; a request of more is a batch of its own
+  int64_t queue_limit = 64;              // requests that wait
+  WhenFull when_full = WhenFull::kWait;  // what becomes of one more
   std::optional<std::chrono::nanoseconds>
       deadline;                             // of requests that bring none, from their call on
   int threads_of_worker = 1;                // that its kernels use
@@ -75,6 +77,7 @@ struct ParallelInferenceConfig {
   std::string name = "parallel inference";  // of its pool and managers, and in messages
 };
 
+// Since it began.
 struct ParallelInferenceStats {
   int64_t requests = 0, examples = 0;  // answered
   int64_t batches = 0;                 // computed
@@ -100,6 +103,7 @@ class ParallelInference {
   ParallelInference(const ParallelInference&) = delete;
   ParallelInference& operator=(const ParallelInference&) = delete;
 
+  // What a caller asks for.
   struct Request {
     Arrays inputs;                                     // by input of the network, [n] + its shape
     Arrays masks;                                      // by input; fewer or undefined: none
@@ -124,8 +128,10 @@ class ParallelInference {
   // after Shutdown.
   void Cancel();
 
+  // As constructed, and what there was so far; from any thread.
   const ParallelInferenceConfig& config() const;
   ParallelInferenceStats stats() const;
+  // That of the workers, for its statistics.
   WorkspacePool& workspaces();
 
  private:

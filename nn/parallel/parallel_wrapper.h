@@ -54,11 +54,13 @@ namespace tidepool::nn {
 
 class WorkerGroup;
 
+// As the head of this header says.
 enum class ParallelTraining : uint8_t { kGradientSharing, kParameterAveraging };
 
+// How the workers train.
 struct ParallelWrapperConfig {
-  int workers = 2;  // 1 to 4096
-  ParallelTraining training = ParallelTraining::kGradientSharing;
+  int workers = 2;                                                 // 1 to 4096
+  ParallelTraining training = ParallelTraining::kGradientSharing;  // what a round does
   int averaging_frequency = 1;   // kParameterAveraging: rounds from one averaging to the next
   bool average_updaters = true;  // kParameterAveraging: false: each keeps its own updater's state
   int prefetch = 2;              // batches made ahead for each worker
@@ -68,17 +70,18 @@ struct ParallelWrapperConfig {
 
 // What a listener is told.
 struct ParallelRound {
-  int64_t round = 0;    // of the pass, from 1
-  int64_t batches = 0;  // as many workers
-  int64_t examples = 0;
+  int64_t round = 0;      // of the pass, from 1
+  int64_t batches = 0;    // as many workers
+  int64_t examples = 0;   // of all its batches
   double loss = 0;        // of the examples, the mean
   bool updated = true;    // kGradientSharing: false: a step that a loss scale skipped
   bool averaged = false;  // kParameterAveraging: parameters are the workers' mean now
 };
 
+// What Fit went through.
 struct ParallelPass {
-  int64_t rounds = 0, batches = 0, examples = 0;
-  double loss = 0;  // of the examples, the mean; 0 without any
+  int64_t rounds = 0, batches = 0, examples = 0;  // in all
+  double loss = 0;                                // of the examples, the mean; 0 without any
 };
 
 class ParallelWrapper {
@@ -98,7 +101,9 @@ class ParallelWrapper {
   ParallelPass Fit(int64_t count, std::function<MultiDataSet(int64_t index)> make);
   // Over what `next` gives on the calling thread, a round at a time, until it gives none.
   ParallelPass Fit(absl::FunctionRef<std::optional<Batch>()> next) { return FitRounds(next); }
-  ParallelPass Fit(absl::FunctionRef<std::optional<MultiDataSet>()> next) { return FitRounds(next); }
+  ParallelPass Fit(absl::FunctionRef<std::optional<MultiDataSet>()> next) {
+    return FitRounds(next);
+  }
 
   // Called behind each round on the calling thread; what it throws ends the pass, whose round is
   // done.
@@ -106,7 +111,7 @@ class ParallelWrapper {
     listener_ = std::move(listener);
   }
 
-  const ParallelWrapperConfig& config() const { return config_; }
+  const ParallelWrapperConfig& config() const { return config_; }  // as constructed
   // Of a worker; that of worker 0 is the trainer's, or, with kGradientSharing where layers keep
   // running averages, a replica as well. Between passes all have the same parameters.
   Network& network(int worker);
