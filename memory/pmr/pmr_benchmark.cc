@@ -206,7 +206,7 @@ const int registered = [] {
     for (const Peer& peer : peers) {
       benchmark::RegisterBenchmark(
           (std::string(name) + "/" + peer.name).c_str(),
-          [work, peer](benchmark::State& state) { Run(state, work, peer.make()); });
+          [work = work, peer](benchmark::State& state) { Run(state, work, peer.make()); });
     }
   }
   return 0;

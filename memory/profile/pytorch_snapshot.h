@@ -4,7 +4,11 @@
 //   ... work ...
 //   torch.cuda.memory._dump_snapshot("snapshot.pickle")
 //
-//   tidepool view snapshot.pickle --out=page.html
+//   tidepool view --snapshot=snapshot.pickle --page=page.html
+//
+// or as records (docs/recording.md), which other allocators can be tried on:
+//
+//   tidepool advise snapshot.pickle
 //
 // The file is a pickle (pickle_reader.h: nothing in it is called) of a dictionary, as PyTorch documents it
 // ("Understanding CUDA Memory Usage"). Read are: `segments` (`device`, `address`, `total_size`, `blocks` of `size`,
@@ -25,6 +29,7 @@
 #include <string_view>
 
 #include "tidepool/memory/profile/profile_data.h"
+#include "tidepool/memory/recording/record.h"
 
 namespace tidepool {
 
@@ -32,6 +37,15 @@ ProfileData ParsePyTorchSnapshot(std::string_view bytes, const std::string& what
 
 // Throws what FileReader throws too.
 ProfileData ReadPyTorchSnapshot(const std::string& path);
+
+// Its allocations as events: a device is a thread, whose entries are in their order; an owner is a stream and a function.
+// Bytes are those of PyTorch's block where the snapshot does not say what was asked for (it does for blocks alive at its
+// end), which are up to 511 more.
+Record ParsePyTorchSnapshotAsRecord(std::string_view bytes, const std::string& what);
+Record ReadPyTorchSnapshotAsRecord(const std::string& path);
+
+// Whether a file begins as a pickle does. Throws what FileReader throws.
+bool IsPyTorchSnapshot(const std::string& path);
 
 }  // namespace tidepool
 

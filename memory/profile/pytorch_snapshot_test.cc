@@ -131,6 +131,64 @@ TEST(PyTorchSnapshot, AllocationsFreesAndSegments) {
   EXPECT_EQ(data.device_peaks[0], 30 << 10);
 }
 
+TEST(PyTorchSnapshot, AsARecord) {
+  const Record record = ParsePyTorchSnapshotAsRecord(SmallSnapshot(), "x.pickle");
+  using What = RecordEvent::What;
+  // What was there: the one that is freed, and one of a block that the trace does not tell of.
+  ASSERT_EQ(record.live.size(), 2u);
+  EXPECT_EQ(record.live[0].bytes, 512u);
+  EXPECT_EQ(record.live[1].bytes, 1000u);
+  ASSERT_EQ(record.events.size(), 4u);
+  const What whats[] = {What::kFree, What::kAllocate, What::kAllocate, What::kFree};
+  const uint64_t bytes[] = {512, 4096, 2048, 4096};
+  const int64_t times[] = {1000, 2000, 3000, 4000};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(record.events[i].what, whats[i]) << i;
+    EXPECT_EQ(record.events[i].bytes, bytes[i]) << i;
+    EXPECT_EQ(record.events[i].nanoseconds, times[i]) << i;
+    EXPECT_EQ(record.events[i].number, i + 1) << i;
+    EXPECT_EQ(record.names[record.events[i].device], "cuda:0") << i;
+  }
+  EXPECT_EQ(record.events[0].block, record.live[0].block);
+  EXPECT_EQ(record.events[3].block, record.events[1].block);
+  EXPECT_EQ(record.names[record.events[1].owner], "stream 7 #forward");
+  // What is written is read again: numbers, names and sizes are such as the format takes.
+  const Record again = ParseRecord(FormatRecord(record), "again");
+  EXPECT_EQ(again.events.size(), 4u);
+  EXPECT_EQ(again.live.size(), 2u);
+}
+
+TEST(PyTorchSnapshot, EntriesOfOneMomentAreInTheirOrder) {
+  const auto number = [](int64_t value) { return PickleWriter().Number(value); };
+  const auto entry = [&](const char* action, int64_t address, int64_t time) {
+    return PickleWriter().Dict({{"action", PickleWriter().Text(action)},
+                                {"addr", number(address)},
+                                {"size", number(512)},
+                                {"time_us", number(time)}});
+  };
+  // An address is used again within a microsecond, and freed by the last entry.
+  const Record record = ParsePyTorchSnapshotAsRecord(
+      PickleWriter()
+          .Dict({{"device_traces",
+                  PickleWriter().List(
+                      {PickleWriter().List(
+                           {entry("alloc", 4096, 5), entry("free_completed", 4096, 5),
+                            entry("alloc", 4096, 5), entry("free_completed", 4096, 9)}),
+                       PickleWriter().List({entry("alloc", 4096, 7)})})}})
+          .Take(),
+      "x.pickle");
+  using What = RecordEvent::What;
+  std::vector<std::pair<What, uint64_t>> found;
+  for (const RecordEvent& event : record.events) found.emplace_back(event.what, event.block);
+  EXPECT_EQ(found, (std::vector<std::pair<What, uint64_t>>{{What::kAllocate, 1},
+                                                           {What::kFree, 1},
+                                                           {What::kAllocate, 2},
+                                                           {What::kAllocate, 3},
+                                                           {What::kFree, 2}}));
+  EXPECT_EQ(record.threads, 2u);
+  EXPECT_EQ(record.names[record.events[3].device], "cuda:1");
+}
+
 TEST(PyTorchSnapshot, OneThatPythonWrote) {
   const ProfileData data = ReadPyTorchSnapshot("memory/profile/testdata/snapshot.pickle");
   ASSERT_EQ(data.cycle_kinds.size(), 1u);

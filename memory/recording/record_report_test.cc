@@ -78,7 +78,7 @@ TEST(RecordReport, IsWhatAModelCounts) {
     EXPECT_EQ(report.all.at_peak_bytes, most);
     const std::map<std::string, int64_t> end = look();
     for (const auto& [owner, part] : report.owners) {
-      const auto of = [&](const std::map<std::string, int64_t>& map) {
+      const auto of = [&owner = owner](const std::map<std::string, int64_t>& map) {
         return map.count(owner) > 0 ? map.at(owner) : 0;
       };
       EXPECT_EQ(part.at_peak_bytes, of(at_peak)) << owner;

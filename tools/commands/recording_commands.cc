@@ -15,6 +15,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/append_format.h"
 #include "tidepool/memory/io/json_writer.h"
+#include "tidepool/memory/profile/pytorch_snapshot.h"
 #include "tidepool/memory/recording/advice.h"
 #include "tidepool/memory/recording/record.h"
 #include "tidepool/memory/recording/record_report.h"
@@ -40,6 +41,17 @@ int Runs(int least) {
         absl::StrCat("flag --runs is ", runs, ", expected ", least, " to ", kMostRuns));
   }
   return runs;
+}
+
+// A record, or a snapshot of PyTorch as one.
+Record RecordOf(const std::string& path) {
+  return IsPyTorchSnapshot(path) ? ReadPyTorchSnapshotAsRecord(path) : ReadRecord(path);
+}
+
+// Of these or of a report's JSON.
+RecordReport ReportOfFile(const std::string& path) {
+  return IsPyTorchSnapshot(path) ? ReportOf(ReadPyTorchSnapshotAsRecord(path), path)
+                                 : ReadReport(path);
 }
 
 double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -127,7 +139,7 @@ int RunReplay() {
   if (std::find(allocators.begin(), allocators.end(), "jemalloc") != allocators.end()) {
     RestartWithStaticTls();
   }
-  const ReplayScript script(ReadRecord(CommandArguments()[0]));
+  const ReplayScript script(RecordOf(CommandArguments()[0]));
   if (script.events() == 0)
     throw CommandFailed(
         absl::StrCat(CommandArguments()[0], ": found no events, expected some to replay"));
@@ -176,7 +188,7 @@ int RunReplay() {
 
 int RunAdvise() {
   const int runs = Runs(0);
-  const Record record = ReadRecord(CommandArguments()[0]);
+  const Record record = RecordOf(CommandArguments()[0]);
   if (record.events.empty())
     throw CommandFailed(
         absl::StrCat(CommandArguments()[0], ": found no events, expected some to advise on"));
@@ -218,7 +230,7 @@ int RunMemory() {
   const int lines = absl::GetFlag(FLAGS_lines);
   if (lines < 1)
     ThrowInvalidArgument(absl::StrCat("flag --lines is ", lines, ", expected at least 1"));
-  const RecordReport report = ReadReport(files[0]);
+  const RecordReport report = ReportOfFile(files[0]);
   JsonWriter json(/*indent=*/2);
   json.BeginObject();
   if (files.size() == 1) {
@@ -228,7 +240,7 @@ int RunMemory() {
     }
     report.AddTo(json, lines);
   } else {
-    const RecordReport after = ReadReport(files[1]);
+    const RecordReport after = ReportOfFile(files[1]);
     if (!absl::GetFlag(FLAGS_json)) {
       std::printf("%s", DifferenceToString(report, after, lines).c_str());
       return kExitOk;

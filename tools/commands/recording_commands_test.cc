@@ -66,6 +66,21 @@ TEST(RecordingCommands, AreAdvise) {
   EXPECT_EQ(nlohmann::json::parse(as_json.out)["cycles_by"], "marks");
 }
 
+TEST(RecordingCommands, TakeSnapshotsOfPyTorch) {
+  const std::string snapshot = DataPath("memory/profile/testdata/snapshot.pickle");
+  const RunResult replay =
+      Tidepool({"replay", snapshot, "--allocator=glibc,workspace", "--runs=1"});
+  ASSERT_EQ(replay.status, 0) << replay.err;
+  EXPECT_THAT(replay.out, HasSubstr("1 thread, "));
+  EXPECT_THAT(replay.out, ContainsRegex("\nworkspace +[0-9]"));
+  const RunResult advice = Tidepool({"advise", snapshot, "--runs=0"});
+  ASSERT_EQ(advice.status, 0) << advice.err;
+  const RunResult report = Tidepool({"memory", snapshot});
+  ASSERT_EQ(report.status, 0) << report.err;
+  EXPECT_THAT(report.out, HasSubstr("stream 0"));
+  EXPECT_THAT(Tidepool({"memory", snapshot, snapshot}).out, HasSubstr("no difference"));
+}
+
 TEST(RecordingCommands, AreMemory) {
   const RunResult report = Tidepool({"memory", Recorded()});
   ASSERT_EQ(report.status, 0) << report.err;

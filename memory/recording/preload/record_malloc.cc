@@ -232,12 +232,12 @@ TIDEPOOL_EXPORT void* pvalloc(size_t bytes) {
 }
 
 // Ends without destructors. A child of vfork() has its parent's memory: that record goes on.
-TIDEPOOL_EXPORT [[noreturn]] void _exit(int status) {
+[[noreturn]] TIDEPOOL_EXPORT void _exit(int status) {
   if (Output::Global().is_of_this_process()) End();
   if (Ready() && next.exit_now != nullptr) next.exit_now(status);
   abort();
 }
-TIDEPOOL_EXPORT [[noreturn]] void _Exit(int status) { _exit(status); }
+[[noreturn]] TIDEPOOL_EXPORT void _Exit(int status) { _exit(status); }
 
 TIDEPOOL_EXPORT void tidepool_record_cycle_begin(const char* name) {
   if (!records.load(std::memory_order_relaxed) || open_count >= kMostOpenCycles) return;
