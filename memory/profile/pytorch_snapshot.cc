@@ -151,8 +151,10 @@ Record ParsePyTorchSnapshotAsRecord(std::string_view bytes, const std::string& w
                ? a.second.nanoseconds < b.second.nanoseconds
                : a.first < b.first;
   });
+  uint64_t number = 0;
+  for (RecordEvent& event : record.live) event.number = ++number;
   for (auto& [entry, event] : events) {
-    event.number = record.events.size() + 1;
+    event.number = ++number;
     record.events.push_back(event);
   }
   return record;

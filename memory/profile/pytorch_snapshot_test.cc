@@ -146,7 +146,7 @@ TEST(PyTorchSnapshot, AsARecord) {
     EXPECT_EQ(record.events[i].what, whats[i]) << i;
     EXPECT_EQ(record.events[i].bytes, bytes[i]) << i;
     EXPECT_EQ(record.events[i].nanoseconds, times[i]) << i;
-    EXPECT_EQ(record.events[i].number, i + 1) << i;
+    EXPECT_EQ(record.events[i].number, record.live.size() + i + 1) << i;
     EXPECT_EQ(record.names[record.events[i].device], "cuda:0") << i;
   }
   EXPECT_EQ(record.events[0].block, record.live[0].block);
