@@ -95,6 +95,8 @@ class KeptArrayStore {
   ~KeptArrayStore() = default;
 };
 
+// The tape of the header's beginning. It records from when it is made, or from Restart(), until
+// Backward().
 class GradientTape {
  public:
   GradientTape();
