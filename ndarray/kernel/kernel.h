@@ -15,8 +15,8 @@ namespace tidepool {
 
 // An operand. A view of the caller's array: pointers live as long as the call.
 struct TensorRef {
-  void* data = nullptr;  // null when the operand is absent or empty
-  DType dtype = DType::kFloat32;
+  void* data = nullptr;              // null when the operand is absent or empty
+  DType dtype = DType::kFloat32;     // of the elements
   bool present = false;              // false: an optional operand that was left out
   bool dense = true;                 // row-major without gaps
   bool readable_tail = true;         // a few bytes behind the end can be read (kReadableTailBytes)
