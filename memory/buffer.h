@@ -125,7 +125,8 @@ struct alignas(64) Buffer {
     size_t bytes;    // rounded up
     void* spill;     // null: in the pages by plan or in order; else what gives it back (request_slot.h)
   };
-  struct Outside {                            // of buffers outside of workspaces
+  // Of buffers outside of workspaces.
+  struct Outside {
     MemoryOwner* charged_to;                  // the node of the ledger that holds it
     void (*release_imported)(void* context);  // of imported memory, once; null: nothing to call
     void* import_context;                     // what that gets

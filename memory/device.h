@@ -55,7 +55,7 @@ inline constexpr DeviceType DeviceType::kCuda{uint8_t{1}};
 
 // A device: the host unless said otherwise. That there is one is found where it is used.
 struct Device {
-  DeviceType type = DeviceType::kHost;
+  DeviceType type = DeviceType::kHost;  // one that was made known
   uint8_t index = 0;  // of its type, below kMaxDevicesPerType; the host has 0 alone
 
   friend constexpr bool operator==(Device, Device) = default;

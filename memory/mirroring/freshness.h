@@ -77,7 +77,7 @@ class FreshnessMap {
   // Bytes of one state.
   struct Range {
     size_t begin, end;  // offsets in the buffer
-    Freshness state;
+    Freshness state;    // of all of them
   };
 
   // So many bytes, all in that state.

@@ -16,6 +16,7 @@ namespace tidepool {
 // Extra memory beyond an initial or learned size: a ratio of it or a number of bytes.
 class Overallocation {
  public:
+  // A share of the size, 0.3 for 30 %; so many bytes whatever the size. See IsValid().
   static Overallocation Ratio(double ratio) { return Overallocation(ratio, -1); }
   static Overallocation Bytes(int64_t bytes) { return Overallocation(bytes < 0 ? -1 : 0, bytes); }
 
@@ -28,6 +29,8 @@ class Overallocation {
   }
   // A ratio beyond it is a slip: pages of more than a hundred times what is needed are of no use.
   static constexpr double kMostRatio = 100;
+
+  // A ratio from 0 to kMostRatio, or bytes that are not negative.
   bool IsValid() const { return bytes_ >= 0 || (ratio_ >= 0 && ratio_ <= kMostRatio); }
 
   friend bool operator==(const Overallocation&, const Overallocation&) = default;
