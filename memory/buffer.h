@@ -87,14 +87,15 @@ struct alignas(64) Buffer {
   std::atomic<int32_t> references{1};
   // Raised by every write; keys caches of packed weights. Says nothing while MayBeWrittenOutside().
   std::atomic<uint32_t> version{0};
-  const std::atomic<uint64_t>* stamp_cell;
-  std::atomic<uint64_t> stamp;
-  std::byte* data;
-  size_t bytes;  // as asked for
-  BufferOwner* owner;
-  uint64_t id;   // never used again by another buffer of the process
-  Device device;
-  MemoryKind kind;
+
+  const std::atomic<uint64_t>* stamp_cell;  // its owner's
+  std::atomic<uint64_t> stamp;              // of its cycle: alive while the cell says the same
+  std::byte* data;                          // the first byte, on `device`
+  size_t bytes;                             // as asked for
+  BufferOwner* owner;                       // who takes the memory back
+  uint64_t id;                              // never used again by another buffer of the process
+  Device device;                            // where the bytes are
+  MemoryKind kind;                          // that they are counted under
   // Bits that say what the last release has to do besides giving memory back. Several threads note
   // them at once: by fetch_or and fetch_and alone, but for a buffer of which there is one handle.
   enum Care : uint8_t {
@@ -117,6 +118,7 @@ struct alignas(64) Buffer {
   // Written once, by who moved link.node to kClosed, before the bytes go.
   enum Closed : uint8_t { kNotClosed, kClosedAlone, kClosedByNode };
   std::atomic<uint8_t> closed{kNotClosed};
+
   std::atomic<uint16_t> queues{0};  // that use it; none: its owner's home (queue_use.h)
 
   // The owner's.

@@ -25,7 +25,7 @@ NDArray Full(const Shape& shape, const Scalar& value, DType dtype = DType::kFloa
 
 // Each element of `z`, which may be a view with gaps, becomes `value`, converted as Full does.
 void FillInto(const Scalar& value, NDArray& z);
-// The same of rank 0, made on the host and copied to the place's device.
+// An array of rank 0 with that element, made on the host and copied to the place's device.
 NDArray FromScalar(const Scalar& value, DType dtype, Place place = Place::Current());
 // begin, begin + step, ... below end (above, for a negative step). Element i is begin + i * step in
 // double, converted once; of i64 and u64, with whole begin and step, in these. Throws kInvalidArgument for a

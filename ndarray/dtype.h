@@ -71,10 +71,10 @@ using DTypeSet = uint16_t;
 constexpr DTypeSet SetOf(DType dtype) { return static_cast<DTypeSet>(1 << static_cast<int>(dtype)); }
 constexpr bool Contains(DTypeSet set, DType dtype) { return (set & SetOf(dtype)) != 0; }
 
-// DTypeOf<T>::value: the DType of the C++ type T; for no other types.
+// The DType of the C++ type T, as its `value`; for no other types.
 template <typename T>
 struct DTypeOf;
-// The same for each of them.
+// Of each of them.
 #define TIDEPOOL_DTYPE_OF(Type, dtype)             \
   template <>                                      \
   struct DTypeOf<Type> {                           \

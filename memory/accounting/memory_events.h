@@ -71,6 +71,8 @@ struct MemoryEvent {
   MemoryLevel previous = MemoryLevel::kNormal;
   // Whose budget, on the request's device; MemoryOwner::Process(): the device's; null: the process's.
   const MemoryOwner* budget = nullptr;
+
+  // Of that budget, now.
   int64_t taken_bytes = 0;
   int64_t limit_bytes = 0;
 

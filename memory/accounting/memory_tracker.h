@@ -152,6 +152,8 @@ class MemoryTracker {
   // How many accounts were looked at by all changes and readings so far. For tests: what an Add
   // costs.
   int64_t accounts_visited();
+
+  // Changes of the ledger after which an account that rests is taken off its list.
   static constexpr int kQuietFolds = 64;
 
   // All numbers at one moment (memory_snapshot.h), what workspaces did included.
@@ -166,6 +168,8 @@ class MemoryTracker {
   void Observe(LedgerObserver* observer, Device device, MemoryOwner* owner);
   // Each change of any device as a whole, ends of cycles included: dearer.
   void ObserveAllDevices(LedgerObserver* observer);
+
+  // Of either kind; nothing happens to one that does not observe.
   void StopObserving(LedgerObserver* observer);
   // Folds what workspaces did since the last change, so that observers know of it.
   void FoldAll();

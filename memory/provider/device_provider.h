@@ -93,6 +93,8 @@ class DeviceProvider {
   // A single block with a readable tail. `alignment`: a power of two, at least that of traits().
   // Null when refused.
   virtual std::byte* Allocate(size_t bytes, size_t alignment) noexcept = 0;
+
+  // A block of Allocate, with the same `bytes`.
   virtual void Release(std::byte* data, size_t bytes) noexcept = 0;
   // The same for several, where that is cheaper together.
   struct Block {

@@ -90,6 +90,8 @@ class KeptBlocks {
   size_t Trim() noexcept;
   // Of those that nobody uses any more: for the Reclaimer, as it waits for no work of the device.
   size_t TrimUnused() noexcept;
+
+  // Of one moment. Any thread.
   Stats stats() const;
 
  private:

@@ -43,6 +43,8 @@ struct CycleAdvice {
   uint64_t requested_bytes = 0;  // what one behind the other would take
   uint64_t live_bound = 0;       // alive at once: no placement takes less
   uint64_t planned_bytes = 0;    // by a greedy plan
+
+  // What that comes to.
   Use use = Use::kNothing;
   WorkspaceConfig config;         // of kPlans, kManyPlans, kContainers
   std::vector<std::string> code;  // lines to paste

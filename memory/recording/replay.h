@@ -85,7 +85,8 @@ struct ReplayRun {
   double seconds = 0;  // from when all threads are ready until the last is done
   // The most memory the process had beyond what it had before; on a device what its ledger had.
   int64_t peak_bytes = 0;
-  int64_t page_faults = 0;
+
+  int64_t page_faults = 0;                   // of the process
   int64_t refused = 0;                       // requests
   int64_t hits = 0, misses = 0, spills = 0;  // of workspaces
 };

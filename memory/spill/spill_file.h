@@ -158,6 +158,8 @@ class SpillFile {
 
   // Gives the disk back what lies above all that is in use. Returns bytes.
   int64_t Trim();
+
+  // Of one moment. Any thread.
   SpillFileStats stats() const;
   // "/scratch (no name)", for messages.
   const std::string& name() const { return name_; }

@@ -157,6 +157,8 @@ class GradientTape {
 
   // Calls are no longer recorded.
   void Stop();
+
+  // False after Stop() and Backward(), until Restart().
   bool is_recording() const;
 
   // What was recorded and is kept: for reports of what training needs.

@@ -47,7 +47,9 @@ inline constexpr uint64_t kMaxNpzInflatedBytes = uint64_t{4} << 30;
 // kResourceExhausted.
 std::map<std::string, NDArray> ReadNpz(const std::string& path, Place place = Place::Current(),
                                        uint64_t max_inflated_bytes = kMaxNpzInflatedBytes);
-enum class NpzCompression { kNone, kDeflate };  // np.savez, np.savez_compressed
+
+// How an archive is written: as np.savez does, as np.savez_compressed does.
+enum class NpzCompression { kNone, kDeflate };
 // An archive of arrays by their names, each as WriteNpy has it.
 void WriteNpz(const std::string& path, const std::map<std::string, NDArray>& arrays,
               NpzCompression compression = NpzCompression::kNone);

@@ -54,6 +54,7 @@ struct Pool2dAttributes {
   int64_t stride_height = 2, stride_width = 2;
   // The input is the output of a ReLU: its gradient is applied in the same pass.
   bool relu_grad = false;
+
   int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;  // beside the image
   // Of the average: padding counts as zeros; otherwise only elements of the image count.
   bool count_include_pad = true;

@@ -50,11 +50,12 @@ struct KernelCall {
   // The struct that Info(op).attributes names. A plain value of Info(op).attributes.bytes() bytes:
   // a kernel that runs after the call copies it. Null where the operator takes none.
   const void* attributes = nullptr;
-  void* scratch = nullptr;  // what Kernel::scratch_bytes asked for, 64-byte aligned
-  size_t scratch_bytes = 0;
-  Threads threads;          // that it may use
-  Device device;            // where the operands are
-  int queue = 0;            // number of the device's compute queue to work in (device_queue.h)
+
+  void* scratch = nullptr;   // what Kernel::scratch_bytes asked for, 64-byte aligned
+  size_t scratch_bytes = 0;  // of `scratch`
+  Threads threads;           // that it may use
+  Device device;             // where the operands are
+  int queue = 0;             // number of the device's compute queue to work in (device_queue.h)
 
   // The attributes, unchecked: T is the operator's struct.
   template <typename T>

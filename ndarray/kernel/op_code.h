@@ -147,6 +147,8 @@ inline const OperatorInfo& Info(OpCode op) {
 // once more is the same operator. Throws kInvalidArgument, kResourceExhausted beyond kMaxOpCodes. Operators are never
 // taken out. Any thread, static initialisers too.
 OpCode AddOperator(const OperatorInfo& info);
+
+// How many there are now, and the one of that name; none: there is none.
 int OperatorCount();  // codes from 0, those of the list first
 std::optional<OpCode> FindOperator(std::string_view name);
 // Name of the operand at `position` of a comma-separated list, without its marks.

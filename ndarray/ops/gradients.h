@@ -56,7 +56,7 @@ struct GradientCall {
   NDArray* spare = nullptr;
   // Tells that an operand's elements are not read any more: memory of one that was kept for this call goes.
   void (*release)(const GradientCall& call, OperandSet operands) = nullptr;
-  void* released_by = nullptr;
+  void* released_by = nullptr;  // what `release` goes by
 
   // An input, which is there, and the first output; unchecked.
   const NDArray& x(int input = 0) const { return *inputs[static_cast<size_t>(input)]; }
