@@ -65,8 +65,8 @@ class BufferOwner {
 
 // Where a buffer stands in the tree of owners (memory/sync/owner_list.h).
 struct OwnershipLink {
-  OwnerWord<StdSync> node;
-  StdSync::Plain<Buffer*> newer;
+  OwnerWord<StdSync> node;        // whose it is: a node's, its handles', or closed
+  StdSync::Plain<Buffer*> newer;  // neighbours in its node's list
   union {
     StdSync::Plain<Buffer*> older{};
     Buffer* next_free;  // of a workspace's records without handles
@@ -87,14 +87,15 @@ struct alignas(64) Buffer {
   std::atomic<int32_t> references{1};
   // Raised by every write; keys caches of packed weights. Says nothing while MayBeWrittenOutside().
   std::atomic<uint32_t> version{0};
-  const std::atomic<uint64_t>* stamp_cell;
-  std::atomic<uint64_t> stamp;
-  std::byte* data;
-  size_t bytes;  // as asked for
-  BufferOwner* owner;
-  uint64_t id;   // never used again by another buffer of the process
-  Device device;
-  MemoryKind kind;
+
+  const std::atomic<uint64_t>* stamp_cell;  // its owner's
+  std::atomic<uint64_t> stamp;              // of its cycle: alive while the cell says the same
+  std::byte* data;                          // the first byte, on `device`
+  size_t bytes;                             // as asked for
+  BufferOwner* owner;                       // who takes the memory back
+  uint64_t id;                              // never used again by another buffer of the process
+  Device device;                            // where the bytes are
+  MemoryKind kind;                          // that they are counted under
   // Bits that say what the last release has to do besides giving memory back. Several threads note
   // them at once: by fetch_or and fetch_and alone, but for a buffer of which there is one handle.
   enum Care : uint8_t {
@@ -107,7 +108,7 @@ struct alignas(64) Buffer {
     kHeld = 64,  // its bytes, for foreign code (held_bytes.h)
     kOnQueues = 128,  // `queues` is or was not empty, and more than a heap block's first
   };
-  std::atomic<uint8_t> care{0};
+  std::atomic<uint8_t> care{0};  // of Care
 
   // Written before anybody else has it.
   bool attached : 1 = false;       // to a workspace
@@ -117,6 +118,7 @@ struct alignas(64) Buffer {
   // Written once, by who moved link.node to kClosed, before the bytes go.
   enum Closed : uint8_t { kNotClosed, kClosedAlone, kClosedByNode };
   std::atomic<uint8_t> closed{kNotClosed};
+
   std::atomic<uint16_t> queues{0};  // that use it; none: its owner's home (queue_use.h)
 
   // The owner's.
@@ -125,16 +127,18 @@ struct alignas(64) Buffer {
     size_t bytes;    // rounded up
     void* spill;     // null: in the pages by plan or in order; else what gives it back (request_slot.h)
   };
-  struct Outside {   // of workspaces
-    MemoryOwner* charged_to;  // the node of the ledger that holds it
-    void (*release_imported)(void* context);
-    void* import_context;
+  // Of buffers outside of workspaces.
+  struct Outside {
+    MemoryOwner* charged_to;                  // the node of the ledger that holds it
+    void (*release_imported)(void* context);  // of imported memory, once; null: nothing to call
+    void* import_context;                     // what that gets
   };
   union {
     Request request{};  // when attached
     Outside outside;
   };
-  OwnershipLink link;
+  OwnershipLink link;  // in the tree of owners
+
   // The host copy of device memory (memory/mirroring), which all views and handles share. Made at the
   // first access of the host; null before, and always for memory that the host can read.
   std::atomic<BufferMirror*> mirror{nullptr};
@@ -149,6 +153,9 @@ struct alignas(64) Buffer {
     // Acquire: who does not see the hold any more sees the version that its end raised.
     return imported || (care.load(std::memory_order_acquire) & kHeld) != 0;
   }
+  // Whether the bytes may be read: neither closed nor of a cycle that has ended. One load and a
+  // compare; on another thread's buffer the answer may be old by the time it is used, unless it is
+  // pinned (pins.h).
   bool IsAlive() const {
     return stamp_cell->load(std::memory_order_relaxed) == stamp.load(std::memory_order_relaxed);
   }
@@ -159,7 +166,8 @@ struct alignas(64) Buffer {
 };
 static_assert(sizeof(Buffer) == 128);
 
-inline constexpr size_t kHeapAlignment = 64;
+inline constexpr size_t kHeapAlignment = 64;  // bytes, of arrays on the heap
+
 // New memory outside of workspaces, for MemoryOwner::Current(). Throws OutOfMemoryError, or
 // kUnimplemented when no provider of the device is linked.
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment = kHeapAlignment,
@@ -178,18 +186,19 @@ Buffer* NewImportedBuffer(void* data, size_t bytes, void (*release)(void*), void
 // bytes are made in, which is the thread's unless another is named. Where they have a home, work that is queued there
 // after `release` comes behind our uses; that queue is open until `release` has run.
 struct ImportedMemory {
-  static constexpr int kNone = -1;
+  static constexpr int kNone = -1;  // no queue is named
 
-  void* data;  // on `device`
-  size_t bytes;
-  void (*release)(void* context);  // may be null
-  void* context;
-  MemoryKind kind = MemoryKind::kExternal;
-  Device device = Host();
-  int made_in = kNone;  // the thread's
-  int home = kNone;     // the host waits for our uses before `release`
-  bool read_only = false;
+  void* data;                               // on `device`
+  size_t bytes;                             // at `data`
+  void (*release)(void* context);           // may be null
+  void* context;                            // what `release` gets
+  MemoryKind kind = MemoryKind::kExternal;  // that the bytes are counted under
+  Device device = Host();                   // where they are
+  int made_in = kNone;                      // the thread's
+  int home = kNone;                         // the host waits for our uses before `release`
+  bool read_only = false;                   // operators that would write to it are refused
 };
+// A record of one reference, for a BufferHandle to adopt. Throws as above.
 Buffer* NewImportedBuffer(const ImportedMemory& memory);
 // What the bytes are for has changed: gradients that are now deferred, say. Of heap and imported
 // buffers; one of a workspace, and a kind that there is not, throw kInvalidArgument. With a handle of it.
@@ -197,6 +206,7 @@ Buffer* NewImportedBuffer(const ImportedMemory& memory);
 // what is taken off the ledger. Nothing happens to one that is closed.
 void SetBufferKind(Buffer& buffer, MemoryKind kind);
 
+// A number that no other buffer of the process has or will have; not 0.
 uint64_t NextBufferId();
 // The first of so many numbers for the caller's buffers.
 inline constexpr uint64_t kBufferIdsAtOnce = uint64_t{1} << 20;
@@ -249,6 +259,9 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
 
 }  // namespace internal
 
+// A share of a Buffer: it and its bytes stay as long as there is one, unless they are closed
+// before. A value; null when default-made or moved from. Threads: each handle is one thread's,
+// those of one buffer may be on many.
 class BufferHandle {
  public:
   BufferHandle() = default;
@@ -266,6 +279,7 @@ class BufferHandle {
     buffer_ = next;
     return *this;
   }
+  // The buffer it had loses this share.
   BufferHandle& operator=(BufferHandle&& other) noexcept {
     std::swap(buffer_, other.buffer_);
     other.Reset();
@@ -273,6 +287,7 @@ class BufferHandle {
   }
   ~BufferHandle() { Reset(); }
 
+  // Gives the share back, the last one with the bytes; null afterwards.
   void Reset() noexcept {
     Buffer* buffer = std::exchange(buffer_, nullptr);
     if (buffer == nullptr) return;
@@ -284,6 +299,7 @@ class BufferHandle {
     }
   }
 
+  // The record, which stays this handle's; null of none.
   Buffer* get() const { return buffer_; }
   Buffer* operator->() const { return buffer_; }
   explicit operator bool() const { return buffer_ != nullptr; }

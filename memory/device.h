@@ -18,11 +18,14 @@
 
 namespace tidepool {
 
+// Most types that there can be, and devices of one type: their numbers are below this.
 inline constexpr int kMaxDeviceTypes = 16;
 inline constexpr int kMaxDevicesPerType = 16;
 
+// A type of devices, as a number of this process. Compared and ordered by it.
 class DeviceType {
  public:
+  // Those that are known without a backend.
   static const DeviceType kHost;
   static const DeviceType kCuda;
 
@@ -50,15 +53,18 @@ class DeviceType {
 inline constexpr DeviceType DeviceType::kHost{uint8_t{0}};
 inline constexpr DeviceType DeviceType::kCuda{uint8_t{1}};
 
+// A device: the host unless said otherwise. That there is one is found where it is used.
 struct Device {
-  DeviceType type = DeviceType::kHost;
-  uint8_t index = 0;
+  DeviceType type = DeviceType::kHost;  // one that was made known
+  uint8_t index = 0;  // of its type, below kMaxDevicesPerType; the host has 0 alone
 
   friend constexpr bool operator==(Device, Device) = default;
 };
 
+// The host's memory.
 constexpr Device Host() { return Device{}; }
 
+// The name it was made known by: "cuda".
 std::string DeviceTypeName(DeviceType type);
 // "host", "cuda:1", ...
 std::string DeviceName(Device device);

@@ -30,11 +30,12 @@ inline constexpr size_t kStagedBytes = size_t{4} << 20;  // of a piece; two are 
 // nothing has been written then; staged, pieces may have been. OutOfMemoryError without staging memory.
 void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std::byte* from, size_t bytes);
 
+// Of the way from one device to another, since the process began.
 struct DeviceCopyCounters {
-  bool decided = false;
-  std::string why_staged;  // empty: peer to peer
-  int64_t copies = 0, bytes = 0;
-  int64_t pieces = 0;      // of staged copies
+  bool decided = false;           // false: nothing was copied yet, and all else is empty
+  std::string why_staged;         // empty: peer to peer
+  int64_t copies = 0, bytes = 0;  // that were made or queued
+  int64_t pieces = 0;             // of staged copies
 };
 // kInvalidArgument for devices that there cannot be.
 DeviceCopyCounters DeviceCopiesBetween(Device from, Device to);
@@ -43,14 +44,15 @@ std::string DescribeDeviceCopies();
 // Decides and counts anew. While nothing is copied.
 void ForgetDeviceCopiesForTesting();
 
+// One copy that a backend is to queue; begins behind both points.
 struct PeerCopy {
-  Device from_device, to_device;
-  const std::byte* from;
-  std::byte* to;
-  size_t bytes;
-  QueuePoint after;        // of from_device
-  QueuePoint after_there;  // of to_device
-  int to_queue;            // of to_device: continues behind the copy
+  Device from_device, to_device;  // two of the backend's type
+  const std::byte* from;          // memory of from_device
+  std::byte* to;                  // memory of to_device
+  size_t bytes;                   // to copy, more than 0
+  QueuePoint after;               // of from_device
+  QueuePoint after_there;         // of to_device
+  int to_queue;                   // of to_device: continues behind the copy
 };
 
 // What a backend has that copies directly between its devices. Threads: any.
@@ -71,6 +73,7 @@ PeerCopies* FindPeerCopies(DeviceType type);
 // Puts `peers` in their place and returns them. While nothing is copied.
 PeerCopies* SwapPeerCopiesForTesting(DeviceType type, PeerCopies* peers);
 
+// Makes `peers` those of the type: a static variable of the backend's.
 class PeerCopiesRegistrar {
  public:
   // `peers` is never destroyed. A second one of a type ends the program.

@@ -27,6 +27,8 @@ class Error : public std::exception {
  public:
   Error(absl::StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
+  // What kind of error it is, and the message, with its context in front; what() is the message
+  // too.
   absl::StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
   const char* what() const noexcept override { return message_.c_str(); }
@@ -45,6 +47,7 @@ class OutOfMemoryError : public Error {
   OutOfMemoryError(std::string message, std::string report)
       : Error(absl::StatusCode::kResourceExhausted, std::move(message)), report_(std::move(report)) {}
 
+  // Several lines of the ledger: who holds how much.
   const std::string& report() const { return report_; }
 
  private:

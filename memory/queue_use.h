@@ -29,7 +29,7 @@ namespace tidepool {
 
 struct QueueUse {
   Buffer* buffer;  // null: none
-  bool writes;
+  bool writes;     // false: reads alone
 };
 
 // Work that uses them is queued in `queue` while it lives. Throws kInternal when the device refuses, kInvalidArgument for a

@@ -13,14 +13,19 @@
 
 namespace tidepool {
 
+// Of that shape and type: contents are whatever the memory held (Empty), all 0, all 1. What makes
+// an array throws as Place::Allocate.
 NDArray Empty(const Shape& shape, DType dtype = DType::kFloat32, Place place = Place::Current());
 NDArray Zeros(const Shape& shape, DType dtype = DType::kFloat32, Place place = Place::Current());
 NDArray Ones(const Shape& shape, DType dtype = DType::kFloat32, Place place = Place::Current());
+
 // `value` as an element of that type, exactly where it is an integer (scalar.h).
 NDArray Full(const Shape& shape, const Scalar& value, DType dtype = DType::kFloat32,
              Place place = Place::Current());
+
+// Each element of `z`, which may be a view with gaps, becomes `value`, converted as Full does.
 void FillInto(const Scalar& value, NDArray& z);
-// The same of rank 0, made on the host and copied to the place's device.
+// An array of rank 0 with that element, made on the host and copied to the place's device.
 NDArray FromScalar(const Scalar& value, DType dtype, Place place = Place::Current());
 // begin, begin + step, ... below end (above, for a negative step). Element i is begin + i * step in
 // double, converted once; of i64 and u64, with whole begin and step, in these. Throws kInvalidArgument for a

@@ -22,14 +22,18 @@ void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs);
 // operator's order; null ones are absent.
 Place PlaceOfOperands(const char* op, const char* names, absl::Span<const NDArray* const> operands);
 Place ResultPlace(const char* op, absl::Span<const NDArray> operands);
+// No manager and no device is in use in the process: results go to Place::Current() then.
 inline bool ResultsGoHere() {
   return !owners_in_use.load(std::memory_order_relaxed) &&
          !devices_in_use.load(std::memory_order_relaxed);
 }
+// The same as PlaceOfOperands, for functions that are no operator and for operators; cheap where
+// ResultsGoHere().
 inline Place ResultPlace(const char* op, std::initializer_list<const NDArray*> operands) {
   if (ResultsGoHere()) return Place::Current();
   return PlaceOfOperands(op, nullptr, absl::MakeConstSpan(operands.begin(), operands.size()));
 }
+// For an operator, whose name and operands' names errors take from its row.
 inline Place ResultPlace(OpCode op, std::initializer_list<const NDArray*> operands) {
   if (ResultsGoHere()) return Place::Current();
   return PlaceOfOperands(Info(op).name, Info(op).inputs,

@@ -12,6 +12,7 @@
 
 namespace tidepool {
 
+// The type of an array's elements.
 enum class DType : uint8_t {
   kFloat32,
   kInt64,
@@ -27,22 +28,27 @@ enum class DType : uint8_t {
   kUInt32,
   kUInt64,
 };
-inline constexpr int kDTypes = 13;
+inline constexpr int kDTypes = 13;  // how many there are
 
+// Bytes of an element.
 constexpr size_t DTypeBytes(DType dtype) {
   constexpr uint8_t kBytes[kDTypes] = {4, 8, 8, 2, 2, 1, 1, 4, 1, 2, 2, 4, 8};
   return kBytes[static_cast<int>(dtype)];
 }
+// "f32", "i64", "bool", ...: as in messages.
 constexpr const char* DTypeName(DType dtype) {
   constexpr const char* kNames[kDTypes] = {"f32", "i64", "f64",  "f16", "bf16", "i8", "u8",
                                            "i32", "bool", "i16", "u16", "u32",  "u64"};
   return kNames[static_cast<int>(dtype)];
 }
+// f32, f64, f16 and bf16.
 constexpr bool IsFloating(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 ||
          dtype == DType::kBFloat16;
 }
+// Whole numbers, with a sign or without; bool is none.
 constexpr bool IsInteger(DType dtype) { return !IsFloating(dtype) && dtype != DType::kBool; }
+// Those without a sign.
 constexpr bool IsUnsigned(DType dtype) {
   return dtype == DType::kUInt8 || dtype == DType::kUInt16 || dtype == DType::kUInt32 ||
          dtype == DType::kUInt64;
@@ -65,8 +71,10 @@ using DTypeSet = uint16_t;
 constexpr DTypeSet SetOf(DType dtype) { return static_cast<DTypeSet>(1 << static_cast<int>(dtype)); }
 constexpr bool Contains(DTypeSet set, DType dtype) { return (set & SetOf(dtype)) != 0; }
 
+// The DType of the C++ type T, as its `value`; for no other types.
 template <typename T>
 struct DTypeOf;
+// Of each of them.
 #define TIDEPOOL_DTYPE_OF(Type, dtype)             \
   template <>                                      \
   struct DTypeOf<Type> {                           \
@@ -108,6 +116,7 @@ constexpr decltype(auto) VisitDType(DType dtype, Visit&& visit) {
   return visit(bool());
 }
 
+// Of C++ types: Float16 and BFloat16; these, float and double.
 template <typename T>
 inline constexpr bool kIs16BitFloat = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 template <typename T>

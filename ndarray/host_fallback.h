@@ -29,6 +29,8 @@ void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,
 // Calls that were to run on a device and had to run on the host since the program began. A workspace's
 // are in its stats(). kInvalidArgument for codes that no operator has.
 uint64_t HostFallbacksOf(OpCode op);
+
+// One more of it; and all that were counted, in words.
 void CountHostFallback(OpCode op);
 std::string DescribeHostFallbacks();  // "add 3, sort 1"; empty when there were none
 

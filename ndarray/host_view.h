@@ -33,6 +33,8 @@
 
 namespace tidepool {
 
+// What a mutable view finds: the elements as they are, or anything, since all will be written: then
+// nothing is copied from the device.
 enum class ViewContents : uint8_t { kKept, kOverwritten };
 
 namespace internal {
@@ -68,6 +70,8 @@ class [[nodiscard]] HostView {
       : view_(array, DTypeOf<std::remove_const_t<T>>::value, internal::LockedView::Side::kHost,
               !std::is_const_v<T>, contents) {}
 
+  // Pointer to the first element, row-major, and behind the last; element i, unchecked; how many
+  // there are. Good while the view is alive, and so not to be had of a temporary one.
   T* data() & { return static_cast<T*>(view_.data()); }
   T* data() && = delete;
   T* begin() & { return data(); }
@@ -91,6 +95,7 @@ class [[nodiscard]] DeviceView {
       : view_(array, DTypeOf<std::remove_const_t<T>>::value, internal::LockedView::Side::kDevice,
               !std::is_const_v<T>, ViewContents::kKept) {}
 
+  // Device memory, row-major, and the number of elements. Not for the host to read.
   T* data() & { return static_cast<T*>(view_.data()); }
   T* data() && = delete;
   int64_t size() const { return view_.size(); }

@@ -44,6 +44,8 @@ class Place {
   // The calling thread's current workspace, or the heap; it belongs to the manager entered last on
   // this thread (ManagerScope), or to its handles.
   static Place Current() { return Place(Where::kCurrent, MemoryKind::kAllocated); }
+
+  // The heap of the host; `kind` is what its bytes are counted under.
   static Place Heap(MemoryKind kind = MemoryKind::kAllocated) { return Place(Where::kHeap, kind); }
   // The heap of a device.
   static Place On(Device device, MemoryKind kind = MemoryKind::kAllocated) {
@@ -124,6 +126,7 @@ class NDArray {
   static NDArray FromStrides(BufferHandle buffer, int64_t first, const Shape& shape,
                              absl::Span<const int64_t> strides, DType dtype);
 
+  // Whether there is an array at all; its sizes, and how many. Of a closed or stale one as well.
   bool is_defined() const { return defined_; }
   const Shape& shape() const { return shape_; }
   int rank() const { return shape_.rank(); }
@@ -132,6 +135,8 @@ class NDArray {
     if (static_cast<unsigned>(axis) >= static_cast<unsigned>(rank())) ThrowNoAxis(axis);
     return shape_[axis];
   }
+
+  // Type of the elements, where they are (on the host where there is no memory), and how many.
   DType dtype() const { return dtype_; }
   Device device() const { return buffer_ ? buffer_->device : Host(); }
   int64_t NumElements() const { return shape_.NumElements(); }
@@ -148,6 +153,7 @@ class NDArray {
   const T* data() const {
     return static_cast<const T*>(CheckedData(DTypeOf<T>::value, "data", false));
   }
+  // The same to write to; kFailedPrecondition for an array that was imported to be read only, too.
   template <typename T>
   T* mutable_data() {
     void* pointer = CheckedData(DTypeOf<T>::value, "mutable_data", true);
@@ -163,43 +169,58 @@ class NDArray {
                              std::memory_order_relaxed);
     }
   }
+  // The element at `index`, a number from 0 for each axis. Throws kInvalidArgument for an index
+  // outside and for a T that is not its type. From a device it is copied, behind the work that
+  // writes it.
   template <typename T>
   T At(absl::Span<const int64_t> index) const {
     T element;
     ReadElement(DTypeOf<T>::value, index, &element);
     return element;
   }
+  // The same: x.At<float>({0, 2}).
   template <typename T>
   T At(std::initializer_list<int64_t> index) const {
     return At<T>(absl::Span<const int64_t>(index.begin(), index.size()));
   }
-  // The only element of an array that has exactly one.
+  // The only element of an array that has exactly one, of any rank; else kInvalidArgument.
   template <typename T>
   T Item() const {
     T element;
     ReadOnlyElement(DTypeOf<T>::value, &element);
     return element;
   }
+  // A copy of all elements, row-major, of a view with gaps and from a device too.
   template <typename T>
-  std::vector<T> ToVector() const;  // row-major
+  std::vector<T> ToVector() const;
 
   // ---- views: share bytes, allocate nothing ----
   // Throws kInvalidArgument when there are no strides that walk this view in that shape.
   NDArray Reshape(const Shape& shape) const;
   NDArray ReshapeOrCopy(const Shape& shape) const;  // then a dense copy in the current place
-  NDArray Transpose() const;                        // axes reversed
+
+  // Axes in another order. Throws kInvalidArgument unless each axis is named once.
+  NDArray Transpose() const;                            // axes reversed
   NDArray Transpose(absl::Span<const int> axes) const;  // axis i is axes[i] of this; -1: the last
+  // The same: x.Transpose({1, 0}).
   NDArray Transpose(std::initializer_list<int> axes) const {
     return Transpose(absl::Span<const int>(axes.begin(), axes.size()));
   }
+  // Elements begin to end - 1 of an axis (-1: the last one). Throws kInvalidArgument unless
+  // 0 <= begin <= end <= its size.
   NDArray Slice(int axis, int64_t begin, int64_t end) const;
   // Every step-th element from `begin` towards `end`, which is left out; backwards for a negative
-  // step, where end -1 takes the first element as well.
+  // step, where end -1 takes the first element as well. Throws kInvalidArgument beyond the axis.
   NDArray Slice(int axis, int64_t begin, int64_t end, int64_t step) const;
-  NDArray Index(int axis, int64_t index) const;  // the axis disappears
+
+  // One element of an axis, which disappears. Throws kInvalidArgument unless 0 <= index < its size.
+  NDArray Index(int axis, int64_t index) const;
   // By NumPy's rules. Elements repeat, so such a view cannot be written to.
   NDArray BroadcastTo(const Shape& shape) const;
-  NDArray Squeeze() const;  // without the axes of size 1
+
+  // Axes of size 1 go or come. Throws kInvalidArgument for another size, for an axis that there is
+  // not, and for a rank above kMaxRank.
+  NDArray Squeeze() const;  // without all of them
   NDArray Squeeze(int axis) const;
   NDArray ExpandDims(int axis) const;  // with an axis of size 1 there; -1: as the last
   // Elements whose indices along axis2 and axis1 differ by `offset`; as a new last axis, those two go.
@@ -238,11 +259,16 @@ class NDArray {
   // This array when it is on `device`; else a dense copy there, in the current place if that is on it.
   NDArray To(Device device) const;
 
+  // Its bytes are a workspace's, which its cycle takes back.
   bool IsAttached() const { return buffer_ && buffer_->attached; }
+
+  // Its elements may be read: neither closed nor of a cycle that has ended.
   bool IsInScope() const { return !buffer_ || buffer_->IsAlive(); }
   // Gives the bytes back now; every handle and view of them is dead afterwards. Idempotent. An
   // array without elements, or an undefined one, has no bytes to give back and stays as it is.
   void Close();
+
+  // By Close() or by a manager that closed; a cycle's end is IsInScope()'s.
   bool is_closed() const { return buffer_ && buffer_->closed; }
 
   // ---- arithmetic, in place and out of place (ops/elementwise.h) ----
@@ -268,6 +294,8 @@ class NDArray {
   void CheckWritable(const char* op) const {
     if (buffer_ && buffer_->read_only) [[unlikely]] ThrowReadOnly(op);
   }
+  // The first element in its device's memory, and the record of its bytes, which all views of them
+  // share; unchecked, and null where there is no memory.
   std::byte* raw_data() const { return data_; }
   const BufferHandle& buffer() const { return buffer_; }
 

@@ -7,7 +7,8 @@
 //   x(1, All()) = y; x(x < 0) = 0;     writes the elements, of views and selections
 //
 // Rules and shapes are NumPy's. Numbers count from the end when they are negative, and must be there. Ranges
-// are cut off at the ends. Axes that are not named come as a whole. Index arrays (i32, i64, i8, u8; of any shape) and
+// are cut off at the ends. Axes that are not named come as a whole. Index arrays (integers, of any
+// shape) and
 // masks (bool, of the shape of the axes they stand for; of rank 0 for a new axis, of one element or none) broadcast with one another; their axes come where the
 // first of them stands, or first where something stands between them (numbers beside arrays count as arrays).
 //
@@ -38,10 +39,11 @@ class Selection;
 struct Range {
   Range(std::optional<int64_t> begin_ = {}, std::optional<int64_t> end_ = {}, int64_t step_ = 1)  // NOLINT
       : begin(begin_), end(end_), step(step_) {}
-  std::optional<int64_t> begin, end;
-  int64_t step;
+  std::optional<int64_t> begin, end;  // none: as far as the axis goes
+  int64_t step;                       // negative: backwards
 };
 
+// What stands for no numbers: a whole axis, as All() writes it; and as the lines below say.
 struct WholeAxis {};
 inline WholeAxis All() { return {}; }
 struct NewAxis {};   // an axis of size 1 comes in
@@ -50,6 +52,7 @@ struct Ellipsis {};  // as many whole axes as are left; at most one
 // One of them. Does not own an array: for the length of a call.
 class Subscript {
  public:
+  // What it was made of; ranges and whole axes are both kRange.
   enum class Kind : uint8_t { kIndex, kRange, kNewAxis, kEllipsis, kArray };
 
   // Throws kInvalidArgument for an unsigned number above 2^63 - 1: it is no index from the end.
@@ -63,19 +66,20 @@ class Subscript {
   Subscript(const NDArray& indices) : kind(Kind::kArray), array(&indices) {}     // NOLINT
   Subscript(const Selection&) = delete;  // which would not live as long: make it an NDArray first
 
+  // `index` as i64; throws as the constructor.
   template <std::integral T>
   static int64_t Checked(T index) {
     if (!std::in_range<int64_t>(+index)) ThrowTooLarge(static_cast<uint64_t>(index));
     return static_cast<int64_t>(index);
   }
-  [[noreturn]] static void ThrowTooLarge(uint64_t index);
+  [[noreturn]] static void ThrowTooLarge(uint64_t index);  // kInvalidArgument
 
-  int64_t index() const { return *range.begin; }
-  bool is_mask_of_rank_0() const;
+  int64_t index() const { return *range.begin; }  // of kIndex, as given: negative from the end
+  bool is_mask_of_rank_0() const;                 // a bool array of one element: a new axis
 
-  const Kind kind;
-  const Range range;  // of kIndex: begins there
-  const NDArray* const array = nullptr;
+  const Kind kind;                       // says which of the others is meant
+  const Range range;                     // of kIndex: begins there
+  const NDArray* const array = nullptr;  // of kArray; the caller's
 };
 
 // `subscripts` with whole axes for an ellipsis and for what was not named: each stands for one axis of
@@ -93,7 +97,7 @@ class [[nodiscard]] Selection {
   ~Selection();
   Selection(const Selection&) = delete;
 
-  NDArray Get() const;
+  NDArray Get() const;       // the copy; throws as Gather
   operator NDArray() const;  // NOLINT: reads as an array
 
   // Values broadcast to the selection's shape and are converted to the array's type.

@@ -24,6 +24,7 @@ namespace tidepool {
 template <typename Sync>
 class AccountCounters {
  public:
+  // Of a ledger: the accounts that moved since it looked.
   using Inbox = typename Sync::template Atomic<AccountCounters*>;
 
   // Bytes of arrays alive. A load, an add, a compare, a store or two; no locked instruction.
@@ -40,11 +41,13 @@ class AccountCounters {
     }
     return !listed_.load(std::memory_order_relaxed);
   }
+  // Those that are alive no more.
   void SubUsed(int64_t bytes) {
     used_.store(used_.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
     if (!listed_.load(std::memory_order_relaxed)) [[unlikely]]
       List();
   }
+  // Now, and at most since the ledger took the window. Any thread.
   int64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }
   int64_t window_peak() const { return window_peak_.load(std::memory_order_relaxed); }
 

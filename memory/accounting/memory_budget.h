@@ -36,27 +36,31 @@ namespace tidepool {
 
 // Of one node of the hierarchy, everything below it included.
 struct BudgetUsage {
-  int64_t taken_bytes = 0;
-  int64_t limit_bytes = std::numeric_limits<int64_t>::max();
-  int64_t requests = 0;         // granted, ever
-  int64_t requested_bytes = 0;  // granted, ever; at most what the number holds
-  MemoryLevel level = MemoryLevel::kNormal;
+  int64_t taken_bytes = 0;                                    // now
+  int64_t limit_bytes = std::numeric_limits<int64_t>::max();  // kUnlimited: none is set
+  int64_t requests = 0;                                       // granted, ever
+  int64_t requested_bytes = 0;                                // granted, ever; at most INT64_MAX
+  MemoryLevel level = MemoryLevel::kNormal;                   // of taken_bytes under the limit
 
+  // By how much the limit is exceeded; 0: it is not.
   int64_t over_bytes() const { return taken_bytes > limit_bytes ? taken_bytes - limit_bytes : 0; }
 };
 
 // Written under a lock, read by anybody.
 struct BudgetLine {
+  // As in BudgetUsage.
   std::atomic<int64_t> taken{0};
   std::atomic<int64_t> requests{0};
   std::atomic<int64_t> requested_bytes{0};
   std::atomic<int64_t> limit{std::numeric_limits<int64_t>::max()};
+
   std::atomic<MemoryLevel> level{MemoryLevel::kNormal};  // kept while there are limits
 };
 
+// The hierarchy of limits: of the process, of each device, and of each owner on each device.
 class MemoryBudget {
  public:
-  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();  // no limit
 
   // The process-wide budget. Never destroyed.
   static MemoryBudget& Global();
@@ -72,6 +76,8 @@ class MemoryBudget {
   // Whether anybody has set one.
   bool limited() const { return limits_.load(std::memory_order_relaxed) != 0; }
 
+  // Of the process, of a device, and of an owner on a device. kInvalidArgument for a device that
+  // there cannot be.
   BudgetUsage process() const;
   BudgetUsage Of(Device device) const;
   BudgetUsage Of(const MemoryOwner& owner, Device device) const;
@@ -143,17 +149,19 @@ class BudgetCharge {
     MemoryBudget::Global().Reserve(device_, *owner_, bytes - bytes_, what);
     bytes_ = bytes;
   }
+  // Nothing happens when it is that small.
   void ShrinkTo(int64_t bytes) noexcept {
     if (bytes >= bytes_) return;
     MemoryBudget::Global().Release(device_, *owner_, bytes_ - bytes);
     bytes_ = bytes;
   }
+  // Exchanges what both have reserved, and for whom.
   void Swap(BudgetCharge& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(owner_, other.owner_);
     std::swap(bytes_, other.bytes_);
   }
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes() const { return bytes_; }  // that are reserved
 
  private:
   Device device_;

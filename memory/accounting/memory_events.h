@@ -52,15 +52,18 @@ class MemoryOwner;
 
 // Who needs how much.
 struct MemoryRequest {
+  // Whose memory.
   Device device;
+
   const MemoryOwner* owner = nullptr;  // never freed; null, until it is told: the thread's current one
   int64_t bytes = 0;                   // negative: given back
   const char* what = "";               // "pages", "a heap array"
 };
 
 struct MemoryEvent {
+  // A budget has reached another level; the Reclaimer begins and has ended; a request is refused.
   enum class Kind : uint8_t { kLevel, kReclaimBegins, kReclaimEnds, kRefused };
-  Kind kind;
+  Kind kind;              // says which of the groups below is filled
   MemoryRequest request;  // what it is about
 
   // kLevel:
@@ -68,6 +71,8 @@ struct MemoryEvent {
   MemoryLevel previous = MemoryLevel::kNormal;
   // Whose budget, on the request's device; MemoryOwner::Process(): the device's; null: the process's.
   const MemoryOwner* budget = nullptr;
+
+  // Of that budget, now.
   int64_t taken_bytes = 0;
   int64_t limit_bytes = 0;
 

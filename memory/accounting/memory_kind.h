@@ -15,7 +15,7 @@ enum class MemoryKind : uint8_t {
   kGradientExternal,  // gradients handed in from outside
   kGradientDeferred,  // gradients accumulated and not yet applied
 };
-inline constexpr int kMemoryKinds = 7;
+inline constexpr int kMemoryKinds = 7;  // how many there are
 
 // More than any machine has: who counts so many bytes at a time is mistaken, and is refused.
 inline constexpr int64_t kMostCountedBytes = int64_t{1} << 48;
@@ -23,8 +23,10 @@ inline constexpr int64_t kMostCountedBytes = int64_t{1} << 48;
 // times. Few enough that the sum over all devices is a number.
 inline constexpr int64_t kMostCountedBytesInAll = int64_t{1} << 57;
 
+// False for a number that was cast and is no kind.
 constexpr bool IsMemoryKind(MemoryKind kind) { return static_cast<int>(kind) < kMemoryKinds; }
 
+// As reports have it; "unknown" of what is no kind.
 constexpr const char* MemoryKindName(MemoryKind kind) {
   constexpr const char* kNames[kMemoryKinds] = {
       "allocated",         "external",          "unreferenced",     "workspace",

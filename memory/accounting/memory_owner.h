@@ -27,7 +27,7 @@ namespace tidepool {
 
 struct BudgetLine;
 
-inline constexpr uint32_t kMaxMemoryOwners = 1 << 16;
+inline constexpr uint32_t kMaxMemoryOwners = 1 << 16;  // nodes of the process, tags among them
 
 class MemoryOwner {
  public:
@@ -43,9 +43,11 @@ class MemoryOwner {
   MemoryOwner& Child(const std::string& name);
   MemoryOwner& Tagged(const std::string& tag);
 
+  // The name or tag that it was made by; the node above it; which of both it is.
   const std::string& name() const { return name_; }
   MemoryOwner* parent() const { return parent_; }  // null: the process
   bool is_tag() const { return is_tag_; }
+
   // What many names have in common, beyond kMaxMemoryOwners; all below it are the same node.
   bool is_shared() const { return is_shared_; }
   uint32_t index() const { return index_; }  // dense, from 0: the process
@@ -105,6 +107,7 @@ class [[nodiscard]] MemoryOwnerScope {
   MemoryOwner* previous_;
 };
 
+// The same of a tag: below the current owner, or the current tag.
 class [[nodiscard]] MemoryTagScope {
  public:
   explicit MemoryTagScope(const std::string& tag) : scope_(MemoryOwner::Current().Tagged(tag)) {}

@@ -17,6 +17,7 @@ namespace tidepool {
 
 class MemoryTracing {
  public:
+  // Requests of cycles that begin from here on are traced, or not; of the whole process.
   static void Enable();
   static void Disable() { watches_.fetch_and(static_cast<uint8_t>(~kTraces), std::memory_order_relaxed); }
   static bool enabled() { return (watches() & kTraces) != 0; }
@@ -24,6 +25,8 @@ class MemoryTracing {
   // ---- for the runtime: what a cycle that begins now tells of each of its requests. A cycle of which
   // anything is told serves none of them by the short way, where nothing looks at this.
   enum Watch : uint8_t { kTraces = 1, kRecords = 2 };
+
+  // Bits of Watch.
   static uint8_t watches() { return watches_.load(std::memory_order_relaxed); }
   // By memory/recording.
   static void SetRecords(bool records) {
@@ -41,7 +44,7 @@ class MemoryTracing {
 // One request's origin. Capturing takes no memory; describing does.
 class AllocationTrace {
  public:
-  void Capture() noexcept;
+  void Capture() noexcept;    // the calling thread's owner and stack; over what was there
   std::string Owner() const;  // "network #layer conv2"
   std::string Site() const;   // "Relu < Forward < main", innermost first
 

@@ -49,6 +49,7 @@ class MemoryAccount : public AccountCounters<StdSync> {
   explicit MemoryAccount(Device device, MemoryOwner* owner = nullptr)
       : device_(device), owner_(owner != nullptr ? owner : &MemoryOwner::Process()) {}
 
+  // Where its memory is and who it is held for, as constructed.
   Device device() const { return device_; }
   MemoryOwner* owner() const { return owner_; }
 
@@ -69,17 +70,18 @@ class MemoryAccount : public AccountCounters<StdSync> {
 
 // One device's, or one owner's, numbers at a change of the ledger.
 struct LedgerReading {
-  Device device;
-  std::array<int64_t, kMemoryKinds> current;
+  Device device;                              // whose numbers they are
+  std::array<int64_t, kMemoryKinds> current;  // bytes now, by kind
   std::array<int64_t, kMemoryKinds> highest;  // since the change before
-  int64_t total;
-  int64_t in_use;          // total without kUnreferenced
-  int64_t in_use_highest;  // since the change before
+  int64_t total;                              // of all kinds, now
+  int64_t in_use;                             // total without kUnreferenced
+  int64_t in_use_highest;                     // since the change before
 };
 
 // Told of changes while the ledger is locked: must be quick and may not call the ledger.
 class LedgerObserver {
  public:
+  // On the thread that changed the ledger; the reading lives as long as the call.
   virtual void Observe(const LedgerReading& reading) noexcept = 0;
 
  protected:
@@ -92,6 +94,7 @@ class LedgerObserver {
   const MemoryOwner* owner_ = nullptr;
 };
 
+// A ledger. That of the process is Global(); tests make others.
 class MemoryTracker {
  public:
   // The process-wide ledger. Never destroyed.
@@ -120,9 +123,11 @@ class MemoryTracker {
   // One request to the system for tensor memory (pages, malloc, a driver call), or its return.
   void CountSystemAllocation() { system_allocations_.fetch_add(1, std::memory_order_relaxed); }
   void CountSystemRelease() { CountSystemReleases(1); }
+  // So many returns.
   void CountSystemReleases(int64_t count) {
     system_releases_.fetch_add(count, std::memory_order_relaxed);
   }
+  // Requests to the system so far.
   int64_t system_allocations() const { return system_allocations_.load(std::memory_order_relaxed); }
   // Arrays that were alive when their cycle ended.
   void CountLeakedArrays(int64_t count) { leaked_.fetch_add(count, std::memory_order_relaxed); }
@@ -147,8 +152,11 @@ class MemoryTracker {
   // How many accounts were looked at by all changes and readings so far. For tests: what an Add
   // costs.
   int64_t accounts_visited();
+
+  // Changes of the ledger after which an account that rests is taken off its list.
   static constexpr int kQuietFolds = 64;
 
+  // All numbers at one moment (memory_snapshot.h), what workspaces did included.
   MemorySnapshot Snapshot();
   // Bytes of that kind now, of a whole device.
   int64_t CurrentBytes(Device device, MemoryKind kind);
@@ -160,6 +168,8 @@ class MemoryTracker {
   void Observe(LedgerObserver* observer, Device device, MemoryOwner* owner);
   // Each change of any device as a whole, ends of cycles included: dearer.
   void ObserveAllDevices(LedgerObserver* observer);
+
+  // Of either kind; nothing happens to one that does not observe.
   void StopObserving(LedgerObserver* observer);
   // Folds what workspaces did since the last change, so that observers know of it.
   void FoldAll();

@@ -34,21 +34,27 @@ namespace tidepool {
 
 class AtomicFile {
  public:
+  // Creates the temporary file. `path` stays as it is.
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  // Writes them behind what was appended before.
   void Append(absl::Span<const std::byte> bytes);
   void Append(const std::string& bytes);
+
   // fsync, rename, fsync of the folder. Once only; nothing can be appended afterwards.
   void Commit();
 
+  // As it was given.
   const std::string& path() const { return path_; }
   // Where the bytes are before Commit().
   const std::string& temporary_path() const { return temporary_path_; }
   // Bytes appended so far.
   uint64_t size() const { return size_; }
+
+  // Whether Commit() has returned: the file is at path().
   bool is_committed() const { return state_ == State::kCommitted; }
 
  private:
@@ -83,7 +89,7 @@ class DiskReservation {
   DiskReservation(DiskReservation&& other) noexcept;
   DiskReservation& operator=(DiskReservation&& other) noexcept;
 
-  // For the file that is to take it.
+  // The room is free again, for the file that is to take it.
   void Release() noexcept;
 
  private:

@@ -12,16 +12,18 @@
 
 namespace tidepool {
 
+// Values by names of labels, as they were before they were escaped.
 using ExpositionLabels = std::map<std::string, std::string>;
 
 struct ExpositionFamily {
-  std::string type, help;
-  std::map<ExpositionLabels, double> samples;
+  std::string type, help;                      // "counter", "gauge" or "histogram"; and its text
+  std::map<ExpositionLabels, double> samples;  // each set of labels is there once
 };
 
+// What was read.
 struct Exposition {
-  std::map<std::string, ExpositionFamily> families;
-  std::string error;  // the first one, with its line; empty: none
+  std::map<std::string, ExpositionFamily> families;  // by name; of histograms x_sum and so on too
+  std::string error;                                 // the first one, with its line; empty: none
 
   // NaN where there is no such sample.
   double Value(const std::string& name, const ExpositionLabels& labels = {}) const {
@@ -32,8 +34,10 @@ struct Exposition {
   }
 };
 
+// Reads a whole text, up to its first error.
 class ExpositionParser {
  public:
+  // Throws nothing but std::bad_alloc: what is wrong is in Exposition::error.
   static Exposition Parse(std::string_view text) { return ExpositionParser(text).Run(); }
 
  private:

@@ -25,12 +25,15 @@ namespace tidepool {
 
 class ExpositionWriter {
  public:
+  // Of a family: a number that only rises, one that goes both ways, observations by bounds.
   enum class Type : uint8_t { kCounter, kGauge, kHistogram };
+  // Copied in the call.
   struct Label {
-    std::string_view name;
+    std::string_view name;   // letters, digits and underscores, a digit not first
     std::string_view value;  // empty: the label is left out, which means the same
   };
 
+  // Begins a family; `help` is one sentence of any bytes.
   void Family(std::string_view name, Type type, std::string_view help);
   // Of the family begun last.
   void Sample(std::initializer_list<Label> labels, int64_t value);
@@ -42,6 +45,7 @@ class ExpositionWriter {
   void Histogram(std::initializer_list<Label> labels, std::span<const double> bounds,
                  std::span<const int64_t> counts, double sum);
 
+  // The text so far.
   std::string Take() && { return std::move(text_); }
 
  private:

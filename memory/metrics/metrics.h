@@ -19,13 +19,16 @@
 
 namespace tidepool {
 
+// The Content-Type of an answer with that text.
 inline constexpr char kMetricsContentType[] = "text/plain; version=0.0.4; charset=utf-8";
 
+// How much is told where there are many names.
 struct MetricsOptions {
   bool by_owner = true;  // what each owner holds and may hold; else devices and the process alone
   bool by_id = true;     // workspaces, pools and rings by id; else those of a device together
 };
 
+// All families, as they are now.
 std::string MetricsText(const MetricsOptions& options = {});
 
 }  // namespace tidepool

@@ -17,6 +17,7 @@ namespace tidepool {
 enum class Freshness : uint8_t { kNobody, kBoth, kHost, kDevice };  // kNobody: never written
 inline constexpr int kFreshnessStates = 4;
 
+// What happens to a range of bytes, on the side that is named.
 enum class MirrorEvent : uint8_t {
   kHostRead,
   kHostWrite,        // of some of the bytes
@@ -26,13 +27,15 @@ enum class MirrorEvent : uint8_t {
   kDeviceOverwrite,
   kHostDropped,      // the host copy's memory goes
 };
-inline constexpr int kMirrorEvents = 7;
+inline constexpr int kMirrorEvents = 7;  // how many there are
 
+// Which copy has to be made.
 enum class MirrorCopy : uint8_t { kNone, kToHost, kToDevice };
 
+// What an event takes and makes of a state.
 struct MirrorStep {
   MirrorCopy copy;  // comes before the event
-  Freshness next;
+  Freshness next;   // who has the newest bytes after it
 };
 
 namespace internal {
@@ -59,25 +62,31 @@ inline constexpr MirrorStep kMirrorTable[kFreshnessStates][kMirrorEvents] = {
     {internal::kFetchThenBoth, internal::kFetchThenHost, internal::kHost, internal::kDevice,
      internal::kDevice, internal::kDevice, internal::kDevice},
 };
+// The table's.
 constexpr MirrorStep StepOf(Freshness state, MirrorEvent event) {
   return kMirrorTable[static_cast<int>(state)][static_cast<int>(event)];
 }
 
+// The states of a buffer's bytes, by range.
 class FreshnessMap {
  public:
   // More ranges than these are joined: a short one that is fresh on both sides counts as stale on one
   // of them, and is copied once too often. Where none is left to join there may be more.
   static constexpr size_t kMostRanges = 32;
 
+  // Bytes of one state.
   struct Range {
-    size_t begin, end;
-    Freshness state;
+    size_t begin, end;  // offsets in the buffer
+    Freshness state;    // of all of them
   };
 
+  // So many bytes, all in that state.
   FreshnessMap(size_t bytes, Freshness state);
 
   // Sorted, without gaps, neighbours of different states.
   const std::vector<Range>& ranges() const { return ranges_; }
+
+  // Whether there are more ranges than kMostRanges.
   bool is_crowded() const { return ranges_.size() > kMostRanges; }
   // The newest bytes of all of [begin, end) are on the host (else: the device).
   bool IsFreshOn(bool host, size_t begin, size_t end) const;

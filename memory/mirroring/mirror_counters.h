@@ -15,6 +15,7 @@
 namespace tidepool {
 
 struct MirrorCounters {
+  // Copies of ranges that were queued or made, and their bytes.
   uint64_t copies_to_host = 0;
   uint64_t bytes_to_host = 0;
   uint64_t copies_to_device = 0;
@@ -24,19 +25,23 @@ struct MirrorCounters {
   uint64_t avoided_to_host = 0;
   uint64_t avoided_to_device = 0;
 
+  // Whether anything was copied or found fresh.
   bool any() const {
     return copies_to_host + copies_to_device + avoided_to_host + avoided_to_device > 0;
   }
 };
 
+// Of one device.
 struct DeviceMirrorCounters {
-  Device device;
-  MirrorCounters counters;
+  Device device;            // whose buffers have the mirrors
+  MirrorCounters counters;  // of all of them
 };
 
+// Of the process, by device, and of one device.
 MirrorCounters TotalMirrorCounters();
 std::vector<DeviceMirrorCounters> MirrorCountersByDevice();  // of those with any
 MirrorCounters MirrorCountersOf(Device device);
+
 // A workspace's are in its stats().
 MirrorCounters MirrorCountersOf(const void* owner);
 // One line per device with mirrors, and one for fallbacks; empty when there were none.

@@ -25,9 +25,9 @@
 namespace tidepool {
 
 struct NamedProblem {
-  std::vector<std::string> ids;  // one for each buffer, as found
-  std::vector<LifetimeBuffer> buffers;
-  std::vector<int64_t> offsets;  // empty if the file has no offset column
+  std::vector<std::string> ids;         // one for each buffer, as found
+  std::vector<LifetimeBuffer> buffers;  // what is to be placed
+  std::vector<int64_t> offsets;         // empty if the file has no offset column
 };
 
 inline constexpr size_t kMostProblemLineBytes = size_t{1} << 16;  // of files that are read

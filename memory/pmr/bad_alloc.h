@@ -23,6 +23,7 @@ class OutOfMemoryBadAlloc final : public std::bad_alloc {
   explicit OutOfMemoryBadAlloc(OutOfMemoryError error)
       : error_(std::make_shared<const OutOfMemoryError>(std::move(error))) {}
 
+  // Message and report of the OutOfMemoryError; they live as long as a copy of this.
   const char* what() const noexcept override { return error_->what(); }
   const std::string& report() const { return error_->report(); }
 

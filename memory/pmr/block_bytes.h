@@ -16,7 +16,7 @@
 
 namespace tidepool {
 
-inline constexpr size_t kBytesAlignment = 16;
+inline constexpr size_t kBytesAlignment = 16;  // unless the caller says otherwise
 
 // In the cycle of `workspace` that is open on the calling thread; without one, the process's. 0
 // bytes are an address of their own. Throws OutOfMemoryError, and kInvalidArgument when the

@@ -25,6 +25,7 @@ class PmrResource final : public std::pmr::memory_resource {
   // Throws kInvalidArgument for a resource of another device.
   explicit PmrResource(MemoryResource& upstream);
 
+  // What it wraps.
   MemoryResource& upstream() const { return upstream_; }
 
  private:

@@ -30,6 +30,8 @@ namespace tidepool {
 template <typename T>
 class WorkspaceAllocator {
  public:
+  // What the standard asks of an allocator: containers keep theirs when assigned to and swap it
+  // when swapped.
   using value_type = T;
   using propagate_on_container_copy_assignment = std::false_type;
   using propagate_on_container_move_assignment = std::false_type;
@@ -46,10 +48,12 @@ class WorkspaceAllocator {
     return static_cast<T*>(internal::OrBadAlloc(
         [&] { return resource_->AllocateBlock(count * sizeof(T), alignof(T)); }));
   }
+  // Of the same `count`; on any thread, also after the cycle has ended.
   void deallocate(T* block, size_t count) noexcept {
     internal::CycleHeap::Release(block, count * sizeof(T), alignof(T));
   }
 
+  // Never null.
   WorkspaceResource* resource() const noexcept { return resource_; }
 
   // What the one allocates may be released by the other, and lives as long.

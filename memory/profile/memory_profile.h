@@ -33,6 +33,7 @@
 
 namespace tidepool {
 
+// What is recorded, and how much of it at most.
 struct MemoryProfileOptions {
   std::string title = "Memory";  // of the page
   // Arrays, requests of cycles that differ, and changes of the ledger; at least 1.
@@ -51,6 +52,7 @@ class MemoryProfile {
   // Idempotent; what follows does so first.
   void Stop();
 
+  // What was recorded; lives as long as this.
   const ProfileData& data();
   // At most 5 MB, whatever was recorded. The whole file or, on an error (AtomicFile's), nothing.
   void WriteHtml(const std::string& path);

@@ -33,6 +33,7 @@
 
 namespace tidepool {
 
+// `bytes` of a snapshot's file; `what` stands for it in messages.
 ProfileData ParsePyTorchSnapshot(std::string_view bytes, const std::string& what);
 
 // Throws what FileReader throws too.

@@ -40,7 +40,7 @@ class DeviceLostError : public Error {
   DeviceLostError(Device device, std::string message)
       : Error(absl::StatusCode::kInternal, std::move(message)), device_(device) {}
 
-  Device device() const { return device_; }
+  Device device() const { return device_; }  // which is lost
   // Whether this is asked for the first time of the device's loss, of whichever error: a program that tells of it where this
   // is true tells once. (Errors on the way of releases and the like end where they are.)
   bool is_first() const;
@@ -56,6 +56,7 @@ extern std::atomic<DeviceLoss*> device_losses[kDevicePlaces];
 bool LoseDependent(Device target, Device source) noexcept;
 }  // namespace internal
 
+// Whether LoseDevice was called for it.
 inline bool IsLost(Device device) {
   if (device.index >= kMaxDevicesPerType) [[unlikely]] return false;
   const int place = device.type.number() * kMaxDevicesPerType + device.index;
@@ -68,6 +69,7 @@ bool LoseDevice(Device device, std::string_view cause, const char* operation = n
 const std::string& CauseOfLoss(Device device);
 // `who` was about to use it, or found out. Of a device that is lost.
 [[noreturn]] void ThrowLost(Device device, std::string_view who);
+// ThrowLost where the device is lost.
 inline void CheckNotLost(Device device, std::string_view who) {
   if (IsLost(device)) [[unlikely]] ThrowLost(device, who);
 }

@@ -67,15 +67,16 @@ struct MemoryTraits {
 // Compute queues of one device.
 inline constexpr int kMostQueues = 16;
 
+// A place in a device's work, which passes once. A number of the provider's, good for ever.
 struct QueuePoint {
   uint64_t value = 0;  // 0: has passed
 };
 
 class DeviceProvider {
  public:
-  virtual std::string name() const = 0;  // "host", "simulated:0", "pinned memory of cuda:1"
-  virtual Device device() const = 0;     // whose bytes these are in the ledger
-  virtual MemoryTraits traits() const = 0;
+  virtual std::string name() const = 0;     // "host", "simulated:0", "pinned memory of cuda:1"
+  virtual Device device() const = 0;        // whose bytes these are in the ledger
+  virtual MemoryTraits traits() const = 0;  // the same in every call
 
   // Addresses without memory, aligned to kMaxAlignment and both granularities. Null when refused.
   virtual std::byte* Reserve(size_t bytes) noexcept = 0;
@@ -92,12 +93,15 @@ class DeviceProvider {
   // A single block with a readable tail. `alignment`: a power of two, at least that of traits().
   // Null when refused.
   virtual std::byte* Allocate(size_t bytes, size_t alignment) noexcept = 0;
+
+  // A block of Allocate, with the same `bytes`.
   virtual void Release(std::byte* data, size_t bytes) noexcept = 0;
   // The same for several, where that is cheaper together.
   struct Block {
-    std::byte* data;
-    size_t bytes;
+    std::byte* data;  // of Allocate
+    size_t bytes;     // as asked for there
   };
+  // `blocks` lives as long as the call.
   virtual void ReleaseMany(const Block* blocks, int count) noexcept {
     for (int i = 0; i < count; ++i) Release(blocks[i].data, blocks[i].bytes);
   }
@@ -118,6 +122,7 @@ class DeviceProvider {
     CopyFromHost(to, from_host, bytes);
     return {};
   }
+  // The other way.
   virtual QueuePoint QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
                                      QueuePoint after) {
     WaitFor(after);
@@ -130,6 +135,8 @@ class DeviceProvider {
   virtual void OpenQueue(int queue, void* native);
   // What is queued in it is still done, and points of it stay good.
   virtual void CloseQueue(int /*queue*/) noexcept {}
+
+  // What the device's own interface calls that queue; null where there is none.
   virtual void* NativeQueue(int /*queue*/) { return nullptr; }
   // What is queued there is kept for replays, which come after all that their queue has to: it needs no
   // order of its own (ndarray/capture).
@@ -144,6 +151,8 @@ class DeviceProvider {
   // Behind what earlier owners of a block's memory may still do with it; the block is one of Allocate, not
   // used yet. Work of the queue that it was allocated in comes after that in any case.
   virtual QueuePoint EarlierUses(const std::byte* /*data*/, size_t /*bytes*/) { return {}; }
+
+  // Whether it has, without waiting.
   virtual bool HasPassed(QueuePoint) { return true; }
   // Throws kInternal when the work before it failed. Whatever it throws, that work is over then, and uses nothing any more.
   virtual void WaitFor(QueuePoint) {}
@@ -172,6 +181,7 @@ class DeviceProvider {
 // after the latter is asked again.
 using DeviceProviderFactory = DeviceProvider* (*)(uint8_t index);
 
+// Makes devices of a type known: a static variable of a target that is alwayslink.
 class DeviceProviderRegistrar {
  public:
   // A second factory of one type, one for the host or for a type that nobody has named, and null end the program.

@@ -36,6 +36,7 @@ namespace tidepool {
 
 // Throws kInvalidArgument unless it is from 0 to kMostQueues - 1; whether there is such a queue is not looked at.
 [[noreturn]] void ThrowNoSuchQueue(Device device, int queue);
+// The same where it is not.
 inline void CheckQueueNumber(Device device, int queue) {
   if (static_cast<unsigned>(queue) >= unsigned{kMostQueues}) [[unlikely]] ThrowNoSuchQueue(device, queue);
 }
@@ -62,6 +63,7 @@ class DeviceQueue {
   // of one of ours is ours. Throws as New(), and kInvalidArgument for null and for native() of another device's.
   static DeviceQueue Adopt(Device device, void* native);
 
+  // Of which device it is and which of its queues; whether it is the caller's own (Adopt).
   Device device() const { return state_->device; }
   int number() const { return state_->number; }  // from 0, below kMostQueues
   bool is_adopted() const { return state_->native != nullptr; }
@@ -74,6 +76,7 @@ class DeviceQueue {
   // for work that Tidepool does not know of. Of one device, else kInvalidArgument.
   void After(const DeviceQueue& other) const;
 
+  // Handles of one queue are equal.
   friend bool operator==(const DeviceQueue& a, const DeviceQueue& b) {
     return a.device() == b.device() && a.number() == b.number();
   }
@@ -113,12 +116,14 @@ class [[nodiscard]] QueueScope {
 // Somebody has made a second queue of some device. Never false again.
 extern std::atomic<bool> queues_in_use;
 
+// For QueueHere.
 int QueueHereSlowly(Device device) noexcept;
 // A cycle of a workspace is in the thread's queue, which stays open meanwhile. Of the first one nothing.
 class QueueOfCycle {
  public:
   explicit QueueOfCycle(Device device);
   QueueOfCycle(QueueOfCycle&& other) noexcept : queue_(std::exchange(other.queue_, std::nullopt)) {}
+  // Both change places.
   QueueOfCycle& operator=(QueueOfCycle&& other) noexcept {
     std::swap(queue_, other.queue_);
     return *this;
@@ -140,6 +145,8 @@ QueuePoint EndOfQueue(Device device, int queue);
 
 // The calling thread's turns on a device, for BasicQueueTurn.
 struct DeviceTurns {
+  // What BasicQueueTurn asks of it (queue_turn.h): whether turns are taken at all, whether this
+  // thread is in one, the device's lock, and a wait for the first queue.
   Device device;
   static const std::atomic<bool>& several() noexcept { return queues_in_use; }
   static bool& in_turn() noexcept;

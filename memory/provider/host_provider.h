@@ -11,6 +11,7 @@
 
 namespace tidepool {
 
+// The only one. Never destroyed.
 DeviceProvider& HostProvider();
 
 }  // namespace tidepool

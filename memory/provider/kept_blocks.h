@@ -42,8 +42,8 @@ namespace tidepool {
 
 class KeptBlocks {
  public:
-  static constexpr int kMostFilled = 3, kMostWaiting = 8;
-  static constexpr size_t kUnit = 512;  // sizes of blocks are multiples of it
+  static constexpr int kMostFilled = 3, kMostWaiting = 8;  // of one size: rules 2 and 3 above
+  static constexpr size_t kUnit = 512;                     // sizes of blocks are multiples of it
 
   // Where blocks come from.
   class Source {
@@ -59,13 +59,14 @@ class KeptBlocks {
    protected:
     ~Source() = default;
   };
+  // Since it was made, and now.
   struct Stats {
-    int64_t taken = 0, given = 0;  // from the source and back
-    int64_t used_again = 0;
-    int64_t orders = 0;  // of queues behind earlier users
-    int64_t asked = 0;   // points, whether they have passed
-    size_t kept_blocks = 0, kept_bytes = 0, live_blocks = 0;
-    size_t counted_bytes = 0;  // on the ledger
+    int64_t taken = 0, given = 0;                             // from the source and back
+    int64_t used_again = 0;                                   // requests that kept blocks served
+    int64_t orders = 0;                                       // of queues behind earlier users
+    int64_t asked = 0;                                        // points, whether they have passed
+    size_t kept_blocks = 0, kept_bytes = 0, live_blocks = 0;  // now; live: in use by callers
+    size_t counted_bytes = 0;                                 // on the ledger
   };
 
   // `device` and `source` outlive it. Throws as the ledger does.
@@ -89,6 +90,8 @@ class KeptBlocks {
   size_t Trim() noexcept;
   // Of those that nobody uses any more: for the Reclaimer, as it waits for no work of the device.
   size_t TrimUnused() noexcept;
+
+  // Of one moment. Any thread.
   Stats stats() const;
 
  private:

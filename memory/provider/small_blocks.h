@@ -21,10 +21,10 @@ namespace tidepool {
 
 class SmallBlocks {
  public:
-  static constexpr size_t kMostBytes = 512;
-  static constexpr size_t kAlignment = 64;
-  static constexpr size_t kSpanBytes = 16 << 10;
-  static constexpr size_t kTailBytes = 64;  // readable behind each
+  static constexpr size_t kMostBytes = 512;       // of a block
+  static constexpr size_t kAlignment = 64;        // of every block; sizes are multiples of it
+  static constexpr size_t kSpanBytes = 16 << 10;  // that are taken at once
+  static constexpr size_t kTailBytes = 64;        // readable behind each
 
   // Where spans come from: null when refused, which is an answer. `bytes` is no multiple of `alignment`.
   using Take = void* (*)(size_t alignment, size_t bytes);
@@ -41,6 +41,7 @@ class SmallBlocks {
   // Several of one size under one lock. Returns how many there were: fewer than `count` when a span was
   // refused.
   int AllocateMany(size_t bytes, std::byte** blocks, int count) noexcept;
+  // Several of one size, as given to Allocate, under one lock.
   void ReleaseMany(size_t bytes, std::byte* const* blocks, int count) noexcept {
     ReleaseStrided(bytes, blocks, sizeof(std::byte*), count);
   }
@@ -54,9 +55,11 @@ class SmallBlocks {
   void LockAll() noexcept;
   void UnlockAll() noexcept;
 
+  // How many sizes of blocks there are, and which of them serves so many bytes.
   static constexpr size_t kClasses = kMostBytes / kAlignment;
   static size_t ClassOf(size_t bytes) { return bytes == 0 ? 0 : (bytes - 1) / kAlignment; }
 
+  // That it has now, kept ones included.
   int64_t spans() const { return spans_.load(std::memory_order_relaxed); }
 
  private:

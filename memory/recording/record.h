@@ -30,11 +30,12 @@
 namespace tidepool {
 
 struct RecordEvent {
+  // Cycles are a workspace's, or whatever the program marks so.
   enum class What : uint8_t { kAllocate, kFree, kCycleBegin, kCycleEnd };
   What what = What::kAllocate;
-  uint8_t alignment_log2 = 0;
-  MemoryKind kind = MemoryKind::kAllocated;
-  uint32_t thread = 0;  // from 0, in the order of their first events
+  uint8_t alignment_log2 = 0;                // of kAllocate; 0: none was asked for
+  MemoryKind kind = MemoryKind::kAllocated;  // of kAllocate: what the bytes are for
+  uint32_t thread = 0;                       // from 0, in the order of their first events
   uint64_t number =
       0;  // of this event alone; what happened behind another thread's has a larger one
   int64_t nanoseconds = 0;  // since the beginning; of a coarse clock
@@ -48,11 +49,12 @@ struct RecordEvent {
   friend bool operator==(const RecordEvent&, const RecordEvent&) = default;
 };
 
+// All events of a recording, and what they name.
 struct Record {
-  record::Source source = record::Source::kArrays;
-  uint64_t process = 0;
-  int64_t began = 0;  // nanoseconds since 1970
-  std::vector<std::string> names = {""};
+  record::Source source = record::Source::kArrays;  // whose requests they are
+  uint64_t process = 0;                             // its number; 0: not known
+  int64_t began = 0;                                // nanoseconds since 1970
+  std::vector<std::string> names = {""};            // of owners, devices and cycles; [0] is empty
   std::vector<RecordEvent> live;    // there when recording began; block 0: several together
   std::vector<RecordEvent> events;  // by number, which is that of no other
   uint32_t threads = 0;             // more than the largest RecordEvent::thread

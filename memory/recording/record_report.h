@@ -20,28 +20,29 @@
 namespace tidepool {
 
 struct RecordReport {
+  // Of everything, or of one kind, owner, device or size.
   struct Part {
-    int64_t requests = 0;  // 0 of what is not a record
-    int64_t requested_bytes = 0;
-    int64_t peak_bytes = 0;     // its own most
-    int64_t at_peak_bytes = 0;  // when all together had the most; of JSON: as peak_bytes
-    int64_t at_end_bytes = 0;
+    int64_t requests = 0;         // 0 of what is not a record
+    int64_t requested_bytes = 0;  // of all of them; likewise
+    int64_t peak_bytes = 0;       // its own most
+    int64_t at_peak_bytes = 0;    // when all together had the most; of JSON: as peak_bytes
+    int64_t at_end_bytes = 0;     // alive in the end
   };
   // Blocks that lived for at least so many requests of all threads, and less than the next line's.
   struct Lifetime {
-    uint64_t at_least;
-    int64_t blocks = 0;
-    int64_t bytes = 0;
+    uint64_t at_least;   // requests
+    int64_t blocks = 0;  // that lived so long
+    int64_t bytes = 0;   // of these
   };
 
-  std::string file;
+  std::string file;    // its path, for headings
   std::string what;    // "record", "record (malloc)", "memory snapshot", "memory timeline"
   std::string remark;  // "its program was killed, or records still"; empty without one
-  Part all;
+  Part all;            // everything
   std::map<std::string, Part> devices, kinds, owners;  // owners: of each path, "#tag" behind it
   std::map<uint64_t, Part> sizes;                      // of records
   std::vector<Lifetime> lifetimes;                     // of records; the last line: never released
-  int64_t threads = 0, cycles = 0, unknown_frees = 0;
+  int64_t threads = 0, cycles = 0, unknown_frees = 0;  // the last: of blocks that nobody saw made
 
   // `most`: lines of each table.
   std::string ToString(int most) const;

@@ -28,6 +28,8 @@ namespace tidepool {
 void StartRecording(const std::string& path);
 // Ends it, whoever began it. Events that other threads make meanwhile may be missing.
 void StopRecording() noexcept;
+
+// Whether a record is being written, by whomever.
 bool IsRecording() noexcept;
 // Where the record is that is being written; empty without one.
 std::string RecordingPath();

@@ -16,13 +16,17 @@ namespace tidepool {
 
 class LimitResource final : public ResourceWrapper {
  public:
+  // At most `limit_bytes` at once.
   LimitResource(MemoryResource& upstream, size_t limit_bytes)
       : ResourceWrapper(upstream), limit_bytes_(limit_bytes) {}
 
+  // As MemoryResource says. What does not fit beside live blocks is kOverLimit, what is larger than
+  // the limit kImpossible.
   Allocation Allocate(size_t bytes, size_t alignment) override;
   void Release(void* token, size_t bytes, size_t alignment) noexcept override;
   std::string Describe() const override;
 
+  // The limit, and what live blocks take of it.
   size_t limit_bytes() const { return limit_bytes_; }
   size_t taken_bytes() const { return taken_.load(std::memory_order_relaxed); }
 

@@ -30,17 +30,22 @@ class PagesResource final : public MemoryResource {
         budgeted_(pages_, options.owner, "pages"),
         reclaiming_(budgeted_) {}
 
+  // As MemoryResource says; each block is a range of its own.
   Allocation Allocate(size_t bytes, size_t alignment) override {
     return reclaiming_.Allocate(bytes, alignment);
   }
+  // Its pages go back at once.
   void Release(void* token, size_t bytes, size_t alignment) noexcept override {
     budgeted_.Release(token, bytes, alignment);
   }
+  // Whose pages they are, and in words.
   Device device() const override { return pages_.device(); }
   std::string Describe() const override { return reclaiming_.Describe(); }
+  // In whole pages.
   size_t FootprintBytes(size_t bytes, size_t alignment) const override {
     return pages_.FootprintBytes(bytes, alignment);
   }
+  // Addresses of the provider's; null where it refuses.
   std::unique_ptr<Pages> ReservePages(size_t bytes) override {
     auto pages = std::make_unique<Pages>(options_, provider_);
     return pages->ReserveHole(bytes) ? std::move(pages) : nullptr;

@@ -1,7 +1,7 @@
-// Blocks of any size out of retained chunks of another resource: cut from the oldest chunk that has
-// a free block that is large enough, from the smallest such block there; neighbours merged when
-// free. All bookkeeping is outside the memory, so it may be of any device. Workspaces serve spills
-// from a Pool; its chunks are kept between cycles.
+// Pool: blocks of any size out of retained chunks of another resource, cut from the oldest chunk
+// that has a free block that is large enough, from the smallest such block there; neighbours merged
+// when free. All bookkeeping is outside the memory, so it may be of any device. Workspaces serve
+// spills from a Pool; its chunks are kept between cycles.
 //
 //   PagesResource pages({.owner = &owner});
 //   Pool pool(pages, size_t{1} << 20, 64);
@@ -111,8 +111,9 @@
 
 namespace tidepool {
 
+// How a pool grows; see "A pool that grows" above.
 struct PoolGrowth {
-  bool grows = false;
+  bool grows = false;  // false: every chunk has chunk_bytes, but those of larger requests
   // More than the pool's alignment, 0: none. Requests of up to this alignment are served too; sizes
   // of those beyond the pool's own are rounded up to it, and chunks for them have 1 MiB.
   size_t coarse_alignment = 0;
@@ -120,7 +121,7 @@ struct PoolGrowth {
 
 class Pool final : public MemoryResource {
  public:
-  static constexpr size_t kLeastChunkBytes = 4096;
+  static constexpr size_t kLeastChunkBytes = 4096;  // of a chunk
 
   // `chunk_bytes`, rounded up to the alignment, is at least kLeastChunkBytes; smaller chunks are
   // taken where that much is refused. `alignment` (a power of two, at least 16) is that of every
@@ -129,6 +130,7 @@ class Pool final : public MemoryResource {
   // Gives everything back, blocks in use too.
   ~Pool() override;
 
+  // As MemoryResource says.
   Allocation Allocate(size_t bytes, size_t alignment) override;
   void Release(void* token, size_t bytes, size_t alignment) noexcept override;
   Device device() const override { return upstream_.device(); }
@@ -138,9 +140,10 @@ class Pool final : public MemoryResource {
   size_t owned_bytes() const override { return owned_bytes_; }  // footprints of chunks
   size_t used_bytes() const { return used_bytes_; }             // live blocks
   size_t block_count() const { return block_count_; }           // live blocks
-  size_t chunk_count() const { return chunks_.size(); }
-  bool has_arena() const { return arena_ != nullptr; }
+  size_t chunk_count() const { return chunks_.size(); }         // that it has now
+  bool has_arena() const { return arena_ != nullptr; }          // as above
 
+  // As MemoryResource says; TrimIdle ends a use.
   size_t Trim() noexcept override;
   size_t TrimIdle(int uses) noexcept override;
   // Of a pool that grows: whether more is owned than it keeps for what was live, as after a time in

@@ -41,6 +41,7 @@
 
 namespace tidepool {
 
+// How a file is made; what is out of range is kInvalidArgument.
 struct SpillFileOptions {
   // Where; it must exist. Empty: $TIDEPOOL_SPILL_FOLDER, else $TMPDIR, else /var/tmp.
   std::string folder;
@@ -74,12 +75,14 @@ class SpilledBytes {
  public:
   SpilledBytes() = default;
   SpilledBytes(SpilledBytes&& other) noexcept = default;
-  SpilledBytes& operator=(SpilledBytes&& other) noexcept;
+  SpilledBytes& operator=(SpilledBytes&& other) noexcept;  // the place it had is free
   ~SpilledBytes() { Reset(); }
 
-  size_t bytes() const { return bytes_; }
+  size_t bytes() const { return bytes_; }  // as written
   // There is something, of 0 bytes maybe. What was moved from has nothing.
   bool has_value() const { return space_ != nullptr; }
+
+  // The place is free again; nothing is left.
   void Reset() noexcept;
 
  private:
@@ -99,10 +102,10 @@ class SpillTransfer {
  public:
   SpillTransfer() = default;
   SpillTransfer(SpillTransfer&&) noexcept = default;
-  SpillTransfer& operator=(SpillTransfer&& other) noexcept;
+  SpillTransfer& operator=(SpillTransfer&& other) noexcept;  // what it had is dropped
   ~SpillTransfer() { Abandon(); }
 
-  bool is_done() const;
+  bool is_done() const;  // Wait() will not wait; true where there is nothing
   // Once. Returns what was written, nothing of a read. Throws what became of it otherwise.
   SpilledBytes Wait();
 
@@ -117,6 +120,7 @@ class SpillTransfer {
   std::shared_ptr<internal::SpillRequest> request_;
 };
 
+// Numbers of one moment.
 struct SpillFileStats {
   int64_t capacity_bytes = 0;                 // 0: no limit but the disk's
   int64_t used_bytes = 0;                     // in SpilledBytes, whole pages
@@ -125,14 +129,14 @@ struct SpillFileStats {
   int64_t writes = 0, reads = 0;              // ever, done
   int64_t failures = 0;                       // of these, ended with an error
   double busy_seconds = 0;                    // with any block under way
-  bool direct = false;
-  std::string queue;  // "io_uring"
+  bool direct = false;                        // past the page cache
+  std::string queue;                          // "io_uring"
 };
 
 class SpillFile {
  public:
-  static constexpr size_t kPageBytes = 4096;
-  static constexpr int kMostInFlight = 64;
+  static constexpr size_t kPageBytes = 4096;  // of which places in the file are multiples
+  static constexpr int kMostInFlight = 64;    // blocks at once
 
   // Throws kInvalidArgument for options out of range, kNotFound and kPermissionDenied for a folder,
   // OutOfMemoryError where the memory for blocks is refused.
@@ -142,15 +146,20 @@ class SpillFile {
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
 
+  // Waits until all of it is written. Throws as above.
   SpilledBytes Write(const void* data, size_t bytes) { return BeginWrite(data, bytes).Wait(); }
   // `data` has room for kept.bytes(). Throws kInvalidArgument where `kept` is not of this file.
   void Read(const SpilledBytes& kept, void* data) { BeginRead(kept, data).Wait(); }
+
+  // Goes on beside the caller; the bytes are read until the transfer is done.
   SpillTransfer BeginWrite(const void* data, size_t bytes);
   // `kept` may be read by many at once; it must stay until then.
   SpillTransfer BeginRead(const SpilledBytes& kept, void* data);
 
   // Gives the disk back what lies above all that is in use. Returns bytes.
   int64_t Trim();
+
+  // Of one moment. Any thread.
   SpillFileStats stats() const;
   // "/scratch (no name)", for messages.
   const std::string& name() const { return name_; }

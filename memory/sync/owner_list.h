@@ -32,15 +32,17 @@ namespace tidepool {
 template <typename Sync, typename Item>
 class OwnerList {
  public:
+  // The policy's (std_sync.h).
   template <typename T>
   using Plain = typename Sync::template Plain<T>;
   using Lock = BasicSpinLock<Sync>;
   using Word = OwnerWord<Sync>;
 
+  // The node's lock, and its current reference.
   Lock lock;
   typename Sync::template Atomic<uint64_t> ref{0};
   // With the lock.
-  Plain<Item*> newest;
+  Plain<Item*> newest;           // of the items that are in no cycle's list
   Plain<Item*> newest_in_cycle;  // of the cycle the node owns: dropped at once
   Plain<int64_t> arrays;
   Plain<int64_t> bytes;
@@ -51,6 +53,7 @@ class OwnerList {
   bool Owns(const Item* item) const {
     return item->link.node.Get() == ref.load(std::memory_order_relaxed);
   }
+  // There is no item in either list.
   bool is_empty() const { return newest.get() == nullptr && newest_in_cycle.get() == nullptr; }
 
   // Of an item that was just made: the caller has the only handle.

@@ -35,9 +35,11 @@ inline constexpr uint64_t kOwnerGeneration = uint64_t{1} << kOwnerIndexBits;
 template <typename Sync>
 class OwnerWord {
  public:
+  // The two values that are no node's reference.
   static constexpr uint64_t kHandles = 0;
   static constexpr uint64_t kClosed = kOwnerGeneration;  // no node has index 0
 
+  // kHandles, a node's reference or kClosed, at this moment.
   uint64_t Get() const noexcept { return word_.load(std::memory_order_acquire); }
 
   // False when it is not its handles'.

@@ -42,6 +42,7 @@ namespace tidepool {
 template <typename Sync, typename Item, int kSlots>
 class PinRegistry {
  public:
+  // The policy's (std_sync.h).
   template <typename T>
   using Atomic = typename Sync::template Atomic<T>;
   template <typename T>
@@ -49,12 +50,13 @@ class PinRegistry {
 
   static constexpr int32_t kMostPins = kSlots;  // in a record
 
+  // A thread's pins, one behind the other.
   struct alignas(64) Record {
-    Atomic<int32_t> depth{0};  // pins in it; stored by its thread alone
-    Atomic<bool> taken{false};
-    Plain<Record*> next;   // in the registry; does not change
-    Plain<Record*> outer;  // its thread's, which was full; that thread's alone
-    Atomic<Item*> slots[kSlots] = {};
+    Atomic<int32_t> depth{0};          // pins in it; stored by its thread alone
+    Atomic<bool> taken{false};         // by a thread
+    Plain<Record*> next;               // in the registry; does not change
+    Plain<Record*> outer;              // its thread's, which was full; that thread's alone
+    Atomic<Item*> slots[kSlots] = {};  // the first `depth` are pinned
   };
 
   // ---- records ----
@@ -71,6 +73,7 @@ class PinRegistry {
     }
     return nullptr;
   }
+  // A record that the caller made and has taken; it is never freed.
   void Add(Record* record) noexcept {
     record->taken.store(true, std::memory_order_relaxed);
     Record* next = newest_.load(std::memory_order_relaxed);

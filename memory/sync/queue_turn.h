@@ -47,6 +47,7 @@ class BasicQueueTurn {
     Begin(/*alone=*/true);
   }
 
+  // The work is queued. Once; the destructor does it else.
   void End() noexcept {
     if (held_ == Held::kOneQueue) {
       held_ = Held::kNothing;

@@ -23,6 +23,8 @@ namespace tidepool {
 
 // A bit for each queue.
 using QueueSet = uint16_t;
+
+// That queue alone.
 constexpr QueueSet SetOfQueue(int queue) { return static_cast<QueueSet>(1u << queue); }
 
 // Item: has an Atomic<QueueSet> `queues`, an Atomic<uint8_t> `care` and the bit Item::kOnQueues in it, an Atomic
@@ -30,11 +32,13 @@ constexpr QueueSet SetOfQueue(int queue) { return static_cast<QueueSet>(1u << qu
 // HomeQueue() and UsedInQueue(queue).
 template <typename Item>
 struct QueueUsers {
+  // The queues that agree on its bytes; never none.
   static QueueSet Of(const Item& item) {
     const QueueSet users = item.queues.load(std::memory_order_relaxed);
     return users != 0 ? users : SetOfQueue(item.owner->HomeQueue());
   }
 
+  // Whether a read or write in `queue` has to begin behind work of others.
   static bool MustWait(QueueSet users, bool writes, int queue) {
     return writes ? users != SetOfQueue(queue) : (users & SetOfQueue(queue)) == 0;
   }

@@ -29,9 +29,11 @@
 namespace tidepool {
 
 struct StdSync {
+  // What the header's beginning says of each.
   template <typename T>
   using Atomic = std::atomic<T>;
 
+  // std::atomic_thread_fence.
   static void Fence(std::memory_order order) noexcept {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpragmas"
@@ -40,14 +42,18 @@ struct StdSync {
 #pragma GCC diagnostic pop
   }
 
+  // Locks.
   using Mutex = std::mutex;
   using SharedMutex = std::shared_mutex;
 
+  // A variable without order of its own.
   template <typename T>
   class Plain {
    public:
     constexpr Plain() = default;
     constexpr explicit Plain(T value) : value_(std::move(value)) {}
+
+    // The value; a reference that is read at once and not kept.
     const T& get() const { return value_; }
     void set(T value) { value_ = std::move(value); }
 
@@ -55,15 +61,18 @@ struct StdSync {
     T value_{};
   };
 
+  // new T(arguments...), and delete.
   template <typename T, typename... Arguments>
   static T* New(Arguments&&... arguments) {
     return new T(std::forward<Arguments>(arguments)...);
   }
+  // Of what New made.
   template <typename T>
   static void Delete(T* object) {
     delete object;
   }
 
+  // std::this_thread::yield.
   static void Yield() noexcept { std::this_thread::yield(); }
 };
 

@@ -29,26 +29,28 @@ namespace tidepool {
 
 struct LeakedArray {
   uint32_t request = 0;  // its number within the cycle
-  size_t bytes = 0;
-  std::string owner;  // "network #layer conv2"; empty without MemoryTracing
-  std::string site;   // call stack, innermost first; empty without MemoryTracing
+  size_t bytes = 0;      // of its buffer
+  std::string owner;     // "network #layer conv2"; empty without MemoryTracing
+  std::string site;      // call stack, innermost first; empty without MemoryTracing
 };
 
+// What outlived one cycle.
 struct LeakReport {
-  std::string workspace;
-  uint64_t generation = 0;
-  int64_t count = 0;
-  int64_t bytes = 0;
+  std::string workspace;    // its id, or the ring's
+  uint64_t generation = 0;  // of the cycle
+  int64_t count = 0;        // arrays
+  int64_t bytes = 0;        // of these arrays
   // Blocks of containers and raw bytes (memory/pmr), as large as they were served.
   int64_t blocks = 0;
   int64_t block_bytes = 0;
   // The first kMostArrays of them; some, in no order, where requests were not written down because planning waits.
   std::vector<LeakedArray> arrays;
 
-  static constexpr int kMostArrays = 8;
-  std::string ToString() const;  // the first line says all but the arrays
+  static constexpr int kMostArrays = 8;  // that are listed
+  std::string ToString() const;          // the first line says all but the arrays
 };
 
+// What was found.
 enum class CycleFindingKind {
   kLeakedArrays,
   kLeakedBlocks,         // of containers (memory/pmr), without arrays
@@ -60,13 +62,14 @@ enum class CycleFindingKind {
   kNeverLeft,            // destroyed while open
   kCannotLearn,          // an error that is not for want of memory
 };
-inline constexpr int kGrowingCycles = 8;
+inline constexpr int kGrowingCycles = 8;  // one behind the other, until growth is a finding
 
+// A finding, as sinks get it; lives as long as the call.
 struct CycleFinding {
-  CycleFindingKind kind;
-  std::string workspace;
-  uint64_t generation = 0;
-  std::string text;  // one line
+  CycleFindingKind kind;    // what it is about
+  std::string workspace;    // its id, or the ring's
+  uint64_t generation = 0;  // of the cycle it was found in
+  std::string text;         // one line
 };
 
 // An empty function: back to stderr.
@@ -84,6 +87,8 @@ class FirstFinding {
   void Keep(const std::string& text);
   // It, once; empty when there is none or it was taken.
   std::string Take();
+
+  // Whether Take() would give one.
   bool has() const { return has_.load(std::memory_order_acquire); }
 
  private:
@@ -99,15 +104,16 @@ class CycleDetector {
  public:
   // What may grow from cycle to cycle.
   struct Levels {
-    int64_t spilled = 0;
-    int64_t unreferenced = 0;
-    int64_t workspaces = 0;
-    int64_t external = 0;
+    int64_t spilled = 0;       // bytes outside the pages, in the cycle
+    int64_t unreferenced = 0;  // bytes of pages and kept blocks
+    int64_t workspaces = 0;    // in the thread's registry
+    int64_t external = 0;      // bytes of kExternal on the device
   };
 
   CycleDetector(const std::string& workspace, bool enabled)
       : workspace_(workspace), enabled_(enabled) {}
 
+  // Tells the sinks; a finding only where the detector is enabled.
   void OnLeaks(const LeakReport& report) noexcept;
   // Whether OnCycleEnd could find anything: with the ledger as it was, only spills may have grown.
   bool IsNews(int64_t spilled, uint64_t ledger_change) const {
@@ -129,11 +135,14 @@ class CycleDetector {
     }
     Compare(generation, levels);
   }
+  // Findings of these kinds. `through`: the workspace in between; `why`: the error's message.
   void OnReentry(uint64_t generation, const std::string& through) noexcept;
   void OnNeverLeft(uint64_t generation) noexcept;
   void OnCannotLearn(uint64_t generation, const std::string& why) noexcept;
 
   uint64_t findings() const { return findings_; }  // from any thread
+
+  // Its own, or the one that it shares.
   FirstFinding& first() { return *first_; }
   // Another's from here on, which lives as long: before the first cycle.
   void ShareFirst(FirstFinding& first) { first_ = &first; }

@@ -26,12 +26,13 @@
 
 namespace tidepool {
 
-inline constexpr uint32_t kPlanFileVersion = 1;
+inline constexpr uint32_t kPlanFileVersion = 1;  // files of others are ignored
 
+// The bytes of a file of these plans, in their order.
 std::string FormatPlans(absl::Span<const std::shared_ptr<LearnedCycle>> cycles, size_t alignment);
 
 struct ParsedPlans {
-  std::vector<PlacedRequests> cycles;
+  std::vector<PlacedRequests> cycles;  // a plan each, in the file's order
   std::string ignored;  // what is wrong with the bytes, found and expected; then `cycles` is empty
 };
 

@@ -12,6 +12,7 @@ enum class AllocationPolicy : uint8_t {
   kAlways,        // every request gets a fresh block that dies with the cycle; slow, finds bugs
 };
 
+// What becomes of the pages' size from what cycles asked for.
 enum class LearningPolicy : uint8_t {
   kNone,       // initial_size only
   kFirstLoop,  // the first non-empty cycle sets the size
@@ -27,6 +28,7 @@ enum class MirroringPolicy : uint8_t {
   kHostOnly,  // host memory, page-locked where the device's provider has such
 };
 
+// What becomes of a request that does not fit.
 enum class SpillPolicy : uint8_t {
   kFail,        // a request that does not fit throws; nothing changed. Where lifetimes are learned it fits if the
                 // pages have room beside what is alive, whatever a plan keeps that for; else behind the last one.
@@ -35,6 +37,7 @@ enum class SpillPolicy : uint8_t {
   kExternal,    // served outside; no growth
 };
 
+// When the pages are free again.
 enum class ResetPolicy : uint8_t {
   kBlockLeft,           // starts over at each cycle
   kEndOfBufferReached,  // ring of leased slots: RingWorkspace
@@ -46,8 +49,9 @@ enum class RingFullPolicy : uint8_t {
   kSpill,  // opens a temporary slot outside the ring, gone when it is released
 };
 
+// Where the pages are.
 enum class LocationPolicy : uint8_t {
-  kRam,
+  kRam,   // memory of the workspace's device
   kMmap,  // a shared mapping of WorkspaceConfig::temp_file_path; contents survive reopening
 };
 

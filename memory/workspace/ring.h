@@ -74,28 +74,29 @@ namespace internal {
 class RingReaders;
 }
 
+// Since the ring was made, and of this moment.
 struct RingStats {
-  uint64_t opened = 0;            // slots, temporary ones included
-  uint64_t committed = 0;
-  uint64_t discarded = 0;         // closed without a commit, by an exception or not
-  uint64_t temporary = 0;         // opened outside the ring because it was full
-  uint64_t refused = 0;           // TryOpen on a full ring
-  uint64_t waits = 0;             // opens that had to wait
-  uint64_t wait_nanoseconds = 0;
-  uint64_t wake_ups = 0;          // signals sent to waiting producers
-  uint64_t hits = 0;              // requests of committed batches served from slots
-  uint64_t misses = 0;            // requests a plan existed for but could not be followed
-  uint64_t spills = 0;            // requests served outside, learning included
-  uint64_t spilled_bytes = 0;
-  uint64_t leaked_arrays = 0;     // alive when discarded or when the last lease went
-  uint64_t plans = 0;
+  uint64_t opened = 0;                // slots, temporary ones included
+  uint64_t committed = 0;             // batches
+  uint64_t discarded = 0;             // closed without a commit, by an exception or not
+  uint64_t temporary = 0;             // opened outside the ring because it was full
+  uint64_t refused = 0;               // TryOpen on a full ring
+  uint64_t waits = 0;                 // opens that had to wait
+  uint64_t wait_nanoseconds = 0;      // of all of these together
+  uint64_t wake_ups = 0;              // signals sent to waiting producers
+  uint64_t hits = 0;                  // requests of committed batches served from slots
+  uint64_t misses = 0;                // requests a plan existed for but could not be followed
+  uint64_t spills = 0;                // requests served outside, learning included
+  uint64_t spilled_bytes = 0;         // of these requests
+  uint64_t leaked_arrays = 0;         // alive when discarded or when the last lease went
+  uint64_t plans = 0;                 // made so far
   size_t planned_peak_bytes = 0;      // of the last plan
   size_t live_lower_bound_bytes = 0;  // of the batch it was made from
-  size_t slot_bytes = 0;          // learned; a slot follows when it is opened
-  int idle = 0;                   // slots now
-  int open = 0;
-  int leased = 0;                 // kept ones included
-  int kept = 0;
+  size_t slot_bytes = 0;              // learned; a slot follows when it is opened
+  int idle = 0;                       // slots now
+  int open = 0;                       // batches that are being made
+  int leased = 0;                     // kept ones included
+  int kept = 0;                       // as above
 };
 
 // Keeps a slot. Copies share it; the last one to go frees it, on whichever thread. It has to go
@@ -106,13 +107,17 @@ class SlotLease {
   SlotLease() = default;
   SlotLease(const SlotLease& other) noexcept;
   SlotLease(SlotLease&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+  // What it held is released with `other`.
   SlotLease& operator=(SlotLease other) noexcept {
     std::swap(slot_, other.slot_);
     return *this;
   }
   ~SlotLease() { Release(); }
 
+  // Lets go now; empty afterwards. Of the last copy the slot is free.
   void Release() noexcept;
+
+  // Whether it keeps a slot, and which of the ring's batches.
   explicit operator bool() const { return slot_ != nullptr; }
   uint64_t generation() const;  // 0 when empty
 
@@ -134,7 +139,7 @@ class SlotLease {
 template <typename T>
 struct Leased {
   SlotLease lease;  // first, so that it goes last
-  T value;
+  T value;          // the batch
 
   Leased() = default;
   Leased(SlotLease slot_lease, T batch) : lease(std::move(slot_lease)), value(std::move(batch)) {}
@@ -161,6 +166,7 @@ class RingWorkspace {
   RingWorkspace(const RingWorkspace&) = delete;
   RingWorkspace& operator=(const RingWorkspace&) = delete;
 
+  // As it was made; `slots` are the configured ones. And what there is of it now.
   const std::string& id() const;
   const WorkspaceConfig& config() const;
   Device device() const;

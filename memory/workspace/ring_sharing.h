@@ -42,6 +42,7 @@ class Holders {
 template <typename Sync, typename Slot>
 class SlotShelf {
  public:
+  // Whether there is no slot on it; whether it takes none back any more.
   bool empty() const { return top_.get() == nullptr; }
   bool is_closed() const { return closed_.get(); }
 

@@ -43,6 +43,7 @@ namespace tidepool {
 class WorkspaceCore;
 struct PoolState;
 
+// Since the workspace was made, and of this moment.
 struct WorkspaceStats {
   uint64_t cycles = 0;            // ended
   uint64_t plans = 0;             // made so far
@@ -59,7 +60,7 @@ struct WorkspaceStats {
   uint64_t hits = 0;              // requests served from the pages, by plan or not
   uint64_t misses = 0;            // requests a plan existed for but could not be followed
   uint64_t spills = 0;            // requests served outside the pages, learning cycles included
-  uint64_t spilled_bytes = 0;
+  uint64_t spilled_bytes = 0;     // of these requests
   uint64_t leaked_arrays = 0;     // alive when their cycle ended
   uint64_t leaked_blocks = 0;     // of containers (memory/pmr), likewise
   size_t block_bytes = 0;         // kept for such blocks, beside the pages
@@ -67,14 +68,15 @@ struct WorkspaceStats {
   uint64_t findings = 0;          // of the cycle detector (cycle_detector.h)
   uint64_t host_fallbacks = 0;    // operators meant for the device that ran on the host
   uint64_t mirror_copies_to_host = 0;    // of arrays on a device, and their bytes
-  uint64_t mirror_bytes_to_host = 0;
-  uint64_t mirror_copies_to_device = 0;
-  uint64_t mirror_bytes_to_device = 0;
+  uint64_t mirror_bytes_to_host = 0;     // likewise
+  uint64_t mirror_copies_to_device = 0;  // likewise
+  uint64_t mirror_bytes_to_device = 0;   // likewise
   uint64_t relocations = 0;       // growths beyond the reserved addresses, which moved the pages
 };
 
+// What LoadPlans() took.
 struct PlansLoaded {
-  size_t plans = 0;
+  size_t plans = 0;     // that the workspace has from the file
   std::string ignored;  // why the file, or what was left of it, was not used; empty: all of it was
 };
 
@@ -91,20 +93,21 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
+  // As it was made, and what there is of it now.
   const std::string& id() const;
   const WorkspaceConfig& config() const;
   Device device() const;
-  bool is_open() const;
+  bool is_open() const;                // on any thread
   uint64_t generation() const;         // cycles begun
   uint64_t cycles() const;             // cycles ended
   size_t size() const;                 // bytes its pages offer to requests
   size_t offset() const;               // bytes of the pages handed out in this cycle
   size_t bytes_this_cycle() const;     // requested, rounded to the alignment
-  size_t bytes_last_cycle() const;
+  size_t bytes_last_cycle() const;     // likewise, of the cycle that ended last
   size_t peak_cycle_bytes() const;     // largest total of any cycle
   size_t spilled_bytes() const;        // in this cycle
-  size_t spilled_count() const;
-  WorkspaceStats stats() const;
+  size_t spilled_count() const;        // requests, in this cycle
+  WorkspaceStats stats() const;        // all of it
 
   // Learns now from the cycles seen so far. The workspace must be closed.
   void Initialize();
@@ -141,6 +144,8 @@ class Workspace {
 
   // For the runtime:
   WorkspaceCore* core() const { return core_; }
+
+  // One of a WorkspacePool's, without pages of its own.
   static std::unique_ptr<Workspace> OfPool(const std::string& id, const WorkspaceConfig& config,
                                            Device device, std::shared_ptr<PoolState> pool);
 

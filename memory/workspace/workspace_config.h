@@ -16,6 +16,7 @@ namespace tidepool {
 // Extra memory beyond an initial or learned size: a ratio of it or a number of bytes.
 class Overallocation {
  public:
+  // A share of the size, 0.3 for 30 %; so many bytes whatever the size. See IsValid().
   static Overallocation Ratio(double ratio) { return Overallocation(ratio, -1); }
   static Overallocation Bytes(int64_t bytes) { return Overallocation(bytes < 0 ? -1 : 0, bytes); }
 
@@ -28,6 +29,8 @@ class Overallocation {
   }
   // A ratio beyond it is a slip: pages of more than a hundred times what is needed are of no use.
   static constexpr double kMostRatio = 100;
+
+  // A ratio from 0 to kMostRatio, or bytes that are not negative.
   bool IsValid() const { return bytes_ >= 0 || (ratio_ >= 0 && ratio_ <= kMostRatio); }
 
   friend bool operator==(const Overallocation&, const Overallocation&) = default;
@@ -50,6 +53,8 @@ class Overallocation {
 struct WorkspaceConfig {
   // Bytes reserved at construction; 0: learn. Under kFail all there is, rounded down to the alignment.
   size_t initial_size = 0;
+
+  // How large pages become, and what becomes of requests; what each policy says is in policies.h.
   size_t min_size = 0;      // lower bound of a learned size
   size_t max_size = 0;      // of the pages, and under kReallocate of what a cycle needs; 0: none
   Overallocation overallocation_limit = Overallocation::Ratio(0.3);  // with kOverallocate
@@ -66,6 +71,8 @@ struct WorkspaceConfig {
   std::string temp_file_path;
   // Spills are taken in blocks of this size, 4096 bytes to 64 GiB, and kept.
   size_t temp_block_size = size_t{1} << 20;
+
+  // Checks, fallbacks and layout; modes are those of policies.h.
   bool use_cycle_detector = true;            // report arrays that outlive their cycle
   WorkspaceMode workspace_mode = WorkspaceMode::kEnabled;  // kSeparate: networks alone
   bool helper_allow_fallback = true;  // use the host kernel when an accelerated one cannot

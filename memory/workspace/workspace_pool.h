@@ -53,6 +53,7 @@
 
 namespace tidepool {
 
+// Since the pool was made, and of this moment; of all its workspaces together.
 struct WorkspacePoolStats {
   size_t workspaces = 0;          // made so far and kept
   size_t leased = 0;              // of them, now
@@ -94,6 +95,7 @@ class WorkspacePool {
   // there are as many as were ever leased at a time, or were giving blocks back meanwhile. Throws OutOfMemoryError and std::bad_alloc.
   WorkspaceLease Lease();
 
+  // As it was made, and what there is of it now.
   const std::string& id() const;
   const WorkspaceConfig& config() const;
   Device device() const;
@@ -125,6 +127,7 @@ class [[nodiscard]] WorkspaceLease {
   WorkspaceLease() = default;
   WorkspaceLease(WorkspaceLease&& other) noexcept
       : core_(std::move(other.core_)), workspace_(std::move(other.workspace_)) {}
+  // The workspace it had goes back.
   WorkspaceLease& operator=(WorkspaceLease&& other) noexcept {
     if (this != &other) {
       Release();
@@ -135,7 +138,11 @@ class [[nodiscard]] WorkspaceLease {
   }
   ~WorkspaceLease() { Release(); }
 
+  // The workspace goes back now; empty afterwards. Nothing happens to an empty one.
   void Release() noexcept;
+
+  // Whether there is a workspace: not of a default-made, released or moved one, of which none may
+  // be asked for.
   explicit operator bool() const { return workspace_ != nullptr; }
   // What concerns pages and plans (Trim, SavePlans, ...) is the pool's: kFailedPrecondition here.
   Workspace& operator*() const { return *workspace_; }
@@ -160,6 +167,7 @@ class [[nodiscard]] PooledScope {
     lease_ = std::move(other.lease_);
     return *this;
   }
+  // Ends the cycle and gives the workspace back. Throws as WorkspaceScope::Close().
   void Close() {
     scope_.Close();
     lease_.Release();

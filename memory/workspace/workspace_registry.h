@@ -16,7 +16,7 @@ namespace tidepool {
 
 class WorkspaceRegistry {
  public:
-  static WorkspaceRegistry& ForCurrentThread();
+  static WorkspaceRegistry& ForCurrentThread();  // ends with the thread
 
   // The workspace of that name, made on `device` if there is none. Asking for an existing name with
   // another configuration or device throws kInvalidArgument.
@@ -31,6 +31,8 @@ class WorkspaceRegistry {
   std::vector<std::string> DestroyAll();
   // One line per workspace: name, state, sizes.
   std::string Dump() const;
+
+  // How many workspaces there are.
   size_t size() const { return workspaces_.size(); }
 
  private:

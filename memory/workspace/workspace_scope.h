@@ -29,6 +29,9 @@ class [[nodiscard]] WorkspaceScope {
  public:
   // Throws kFailedPrecondition when the workspace is open on another thread.
   [[nodiscard]] explicit WorkspaceScope(Workspace& workspace);
+
+  // Ends it before the end of the block. Throws kFailedPrecondition out of order, on another thread
+  // and the second time, and changes nothing then.
   void Close() { token_.Close(); }
 
  private:
@@ -39,6 +42,8 @@ class [[nodiscard]] WorkspaceScope {
 class [[nodiscard]] BorrowScope {
  public:
   [[nodiscard]] explicit BorrowScope(Workspace& workspace);
+
+  // As WorkspaceScope's.
   void Close() { token_.Close(); }
 
  private:
@@ -49,6 +54,8 @@ class [[nodiscard]] BorrowScope {
 class [[nodiscard]] ScopeOutOfWorkspaces {
  public:
   [[nodiscard]] ScopeOutOfWorkspaces();
+
+  // As WorkspaceScope's.
   void Close() { token_.Close(); }
 
  private:

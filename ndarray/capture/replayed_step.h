@@ -47,10 +47,11 @@ namespace tidepool {
 
 class ReplayedStep {
  public:
-  static constexpr int kMostFailures = 3;
+  static constexpr int kMostFailures = 3;  // in a row, of captures and launches, before it gives up
 
+  // What it has done since it was made.
   struct Stats {
-    int64_t captures = 0;
+    int64_t captures = 0;       // that succeeded
     int64_t launches = 0;       // the one after each capture among them
     int64_t done_as_it_is = 0;  // without a graph: while learning, and after failures
     int64_t failures = 0;       // of captures and launches
@@ -71,6 +72,8 @@ class ReplayedStep {
   // The next Run is done as it is. The workspace is closed afterwards, also when it throws what waiting for the
   // device throws; the destructor keeps that to itself.
   void Forget();
+
+  // Whether a captured step is held, and the workspace's cycle with it; and the numbers above.
   bool is_captured() const { return held_; }
   const Stats& stats() const { return stats_; }
 

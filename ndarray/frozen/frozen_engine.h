@@ -26,11 +26,12 @@ class FrozenRuntime {
   virtual void Run(const float* x, float* z) = 0;
 };
 
+// Makes runtimes of graphs. Never destroyed; one is linked at most.
 class FrozenEngine {
  public:
   virtual ~FrozenEngine() = default;
 
-  virtual const char* name() const = 0;
+  virtual const char* name() const = 0;  // for messages
   // Why it does not run on this machine; empty: it does.
   virtual std::string WhyNotHere() const = 0;
   // Why it cannot run this operator, in 16-bit floats where `is_half`; empty: it can.
@@ -48,6 +49,7 @@ class FrozenEngine {
 // The engine that is linked, or null.
 FrozenEngine* LinkedFrozenEngine();
 
+// Makes an engine the linked one: a static variable of the backend's, which is linked alwayslink.
 struct FrozenEngineRegistrar {
   // `engine` is never destroyed. Two of them end the program, naming both.
   explicit FrozenEngineRegistrar(FrozenEngine* engine);

@@ -95,6 +95,8 @@ class KeptArrayStore {
   ~KeptArrayStore() = default;
 };
 
+// The tape of the header's beginning. It records from when it is made, or from Restart(), until
+// Backward().
 class GradientTape {
  public:
   GradientTape();
@@ -155,6 +157,8 @@ class GradientTape {
 
   // Calls are no longer recorded.
   void Stop();
+
+  // False after Stop() and Backward(), until Restart().
   bool is_recording() const;
 
   // What was recorded and is kept: for reports of what training needs.

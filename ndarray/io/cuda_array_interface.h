@@ -35,21 +35,23 @@ namespace tidepool {
 
 // The entries of the dict.
 struct CudaArrayInterface {
-  std::vector<int64_t> shape;
-  std::string typestr;  // "<f4"
-  uint64_t data = 0;    // address; 0 without elements
-  bool read_only = false;
+  std::vector<int64_t> shape;  // empty for a scalar
+  std::string typestr;         // "<f4"
+  uint64_t data = 0;           // address; 0 without elements
+  bool read_only = false;      // the consumer must not write to it
   std::optional<std::vector<int64_t>> strides =
       std::nullopt;                              // in bytes; none: in C's order, dense
   std::optional<int64_t> stream = std::nullopt;  // none: there is nothing to wait for
-  int version = 3;
+  int version = 3;                               // 2 is taken over as well
 
   // As Python writes the dict: ast.literal_eval reads it.
   std::string ToString() const;
 };
 
+// An array that is given away: its bytes live as long as this, which is movable.
 class CudaArrayExport {
  public:
+  // What the consumer is told.
   const CudaArrayInterface& fields() const { return fields_; }
 
  private:

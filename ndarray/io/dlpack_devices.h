@@ -26,12 +26,14 @@ enum class DLPackStreams : uint8_t {
             // thread; 0 is refused, because it may be either
 };
 
+// An entry of the table.
 struct DLPackDevice {
-  int32_t code;  // a DLDeviceType
-  DeviceType type;
-  DLPackStreams streams;
+  int32_t code;           // a DLDeviceType
+  DeviceType type;        // ours
+  DLPackStreams streams;  // what their numbers mean
 };
 
+// Adds an entry: a static variable of a backend's.
 class DLPackDeviceRegistrar {
  public:
   // A second entry of one code or of one type ends the program, and so does one of code 3.

@@ -29,10 +29,14 @@
 
 namespace tidepool {
 
+// The array of a file, made in `place` on whichever device.
 NDArray ReadNpy(const std::string& path, Place place = Place::Current());
 // The same of a file's bytes; `name` stands for the file in messages.
 NDArray ParseNpy(absl::string_view bytes, const std::string& name,
                  Place place = Place::Current());
+
+// Row-major, in this machine's byte order; a view with gaps and an array of a device are copied
+// before. bf16 is kInvalidArgument.
 void WriteNpy(const std::string& path, const NDArray& array);
 
 // Of all compressed arrays of a file together, unless the caller says otherwise. Stored ones are as
@@ -43,7 +47,10 @@ inline constexpr uint64_t kMaxNpzInflatedBytes = uint64_t{4} << 30;
 // kResourceExhausted.
 std::map<std::string, NDArray> ReadNpz(const std::string& path, Place place = Place::Current(),
                                        uint64_t max_inflated_bytes = kMaxNpzInflatedBytes);
-enum class NpzCompression { kNone, kDeflate };  // np.savez, np.savez_compressed
+
+// How an archive is written: as np.savez does, as np.savez_compressed does.
+enum class NpzCompression { kNone, kDeflate };
+// An archive of arrays by their names, each as WriteNpy has it.
 void WriteNpz(const std::string& path, const std::map<std::string, NDArray>& arrays,
               NpzCompression compression = NpzCompression::kNone);
 

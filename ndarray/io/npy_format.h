@@ -6,7 +6,7 @@
 // and shape, padded with spaces so that the data begins at a multiple of 64.
 // Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 //
-// Types: f2 f4 f8 i1 i4 i8 u1 b1, of either byte order. bf16 has no name there.
+// Types: f2 f4 f8, i1 to i8, u1 to u8, b1, of either byte order. bf16 has no name there.
 #ifndef TIDEPOOL_NDARRAY_IO_NPY_FORMAT_H_
 #define TIDEPOOL_NDARRAY_IO_NPY_FORMAT_H_
 

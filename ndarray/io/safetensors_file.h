@@ -39,9 +39,12 @@ class SafetensorsReader {
 
   // In the order of their data.
   const std::vector<SafetensorInfo>& tensors() const { return header_.tensors; }
+
+  // Texts of the header's "__metadata__"; and the bytes of all tensors together.
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   uint64_t data_bytes() const { return header_.data_bytes; }
 
+  // Whether there is a tensor of that name. Cost: logarithmic.
   bool Contains(absl::string_view name) const { return FindOrNull(name) != nullptr; }
   // nullptr if there is none. Cost: logarithmic.
   const SafetensorInfo* FindOrNull(absl::string_view name) const;
@@ -74,10 +77,10 @@ class SafetensorsReader {
 
 // A tensor to write; `data` is not copied and must hold shape x dtype bytes.
 struct SafetensorView {
-  std::string name;
-  std::string dtype;
-  std::vector<int64_t> shape;
-  absl::Span<const std::byte> data;
+  std::string name;                  // UTF-8, once in a file
+  std::string dtype;                 // "F32", "I64", ...; see SafetensorDtypeBits
+  std::vector<int64_t> shape;        // empty for a scalar
+  absl::Span<const std::byte> data;  // row-major, little-endian
 };
 
 // Writes a file piece by piece, for tensors that are not all in host memory at once.

@@ -11,8 +11,8 @@ namespace tidepool {
 
 // low <= high; infinities leave a side open. Of integer arrays: whole numbers.
 struct ClipAttributes {
-  double low = 0;
-  double high = 0;
+  double low = 0;   // what is below becomes this
+  double high = 0;  // what is above becomes this
 };
 
 // A bound in type T: rounded to a float type; of an integer type the nearest number.
@@ -32,7 +32,7 @@ constexpr T ClipBound(double bound) {
 
 // Leaky ReLU and ELU, and their gradients.
 struct AlphaAttributes {
-  double alpha = 0;
+  double alpha = 0;  // the slope below 0; of ELU the limit there, negated
 };
 
 // GELU and its gradient.

@@ -25,8 +25,8 @@ namespace tidepool {
 
 // Bytes [begin, end).
 struct ByteExtent {
-  std::byte* begin = nullptr;
-  std::byte* end = nullptr;
+  std::byte* begin = nullptr;  // null: there are none
+  std::byte* end = nullptr;    // behind the last
 };
 
 // From the lowest to behind the highest element of an operand; empty where it is absent or has
@@ -44,6 +44,7 @@ inline ByteExtent ExtentOf(const TensorRef& ref) {
 
 class KeptCall {
  public:
+  // Copies what the call points to, but for elements and scratch; its pool of threads is left out.
   explicit KeptCall(const KernelCall& call) : call_(call), inputs_(call.inputs.size()) {
     const size_t operands = inputs_ + call.outputs.size();
     refs_.reserve(operands);
@@ -77,6 +78,7 @@ class KeptCall {
   KeptCall(const KeptCall&) = delete;
   KeptCall& operator=(const KeptCall&) = delete;
 
+  // The call, as a kernel takes it; points into this.
   const KernelCall& call() const { return call_; }
 
   // What the kernel may use: of each operand that has elements, and of the scratch.

@@ -22,18 +22,21 @@
 
 namespace tidepool {
 
+// The operators of the list, kAdd and so on; added ones have the numbers from kOpCodes on.
 enum class OpCode : uint16_t {
 #define TIDEPOOL_OPERATOR(code, ...) k##code,
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
 };
 
+// How many the list has.
 inline constexpr int kOpCodes = 0
 #define TIDEPOOL_OPERATOR(...) +1
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
     ;
 
+// Most operators that there can be, added ones included, and most operands of one.
 inline constexpr int kMaxOpCodes = 512;
 inline constexpr int kMostInputs = 10;
 inline constexpr int kMostOutputs = 4;
@@ -70,8 +73,8 @@ struct KernelCall;
 // What a call costs on any machine: operations as additions and products count, of other functions about as many
 // as take as long; and the bytes that are read and written at least once.
 struct OperatorCost {
-  double operations = 0;
-  double bytes = 0;
+  double operations = 0;  // not all additions: see above
+  double bytes = 0;       // of operands, once each
 };
 
 // How to tell; operator_cost.h does it.
@@ -87,31 +90,36 @@ struct CostRule {
   bool operator==(const CostRule&) const = default;
 };
 namespace operator_list {
+// So many operations for each element: of the first output, of the first input.
 constexpr CostRule Each(float operations) { return {operations, 0}; }
 constexpr CostRule EachIn(float operations) { return {0, operations}; }
 }  // namespace operator_list
 
 // What stands behind an operand's name (operand_marks.h).
 struct OperandMark {
-  uint8_t type = 0;  // of the words for types; 0: none, it is of the type the kernel is registered for
-  bool optional = false;
+  uint8_t type = 0;       // of the words for types; 0: none, it is of the kernel's type
+  bool optional = false;  // may be absent
 };
 
+// A row of the list, or an added one. operator_list.inc explains the columns.
 struct OperatorInfo {
-  const char* name = "";
-  const char* inputs = "";   // comma-separated operand names, with marks
-  const char* outputs = "";
-  AttributesType attributes = {};
-  uint8_t flags = 0;
-  DTypeSet types = 0;        // that it is defined for
-  ShapeRule shape = ShapeRule::kOwnShape;
-  const char* gradient = operator_list::kUnwritten;  // operators that compute it, or why there are none
-  CostRule cost;
-  int8_t input_count = 0;    // of those named, optional ones included
+  const char* name = "";                   // "add": lower case, once
+  const char* inputs = "";                 // comma-separated operand names, with marks
+  const char* outputs = "";                // likewise
+  AttributesType attributes = {};          // the struct that a call takes; none: no attributes
+  uint8_t flags = 0;                       // kInPlace and its like, in operator_list
+  DTypeSet types = 0;                      // that it is defined for
+  ShapeRule shape = ShapeRule::kOwnShape;  // how outputs' shapes follow
+  const char* gradient = operator_list::kUnwritten;  // operators that compute it, or why none do
+  CostRule cost;                                     // of a call
+
+  // From the names; whoever adds an operator leaves them out.
+  int8_t input_count = 0;  // of those named, optional ones included
   int8_t output_count = 0;
-  bool has_marks = false;    // any operand
+  bool has_marks = false;  // any operand
   OperandMark marks[kMostInputs + kMostOutputs] = {};
 
+  // Marks of operand i, from 0, and what the flags say.
   constexpr const OperandMark& input_mark(int i) const { return marks[i]; }
   constexpr const OperandMark& output_mark(int o) const { return marks[kMostInputs + o]; }
   bool in_place() const { return (flags & operator_list::kInPlace) != 0; }
@@ -139,6 +147,8 @@ inline const OperatorInfo& Info(OpCode op) {
 // once more is the same operator. Throws kInvalidArgument, kResourceExhausted beyond kMaxOpCodes. Operators are never
 // taken out. Any thread, static initialisers too.
 OpCode AddOperator(const OperatorInfo& info);
+
+// How many there are now, and the one of that name; none: there is none.
 int OperatorCount();  // codes from 0, those of the list first
 std::optional<OpCode> FindOperator(std::string_view name);
 // Name of the operand at `position` of a comma-separated list, without its marks.

@@ -27,10 +27,12 @@
 
 namespace tidepool {
 
+// All kernels of the process, which are never taken out.
 class KernelRegistry {
  public:
-  static KernelRegistry& Global();
+  static KernelRegistry& Global();  // the only one; lives for ever
 
+  // Calls that begin afterwards find it. Ends the program where it cannot be meant, as above.
   void Add(const Kernel& kernel);
 
   // Highest priority first; none for what is no operator or element type. Valid for ever.
@@ -74,6 +76,7 @@ class KernelRegistry {
   static std::atomic<const Row*> rows_[kMaxDeviceTypes][kMaxOpCodes][kDTypes];
 };
 
+// Adds kernels to the registry: a static variable of a target that is alwayslink.
 struct KernelRegistrar {
   KernelRegistrar(std::initializer_list<Kernel> kernels) {
     for (const Kernel& kernel : kernels) KernelRegistry::Global().Add(kernel);

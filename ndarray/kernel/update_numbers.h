@@ -16,6 +16,7 @@ namespace tidepool {
 // The array has the parameters' type and this many elements, in the order of the members.
 inline constexpr int kUpdateNumbers = 5;
 
+// As a kernel uses them, in double whatever the array's type.
 struct UpdateNumbers {
   double rate = 0;     // the learning rate; Adam's with the bias corrections
   double epsilon = 0;  // beside the root; Adam's corrected likewise
@@ -26,9 +27,11 @@ struct UpdateNumbers {
   // out by itself that gradients overflowed (a scaled loss), in the middle of a captured step.
   double skip = 0;
 
+  // Whether the update is left out.
   bool is_skipped() const { return !(skip == 0); }
 };
 
+// The numbers of a call without an array of them.
 inline UpdateNumbers NumbersOf(const SgdAttributes& a) { return {a.learning_rate}; }
 inline UpdateNumbers NumbersOf(const NesterovsAttributes& a) { return {a.learning_rate}; }
 inline UpdateNumbers NumbersOf(const AdaGradAttributes& a) { return {a.learning_rate, a.epsilon}; }
@@ -55,8 +58,10 @@ UpdateNumbers NumbersOf(const KernelCall& call) {
 // what to compute in.
 template <typename W>
 struct GradientTerms {
+  // As the formula has them; no clip is infinity.
   W scale = 1, l2 = 0, l1 = 0, clip = std::numeric_limits<W>::infinity();
 
+  // Those of an update's attributes; `scale` is UpdateNumbers::scale.
   template <typename Attributes>
   static GradientTerms Of(const Attributes& a, double scale) {
     GradientTerms terms{static_cast<W>(scale), static_cast<W>(a.l2), static_cast<W>(a.l1)};

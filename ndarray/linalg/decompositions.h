@@ -26,40 +26,48 @@ NDArray Cholesky(const NDArray& x);
 // x = q r, r upper triangular; reduced: q [..., rows, least], r [..., least, columns], where least is the smaller of rows
 // and columns. kFull: q is square.
 enum class QrMode : uint8_t { kReduced, kFull };
+// Qr's: of x's type.
 struct QrResult {
-  NDArray q, r;
+  NDArray q, r;  // as above
 };
+// Of matrices of any shape.
 QrResult Qr(const NDArray& x, QrMode mode = QrMode::kReduced);
 
 // x = p l u with partial pivoting: l [..., rows, least] lower with a diagonal of 1, u [..., least, columns] upper, p
 // [..., rows, rows] of zeros and ones. Singular matrices have one too.
 struct LuResult {
-  NDArray p, l, u;
+  NDArray p, l, u;  // as above, of x's type
 };
+// Of matrices of any shape.
 LuResult Lu(const NDArray& x);
 
 // x = u diag(values) v_transposed; values fall and are not negative. Reduced: u [..., rows, least], v_transposed
 // [..., least, columns]. kFull: both are square. Elements that are not finite are an error.
 enum class SvdMode : uint8_t { kReduced, kFull };
+// Svd's: of x's type.
 struct SvdResult {
-  NDArray u, values, v_transposed;
+  NDArray u, values, v_transposed;  // as above; values [..., least]
 };
+// Of matrices of any shape.
 SvdResult Svd(const NDArray& x, SvdMode mode = SvdMode::kReduced);
+// The values alone, which costs less.
 NDArray SingularValues(const NDArray& x);
 
 // Of symmetric matrices, of which only the lower triangle is read: x vectors = vectors diag(values), values rise,
 // columns of vectors [..., n, n] are orthonormal.
 struct SymmetricEigenResult {
-  NDArray values, vectors;
+  NDArray values, vectors;  // [..., n] and [..., n, n], of x's type
 };
+// Of x [..., n, n].
 SymmetricEigenResult SymmetricEigen(const NDArray& x);
 
 // Of any real square matrices: values and vectors are complex, real and imaginary parts are arrays beside each other (there
 // is no complex type). Conjugates follow each other; columns of vectors have the norm 1. Elements that are not finite are
 // an error.
 struct GeneralEigenResult {
-  NDArray values, imaginary_values, vectors, imaginary_vectors;
+  NDArray values, imaginary_values, vectors, imaginary_vectors;  // [..., n] and [..., n, n]
 };
+// Of x [..., n, n].
 GeneralEigenResult GeneralEigen(const NDArray& x);
 
 // From l = Cholesky(x) and the gradient of l; symmetric.

@@ -42,6 +42,7 @@ class NDResource {
  public:
   NDResource(const NDArray& array) : array_(&array) {}                 // NOLINT: implicit
   NDResource(const NDList& list) : list_(&list) {}                     // NOLINT: implicit
+  // How many arrays it is, and the i-th of them.
   size_t size() const { return array_ != nullptr ? 1 : list_->size(); }
   const NDArray& operator[](size_t i) const { return array_ != nullptr ? *array_ : (*list_)[i]; }
 
@@ -69,9 +70,11 @@ class NDManager {
   // open where they are made; once it is destroyed, making one is an error that says so. Throws
   // kFailedPrecondition when this one is closed. Capped ones allow it.
   NDManager NewSubManager(std::string_view name = "") { return NDManager(node_.NewChild(name)); }
+  // Of that device, on whose heap its arrays are made.
   NDManager NewSubManager(std::string_view name, Device device) {
     return NDManager(node_.NewChild(name, device));
   }
+  // In that workspace; see above.
   NDManager NewSubManager(std::string_view name, Workspace& place) {
     return NDManager(node_.NewChild(name, place));
   }
@@ -82,25 +85,33 @@ class NDManager {
   }
 
   // ---- making arrays that are this manager's ----
+  // Each as the function of its name in creation.h (Create: Empty), in the manager's place. Throws
+  // kFailedPrecondition when the manager is closed or capped, and what its budget refuses.
   NDArray Create(const Shape& shape, DType dtype = DType::kFloat32) const {
     return Empty(shape, dtype, *this);
   }
+  // Each element 0; 1; `value`.
   NDArray Zeros(const Shape& shape, DType dtype = DType::kFloat32) const {
     return tidepool::Zeros(shape, dtype, *this);
   }
+  // Likewise.
   NDArray Ones(const Shape& shape, DType dtype = DType::kFloat32) const {
     return tidepool::Ones(shape, dtype, *this);
   }
+  // Likewise.
   NDArray Full(const Shape& shape, double value, DType dtype = DType::kFloat32) const {
     return tidepool::Full(shape, value, dtype, *this);
   }
+  // begin, begin + step, ... below end.
   NDArray Arange(double begin, double end, double step = 1, DType dtype = DType::kFloat32) const {
     return tidepool::Arange(begin, end, step, dtype, *this);
   }
+  // Functions of (seed, stream) alone: [low, high), and normal numbers.
   NDArray RandomUniform(const Shape& shape, double low, double high, uint64_t seed,
                         uint64_t stream = 0) const {
     return tidepool::RandomUniform(shape, low, high, seed, stream, *this);
   }
+  // Likewise.
   NDArray RandomNormal(const Shape& shape, double mean, double deviation, uint64_t seed,
                        uint64_t stream = 0) const {
     return tidepool::RandomNormal(shape, mean, deviation, seed, stream, *this);
@@ -117,6 +128,7 @@ class NDManager {
   // What another manager owns stays there, unless it is lent to this one: a borrower may take it from
   // its owner for good, as in DJL.
   NDArray Detach(const NDArray& array);
+  // Lends it to this manager until that closes (Ownership::Lend); a capped one may borrow.
   void TempAttach(const NDArray& array);
   // All or nothing.
   void AttachAll(std::initializer_list<NDResource> resources);
@@ -143,18 +155,28 @@ class NDManager {
   // workspace is open: for managers that outlive cycles. Without it `manager.Zeros(...)` within a cycle
   // makes an array whose bytes end with that cycle. Before arrays are made in it.
   void PlaceOnHeap() { node_.PlaceOnHeap(); }
+
+  // No array and no resource may be attached or made in it from here on; managers below, loans and
+  // closing stay allowed.
   void Cap() { node_.Cap(); }
   void Uncap() { node_.Uncap(); }  // as many as Cap
   bool is_capped() const { return node_.is_capped(); }
+
+  // Most that may be attached to it and below it at once; beyond it making and attaching arrays is
+  // OutOfMemoryError. Before it has managers below it; kInvalidArgument below 0.
   void SetBudget(int64_t bytes, int64_t arrays = INT64_MAX) { node_.SetBudget(bytes, arrays); }
 
   // ---- the end ----
   // The destructor closes too, and waits until the manager is closed if another thread is at it: a resource
   // (Own) must not wait in its Close() for a worker that still has this manager and destroys it there.
   void Close() { node_.Close(); }
+
+  // False once Close() has begun, and of one that was moved from or default-made.
   bool is_open() const { return node_.is_open(); }
 
   // ---- looking ----
+  // Its own numbers, without those of managers below: arrays and bytes attached, arrays borrowed.
+  // Names are for people, and need not differ; an id is never used again. Any thread.
   std::string name() const { return node_.name(); }
   void SetName(std::string_view name) { node_.SetName(name); }
   std::string parent_name() const { return node_.parent_name(); }
@@ -164,12 +186,16 @@ class NDManager {
   int64_t arrays() const { return node_.arrays(); }
   int64_t bytes() const { return node_.bytes(); }
   int64_t loans() const { return node_.loans(); }
+
+  // It and all below it, as a list or as text (ownership_snapshot.h); with each array where asked.
   OwnershipSnapshot Snapshot(bool list_arrays = false) const { return SnapshotOf(node_, list_arrays); }
+  // Likewise, a line for each manager.
   void DebugDump(std::ostream& out, bool list_arrays = false) const {
     tidepool::DebugDump(node_, out, list_arrays);
   }
   std::string ToString() const;  // "owner [a/b] of [a], open, 2 arrays, 128 bytes"
 
+  // What it is made of, for code that knows no arrays.
   Ownership& ownership() { return node_; }
   const Ownership& ownership() const { return node_; }
   operator Place() const { return Place::Of(node_); }  // NOLINT: the explicit destination

@@ -19,6 +19,7 @@ enum class GeluForm {
   kTanh,  // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
 };
 
+// f of each element, NaN of NaN; and the same into z.
 NDArray Relu(const NDArray& x);                                // max(x, 0)
 NDArray LeakyRelu(const NDArray& x, double alpha = 0.01);      // x > 0 ? x : alpha * x
 NDArray Elu(const NDArray& x, double alpha = 1);               // x > 0 ? x : alpha * (exp(x) - 1)

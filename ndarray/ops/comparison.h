@@ -17,6 +17,7 @@
 
 namespace tidepool {
 
+// Whether it is so of each pair of elements; and the same into z.
 NDArray Equal(const NDArray& x, const NDArray& y);
 NDArray NotEqual(const NDArray& x, const NDArray& y);
 NDArray Less(const NDArray& x, const NDArray& y);
@@ -52,6 +53,7 @@ TIDEPOOL_COMPARE(>, Greater, Less)
 TIDEPOOL_COMPARE(>=, GreaterEqual, LessEqual)
 #undef TIDEPOOL_COMPARE
 
+// Of bool operands, else kInvalidArgument; and the same into z.
 NDArray LogicalAnd(const NDArray& x, const NDArray& y);
 NDArray LogicalOr(const NDArray& x, const NDArray& y);
 NDArray LogicalXor(const NDArray& x, const NDArray& y);

@@ -20,6 +20,7 @@
 
 namespace tidepool {
 
+// Of each pair of elements; and the same into z.
 NDArray Add(const NDArray& x, const NDArray& y);
 NDArray Subtract(const NDArray& x, const NDArray& y);
 NDArray Multiply(const NDArray& x, const NDArray& y);
@@ -32,6 +33,8 @@ void DivideInto(const NDArray& x, const NDArray& y, NDArray& z);
 // NaN where either is NaN.
 NDArray Maximum(const NDArray& x, const NDArray& y);
 NDArray Minimum(const NDArray& x, const NDArray& y);
+
+// x to the power of y: C's pow; of integers exact, modulo 2^bits.
 NDArray Power(const NDArray& x, const NDArray& y);
 // x - floor(x / y) * y: of the sign of y, as NumPy's mod.
 NDArray Remainder(const NDArray& x, const NDArray& y);
@@ -39,6 +42,8 @@ NDArray Remainder(const NDArray& x, const NDArray& y);
 NDArray FMod(const NDArray& x, const NDArray& y);
 // The whole quotient that Remainder belongs to, rounded down: of integers too, where Divide truncates.
 NDArray FloorDivide(const NDArray& x, const NDArray& y);
+
+// These, into z.
 void MaximumInto(const NDArray& x, const NDArray& y, NDArray& z);
 void MinimumInto(const NDArray& x, const NDArray& y, NDArray& z);
 void PowerInto(const NDArray& x, const NDArray& y, NDArray& z);
@@ -94,6 +99,7 @@ void CopyInto(const NDArray& x, NDArray& z);
 // `x` itself when it has the type; else a dense copy in the current place.
 NDArray Cast(const NDArray& x, DType dtype);
 
+// Add, Subtract, Multiply and Divide.
 inline NDArray operator+(const NDArray& x, const NDArray& y) { return Add(x, y); }
 inline NDArray operator-(const NDArray& x, const NDArray& y) { return Subtract(x, y); }
 inline NDArray operator*(const NDArray& x, const NDArray& y) { return Multiply(x, y); }

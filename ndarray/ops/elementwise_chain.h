@@ -26,6 +26,7 @@
 
 namespace tidepool {
 
+// The operand of a step that takes one besides the value.
 enum ChainOperand : uint8_t { kChainY = 1, kChainW = 2 };
 
 class ElementwiseChain {
@@ -43,17 +44,23 @@ class ElementwiseChain {
   ElementwiseChain& SubtractFrom(ChainOperand operand) {
     return Take({OpCode::kSubtract, operand, true});
   }
+  // operand / v.
   ElementwiseChain& DivideInto(ChainOperand operand) { return Take({OpCode::kDivide, operand, true}); }
 
   // ... and functions that take numbers.
   ElementwiseChain& ScaleShift(double scale, double shift) {
     return Take({OpCode::kScaleShift, 0, false, scale, shift});
   }
+  // As the functions of these names in unary.h and activation.h. Throws kInvalidArgument unless
+  // low <= high.
   ElementwiseChain& Clip(double low, double high);
+  // Likewise.
   ElementwiseChain& LeakyRelu(double alpha = 0.01) {
     return Take({OpCode::kLeakyRelu, 0, false, alpha});
   }
+  // Likewise.
   ElementwiseChain& Elu(double alpha = 1) { return Take({OpCode::kElu, 0, false, alpha}); }
+  // Likewise.
   ElementwiseChain& Gelu(GeluForm form = GeluForm::kErf) {
     return Take({OpCode::kGelu, 0, false, form == GeluForm::kTanh ? 1.0 : 0.0});
   }

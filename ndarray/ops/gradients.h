@@ -42,10 +42,13 @@ inline constexpr OperandSet kEveryOperand = ~OperandSet{0};
 // A call, and the gradient with respect to its first output. Operands that the function has not said it needs (AddGradient)
 // may be without elements: they have shape, type and device, and reading them is an error.
 struct GradientCall {
+  // The call as Dispatch took it, attributes as KernelCall's; dz: of the loss with respect to
+  // outputs[0].
   OpCode op;
   absl::Span<const NDArray* const> inputs, outputs;
   const NDArray& dz;
   const void* attributes;
+
   OperandSet wanted = kEveryOperand;  // by input; what is given beside these is thrown away
   // By input: where the gradient is to lie, of the input's shape and type. One that is returned elsewhere is copied there.
   absl::Span<NDArray* const> destinations = {};
@@ -53,18 +56,23 @@ struct GradientCall {
   NDArray* spare = nullptr;
   // Tells that an operand's elements are not read any more: memory of one that was kept for this call goes.
   void (*release)(const GradientCall& call, OperandSet operands) = nullptr;
-  void* released_by = nullptr;
+  void* released_by = nullptr;  // what `release` goes by
 
+  // An input, which is there, and the first output; unchecked.
   const NDArray& x(int input = 0) const { return *inputs[static_cast<size_t>(input)]; }
   const NDArray& z() const { return *outputs[0]; }
+  // The attributes, unchecked: T is the operator's struct.
   template <typename T>
   const T& attrs() const {
     return *static_cast<const T*>(attributes);
   }
+  // Whether the gradient with respect to that input is asked for.
   bool wants(int input) const { return (wanted & InputBit(input)) != 0; }
+  // Where it is to lie; null: anywhere.
   NDArray* destination(int input) const {
     return destinations.empty() ? nullptr : destinations[static_cast<size_t>(input)];
   }
+  // The function reads the elements of these operands no more.
   void Done(OperandSet operands) const {
     if (release != nullptr) release(*this, operands);
   }

@@ -61,6 +61,7 @@ NDArray GatherGrad(const NDArray& dz, const NDArray& indices, const Shape& x_sha
 inline NDArray EmbeddingLookup(const NDArray& table, const NDArray& indices) {
   return Gather(table, indices, 0);
 }
+// [entries, ..] of table_shape: each row has the sum of its dz.
 inline NDArray EmbeddingGrad(const NDArray& dz, const NDArray& indices, const Shape& table_shape) {
   return GatherGrad(dz, indices, table_shape, 0);
 }

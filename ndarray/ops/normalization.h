@@ -29,10 +29,11 @@ struct Normalized {
   NDArray mean;               // batch: [channels]; layer: x's shape without the last axis
   NDArray inverse_deviation;  // as mean
 };
+// Of the loss, with respect to x, scale and shift.
 struct NormalizationGradients {
   NDArray input;  // as x
   NDArray scale;  // [size of the last axis]
-  NDArray shift;
+  NDArray shift;  // [size of the last axis]
 };
 
 // In training, with the statistics of x.
@@ -53,6 +54,7 @@ NDArray BatchNormInference(const NDArray& x, const NDArray& scale, const NDArray
                            const NDArray& mean, const NDArray& variance,
                            const NormalizationAttributes& attributes = {});
 
+// Of each line of the last axis by its own statistics; and the gradients, from what that returned.
 Normalized LayerNorm(const NDArray& x, const NDArray& scale, const NDArray& shift,
                      const NormalizationAttributes& attributes = {});
 NormalizationGradients LayerNormGrad(const NDArray& x, const NDArray& scale, const NDArray& mean,
@@ -64,10 +66,12 @@ struct RmsNormalized {
   NDArray output;       // as x
   NDArray inverse_rms;  // x's shape without the last axis
 };
+// Of the loss, with respect to x and scale.
 struct RmsNormGradients {
   NDArray input;  // as x
   NDArray scale;  // [size of the last axis]
 };
+// The formula above; and the gradients, from what that returned.
 RmsNormalized RmsNorm(const NDArray& x, const NDArray& scale,
                       const NormalizationAttributes& attributes = {});
 RmsNormGradients RmsNormGrad(const NDArray& x, const NDArray& scale, const NDArray& inverse_rms,

@@ -14,6 +14,7 @@
 
 namespace tidepool {
 
+// [batch, out height, out width, channels]. Throws kInvalidArgument as the operators do.
 Shape MaxPool2dOutputShape(const Shape& input, const Pool2dAttributes& attributes);
 Shape AveragePool2dOutputShape(const Shape& input, const Pool2dAttributes& attributes);
 

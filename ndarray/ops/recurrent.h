@@ -33,6 +33,7 @@ struct LstmStepResult {
 // The elementwise part, from the gates before their activation.
 LstmStepResult LstmCell(const NDArray& gates, const NDArray& cell);
 
+// Of the loss, with respect to LstmCell's operands.
 struct LstmCellGradients {
   NDArray gates;  // before the activations
   NDArray cell;   // of c
@@ -41,14 +42,17 @@ struct LstmCellGradients {
 LstmCellGradients LstmCellGrad(const NDArray& cell, const LstmStepResult& result,
                                const NDArray& output_gradient, const NDArray* cell_gradient);
 
+// The parameters of an LSTM cell, or gradients with respect to them.
 struct LstmWeights {
   NDArray input;      // W
   NDArray recurrent;  // R
   NDArray bias;       // b
 };
+// A step from the state (output, cell): h and c of the formulas.
 LstmStepResult LstmStep(const NDArray& input, const NDArray& output, const NDArray& cell,
                         const LstmWeights& weights);
 
+// Of the loss, with respect to a step's operands.
 struct LstmStepGradients {
   NDArray input;   // of x
   NDArray output;  // of h
@@ -71,31 +75,38 @@ struct GruCellResult {
 GruCellResult GruCell(const NDArray& input_gates, const NDArray& hidden_gates,
                       const NDArray& hidden);
 
+// Of the loss, with respect to GruCell's operands.
 struct GruCellGradients {
-  NDArray input_gates;
-  NDArray hidden_gates;
-  NDArray hidden;  // by way of z * h alone
+  NDArray input_gates;   // [batch, 3 * hidden]
+  NDArray hidden_gates;  // [batch, 3 * hidden]
+  NDArray hidden;        // by way of z * h alone
 };
+// From GruCell's operands and what it returned.
 GruCellGradients GruCellGrad(const NDArray& activations, const NDArray& hidden_gates,
                              const NDArray& hidden, const NDArray& output_gradient);
 
+// The parameters of a GRU cell, or gradients with respect to them.
 struct GruWeights {
   NDArray input;           // W
   NDArray recurrent;       // R
   NDArray input_bias;      // b
   NDArray recurrent_bias;  // d
 };
+// What a step gives, and what its gradient needs of it.
 struct GruStepResult {
-  NDArray output;
-  NDArray activations;
-  NDArray hidden_gates;
+  NDArray output;        // h', [batch, hidden]
+  NDArray activations;   // r, z, n: [batch, 3 * hidden]
+  NDArray hidden_gates;  // h R^T + d, [batch, 3 * hidden]
 };
+// A step from the state `hidden`: h of the formulas.
 GruStepResult GruStep(const NDArray& input, const NDArray& hidden, const GruWeights& weights);
 
+// Of the loss, with respect to a step's operands.
 struct GruStepGradients {
   NDArray input;   // of x
   NDArray hidden;  // of h
 };
+// As LstmStepGrad: those of the weights are added to `weight_gradients`.
 GruStepGradients GruStepGrad(const NDArray& input, const NDArray& hidden,
                              const GruWeights& weights, const GruStepResult& result,
                              const NDArray& output_gradient, GruWeights& weight_gradients);

@@ -13,12 +13,12 @@
 // log_sum_exp -infinity, any false, all true, mean and variance NaN; largest, smallest and their
 // places are refused.
 //
-// Types: sums and products of integers and bool are i64, modulo 2^64; means, variances and norms of
-// integers f64; everything else has its operand's type. 16-bit floats are computed in float or
-// double and rounded once. Sums of floats are sums of sums of at most 4096 elements, which are
-// added up in double (compensated for f64); the order is fixed by shape and strides, whatever the
-// number of threads. Products, squares and deviations are in double. norm2 overflows as its squares
-// do: f64 beyond 1e154.
+// Types: sums and products are u64 of u64 and i64 of other integers and bool, modulo 2^64; means,
+// variances and norms of integers f64; everything else has its operand's type. 16-bit floats are
+// computed in float or double and rounded once. Sums of floats are sums of sums of at most 4096
+// elements, which are added up in double (compensated for f64); the order is fixed by shape and
+// strides, whatever the number of threads. Products, squares and deviations are in double. norm2
+// overflows as its squares do: f64 beyond 1e154.
 //
 // Errors: kInvalidArgument naming operator, operand, found, expected; kFailedPrecondition for stale
 // operands. Cost: one pass over x at memory bandwidth; two for variance and log_sum_exp.
@@ -30,17 +30,22 @@
 
 namespace tidepool {
 
+// Of the elements along these axes; all axes where none is given.
 NDArray Sum(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);
 NDArray Prod(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);
 NDArray Mean(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);
 // Mean square of the deviations from the mean, the sum divided by max(0, count - ddof).
 NDArray Variance(const NDArray& x, const Axes& axes = {}, int64_t ddof = 0, bool keep_dims = false);
+
+// Norms of the elements as one vector.
 NDArray Norm1(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);    // sum |x|
 NDArray Norm2(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);    // sqrt(sum x^2)
 NDArray NormInf(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);  // max |x|
 // log(sum(exp(x))), of the differences from the largest, so that it does not overflow. Floats. Its
 // gradient with respect to x is the softmax of x over these axes.
 NDArray LogSumExp(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);
+
+// The largest and the smallest element.
 NDArray Max(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);
 NDArray Min(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);
 // bool: whether any element, or each, is not zero.
@@ -50,6 +55,7 @@ NDArray All(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);
 NDArray ArgMax(const NDArray& x, int axis = -1, bool keep_dims = false);
 NDArray ArgMin(const NDArray& x, int axis = -1, bool keep_dims = false);
 
+// The same into z.
 void SumInto(const NDArray& x, const Axes& axes, NDArray& z);
 void MeanInto(const NDArray& x, const Axes& axes, NDArray& z);
 void VarianceInto(const NDArray& x, const Axes& axes, int64_t ddof, NDArray& z);

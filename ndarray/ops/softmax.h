@@ -13,8 +13,10 @@
 
 namespace tidepool {
 
+// Of x's shape and type: the formula above, and log(softmax(x)) without the detour.
 NDArray Softmax(const NDArray& x, int axis = -1);
 NDArray LogSoftmax(const NDArray& x, int axis = -1);
+
 // From the results z. The gradient of Softmax is z * (dz - sum(z * dz)),
 // that of LogSoftmax dz - exp(z) * sum(dz).
 NDArray SoftmaxGrad(const NDArray& z, const NDArray& dz, int axis = -1);

@@ -17,6 +17,7 @@
 
 namespace tidepool {
 
+// The elements of each line along the axis in order.
 NDArray Sort(const NDArray& x, int axis = -1, bool descending = false);
 // z may be the very same view as x.
 void SortInto(const NDArray& x, int axis, bool descending, NDArray& z);
@@ -32,8 +33,8 @@ TopKResult TopK(const NDArray& x, int64_t k, int axis = -1);
 void TopKInto(const NDArray& x, int axis, NDArray& values, NDArray& places);
 
 // z[i] = x[0] + .. + x[i]; `reverse`: x[i] + .. + x[last]; `exclusive`: without x[i] itself. Floats
-// keep their type and are added in double; integers and bool give i64, modulo 2^64. The gradient
-// with respect to x is the same sum of dz with `reverse` the other way round.
+// keep their type and are added in double; u64 stays, other integers and bool give i64, modulo
+// 2^64. The gradient with respect to x is the same sum of dz with `reverse` the other way round.
 NDArray CumSum(const NDArray& x, int axis = -1, bool reverse = false, bool exclusive = false);
 // Of products, in the same types; `exclusive` begins with 1.
 NDArray CumProd(const NDArray& x, int axis = -1, bool reverse = false, bool exclusive = false);

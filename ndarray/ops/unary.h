@@ -3,9 +3,9 @@
 // the operand, and allocate nothing unless they have to cast the operand.
 //
 // Types: Negate, Abs, Sign, Square and Clip keep the type of any number (integers wrap around). The
-// others are functions of real numbers: integers and bool are cast first, i32 and i64 to f64, the
-// smaller ones to f32. Where that type and the result of an ...Into form are different float types
-// the operand is cast to the result's.
+// others are functions of real numbers: integers and bool are cast first, those of 32 and 64 bits
+// to f64, the smaller ones to f32. Where that type and the result of an ...Into form are different
+// float types the operand is cast to the result's.
 //
 // Values: special values as in IEEE 754 and C (log(-1) is NaN, log(0) -infinity). f32 within 2 units
 // in the last place on the CPU backend; docs/performance_kernels.md has the measured errors.
@@ -19,6 +19,7 @@
 
 namespace tidepool {
 
+// -x, |x|, its sign and x * x; and the same into z.
 NDArray Negate(const NDArray& x);
 NDArray Abs(const NDArray& x);
 NDArray Sign(const NDArray& x);  // -1, 0 or 1; NaN of NaN
@@ -33,6 +34,8 @@ void SquareInto(const NDArray& x, NDArray& z);
 NDArray Clip(const NDArray& x, double low, double high);
 void ClipInto(const NDArray& x, double low, double high, NDArray& z);
 
+// Functions of a real number, under their names in C where they are C's. Expm1 is exp(x) - 1 and
+// Log1p log(1 + x), exact near 0 too.
 NDArray Sqrt(const NDArray& x);
 NDArray Rsqrt(const NDArray& x);  // 1 / sqrt(x)
 NDArray Cbrt(const NDArray& x);
@@ -63,6 +66,8 @@ NDArray Ceil(const NDArray& x);
 NDArray Round(const NDArray& x);     // halves to even
 NDArray Trunc(const NDArray& x);     // towards 0
 NDArray Softplus(const NDArray& x);  // log(1 + exp(x)), without overflow
+
+// The same into z.
 void SqrtInto(const NDArray& x, NDArray& z);
 void RsqrtInto(const NDArray& x, NDArray& z);
 void ReciprocalInto(const NDArray& x, NDArray& z);
@@ -94,6 +99,7 @@ void Exp2Into(const NDArray& x, NDArray& z);
 void CbrtInto(const NDArray& x, NDArray& z);
 void TruncInto(const NDArray& x, NDArray& z);
 
+// Negate.
 inline NDArray operator-(const NDArray& x) { return Negate(x); }
 
 }  // namespace tidepool

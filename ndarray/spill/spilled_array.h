@@ -35,6 +35,8 @@ class SpilledArray {
   SpilledArray(SpilledArray&&) noexcept = default;
   SpilledArray& operator=(SpilledArray&&) noexcept = default;
 
+  // Whether it holds an array; shape, type and place of that one, and the bytes it takes in the
+  // file.
   bool has_value() const { return kept_.has_value(); }
   const Shape& shape() const { return shape_; }
   DType dtype() const { return dtype_; }
@@ -51,6 +53,8 @@ class SpilledArray {
   // The next Restore() waits for that and has the array, or a copy of it where it is to be in a workspace or on a
   // device. Does nothing while one is under way. When it is not wanted after all, the destructor does not wait.
   void Prefetch();
+
+  // Since then, until Restore().
   bool is_prefetched() const { return ahead_.is_defined(); }
 
  private:
@@ -65,6 +69,7 @@ class SpilledArray {
 
 class SpilledArray::Writing {
  public:
+  // Begins to write; elements as SpilledArray(file, array) has them.
   Writing(SpillFile& file, const NDArray& array);
   Writing(Writing&&) noexcept = default;
   // Once. Waits; throws as SpillFile::Write.

@@ -30,6 +30,7 @@ namespace tidepool {
 
 class SpilledSegments {
  public:
+  // A segment: its results from its inputs. Backward() calls it again, and it gives the same then.
   using Function = std::function<std::vector<NDArray>(absl::Span<const NDArray> inputs)>;
 
   explicit SpilledSegments(SpillFile& file) : file_(file) {}
@@ -41,6 +42,7 @@ class SpilledSegments {
   // a tape it is just called. Throws what the function does.
   std::vector<NDArray> Run(Function function, absl::Span<const NDArray> inputs,
                            absl::Span<const NDArray> parameters = {});
+  // The same: segments.Run(f, {x, y}).
   std::vector<NDArray> Run(Function function, std::initializer_list<NDArray> inputs,
                            absl::Span<const NDArray> parameters = {}) {
     return Run(std::move(function), absl::MakeConstSpan(inputs.begin(), inputs.size()), parameters);
