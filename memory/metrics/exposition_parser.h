@@ -15,6 +15,7 @@ namespace tidepool {
 // Values by names of labels, as they were before they were escaped.
 using ExpositionLabels = std::map<std::string, std::string>;
 
+// The samples of one name.
 struct ExpositionFamily {
   std::string type, help;                      // "counter", "gauge" or "histogram"; and its text
   std::map<ExpositionLabels, double> samples;  // each set of labels is there once

@@ -29,6 +29,7 @@
 
 namespace tidepool {
 
+// A request, a release, or the beginning or end of a cycle.
 struct RecordEvent {
   // Cycles are a workspace's, or whatever the program marks so.
   enum class What : uint8_t { kAllocate, kFree, kCycleBegin, kCycleEnd };

@@ -27,6 +27,7 @@
 
 namespace tidepool {
 
+// An array that outlived its cycle.
 struct LeakedArray {
   uint32_t request = 0;  // its number within the cycle
   size_t bytes = 0;      // of its buffer

@@ -16,6 +16,7 @@
 
 namespace tidepool {
 
+// A pool of threads that kernels compute on.
 class ThreadPool {
  public:
   virtual ~ThreadPool() = default;

@@ -24,8 +24,8 @@ namespace tidepool::nn {
 
 // What is measured otherwise, on this machine.
 struct StepCosts {
-  std::vector<double> forward_seconds,
-      backward_seconds;  // of layers in the order of their calls, and the loss
+  // Of layers in the order of their calls, and the loss.
+  std::vector<double> forward_seconds, backward_seconds;
   double written_bytes_per_second = 0, read_bytes_per_second = 0;  // of the file
 };
 

@@ -58,8 +58,8 @@ struct Batch {
   NDManager manager;  // all of them before the arrays, which go first
   NDArray features;   // [batch, ...] f32
   NDArray labels;     // [batch] i64
-  NDArray features_mask,
-      labels_mask;  // [batch, length], of sequences (NetworkInputs); undefined: none
+  // [batch, length], of sequences (NetworkInputs); undefined: none.
+  NDArray features_mask, labels_mask;
 };
 
 }  // namespace tidepool::nn

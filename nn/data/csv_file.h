@@ -55,8 +55,8 @@ struct CsvColumn {
 struct CsvSchema {
   std::vector<CsvColumn> columns;  // features and labels in the order in which arrays have them
   bool has_header = true;          // the first line
-  std::vector<std::string> missing = {"", "NA", "NaN", "nan",
-                                      "null"};  // what stands for a missing value
+  // What stands for a missing value.
+  std::vector<std::string> missing = {"", "NA", "NaN", "nan", "null"};
   CsvFormat format = {};                        // separator, quotes and limits
   int64_t max_categories = 1024;                // of a column, found in the file
   int64_t max_values = int64_t{1} << 30;        // of all features

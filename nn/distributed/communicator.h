@@ -97,8 +97,8 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // In place, called by all ranks in the same order; collectives.h says what each does and what parts are. `site` says what it is for; a literal. Throw kInvalidArgument (collectives.h), and
-  // what the communicator ended with.
+  // In place, called by all ranks in the same order; collectives.h says what each does and what parts are. `site` says
+  // what it is for; a literal. Throw kInvalidArgument (collectives.h), and what the communicator ended with.
   void Broadcast(Elements elements, int root, const char* site);
   void AllReduce(Elements elements, const char* site) {
     Run({CollectiveKind::kAllReduce, elements, 0, site, 0});

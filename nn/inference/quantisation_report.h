@@ -29,8 +29,8 @@ struct QuantisationReport {
   int worst_layer = 0;        // the number of that with the largest error alone
   double error = 0;           // of the whole as frozen
   double agreement = 0;       // part of the samples whose largest output is the same as f32's
-  std::optional<double> float_accuracy,
-      accuracy;         // with labels: part of the samples that are right
+  // With labels: part of the samples that are right.
+  std::optional<double> float_accuracy, accuracy;
   int64_t samples = 0;  // examples it was measured with
   int64_t float_weight_bytes = 0, weight_bytes = 0;  // in f32, and as frozen
 

@@ -10,6 +10,7 @@
 
 namespace tidepool::nn {
 
+// What becomes of the outputs of both directions: side by side in the last axis, their sum, their mean.
 enum class BidirectionalMerge : uint8_t { kConcat, kAdd, kAverage };
 
 // A recurrent layer twice, with parameters of its own each: as it is ("forward.input_weight", ...)
