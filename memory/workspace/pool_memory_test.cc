@@ -20,7 +20,6 @@
 #include "tidepool/memory/resource/memory_resource.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/pool_service.h"
-#include "tidepool/memory/workspace/retention.h"
 
 namespace tidepool {
 namespace {
@@ -37,7 +36,9 @@ struct Memory {
         owner(MemoryOwner::Process().Child(name)),
         memory(name, config, 256, provider, owner) {}
   size_t held() const { return memory.usage().held_bytes; }
-  int64_t charged() const { return MemoryBudget::Global().Of(owner, provider.device()).taken_bytes; }
+  int64_t charged() const {
+    return MemoryBudget::Global().Of(owner, provider.device()).taken_bytes;
+  }
 
   const WorkspaceConfig config = Quiet();
   DeviceProvider& provider;
@@ -129,7 +130,8 @@ TEST(PoolMemory, OfAHoleWhatIsNeededIsFilled) {
   const PoolMemory::Range small = pool.memory.Take(4096);
   pool.memory.Give(giant);
   pool.memory.Trim();
-  MemoryBudget::Global().SetOwnerLimit(pool.owner, Host(), pool.charged() + static_cast<int64_t>(80 * kMiB));
+  MemoryBudget::Global().SetOwnerLimit(pool.owner, Host(),
+                                       pool.charged() + static_cast<int64_t>(80 * kMiB));
   const size_t held = pool.held();
   const PoolMemory::Range other = pool.memory.Take(60 * kMiB);
   EXPECT_LT(other.data, small.data);
@@ -236,30 +238,6 @@ TEST(PoolMemory, ChunksThatNobodyUsesGoUnlessTheyAreWantedAgain) {
   EXPECT_EQ(pool.held(), 0u);
 }
 
-TEST(Retention, LongerWhereItIsAskedForAgain) {
-  Retention retention(2, 8);
-  const auto idle = [&](int uses) {
-    for (int i = 0; i < uses; ++i) retention.EndUse(false, false);
-  };
-  retention.EndUse(/*asked=*/true, /*gave_back=*/false);
-  EXPECT_EQ(retention.uses(), 2);
-  for (const int expected : {4, 8, 8}) {
-    retention.EndUse(false, true);
-    idle(2 * Retention::kJudged - 1);
-    retention.EndUse(true, false);
-    EXPECT_EQ(retention.uses(), expected);
-    retention.EndUse(true, false);
-    EXPECT_EQ(retention.uses(), expected) << "once each time";
-  }
-  idle(1000);
-  EXPECT_EQ(retention.uses(), 8) << "nothing went";
-  for (const int expected : {4, 2, 2}) {
-    retention.EndUse(false, true);
-    idle(8 * Retention::kJudged);
-    EXPECT_EQ(retention.uses(), expected);
-  }
-}
-
 // Ranges and blocks of all sizes in any order, trimmed at any moment, on a device that refuses now and then and ends the
 // test when memory is used that it has back.
 TEST(PoolMemory, RangesStayWhatTheyAreWhateverGoesBack) {
@@ -280,7 +258,8 @@ TEST(PoolMemory, RangesStayWhatTheyAreWhateverGoesBack) {
         size_t open = 0;
         // With the readable tail.
         const auto bytes_of = [&](const PoolMemory::Range& range) {
-          return on_device ? device.Hidden(range.data, range.bytes + kReadableTailBytes) : range.data;
+          return on_device ? device.Hidden(range.data, range.bytes + kReadableTailBytes)
+                           : range.data;
         };
         const auto fill = [&](const PoolMemory::Range& range, std::byte value) {
           for (const size_t at : PlacesOf(range)) bytes_of(range)[at] = value;
@@ -299,11 +278,14 @@ TEST(PoolMemory, RangesStayWhatTheyAreWhateverGoesBack) {
         };
         for (int step = 0; step < 1500; ++step) {
           const uint32_t what = random() % 32;
-          if (on_device && seed % 2 == 1 && step % 50 == 0) device.faults().FailRequest(random() % 8, 2);
+          if (on_device && seed % 2 == 1 && step % 50 == 0)
+            device.faults().FailRequest(random() % 8, 2);
           if (what == 0) pool.memory.Trim();
           if (what == 1) pool.memory.Give({});
           if (what < 16 && out.size() < 24) {
-            const size_t bytes = 1 + random() % (what < 6 ? 12 * kMiB : what < 10 ? 2 * kMiB : 50000);
+            const size_t bytes = 1 + random() % (what < 6    ? 12 * kMiB
+                                                 : what < 10 ? 2 * kMiB
+                                                             : 50000);
             try {
               PoolMemory::Range range;
               void* token = nullptr;

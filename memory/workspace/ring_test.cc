@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -51,7 +52,6 @@ Error ErrorOf(const std::function<void()>& call) {
 std::string StaleText(const BufferHandle& buffer) {
   return buffer->owner->DescribeStale(buffer->stamp);
 }
-
 struct Bytes {
   int64_t allocated, unreferenced, total;
 };
@@ -170,9 +170,11 @@ TEST(Ring, ALargerBatchSpillsAndTheSlotsGrow) {
 
 TEST(Ring, VaryingBatchesComeFromTheSlots) {
   RingWorkspace ring("ring", WorkspaceConfig::Ring(4));
-  for (size_t i = 0; i < 300; ++i) Make(ring, {64 * (1 + i * 7 % 100), 640, 64 * (1 + i * 13 % 50)});
+  for (size_t i = 0; i < 300; ++i)
+    Make(ring, {64 * (1 + i * 7 % 100), 640, 64 * (1 + i * 13 % 50)});
   const RingStats warm = ring.stats();
-  for (size_t i = 0; i < 300; ++i) Make(ring, {64 * (1 + i * 7 % 100), 640, 64 * (1 + i * 13 % 50)});
+  for (size_t i = 0; i < 300; ++i)
+    Make(ring, {64 * (1 + i * 7 % 100), 640, 64 * (1 + i * 13 % 50)});
   EXPECT_EQ(ring.stats().spills, warm.spills);
   EXPECT_EQ(ring.stats().hits, warm.hits + 900);
 }
@@ -233,8 +235,8 @@ TEST(Ring, SpillingOpensTemporarySlotsUpToTheirLimit) {
 TEST(Ring, ADumpHasALineForEachSlotWhateverItsBatchIsCalled) {
   RingWorkspace ring("two\nlines", WorkspaceConfig::Ring(2));
   const Batch batch = Make(ring, {1000}, "kept\nslot 7 idle");
-  EXPECT_THAT(ring.Dump(), AllOf(HasSubstr("ring [two\\nlines] "),
-                                 HasSubstr("[kept\\nslot 7 idle]\n")));
+  EXPECT_THAT(ring.Dump(),
+              AllOf(HasSubstr("ring [two\\nlines] "), HasSubstr("[kept\\nslot 7 idle]\n")));
 }
 
 TEST(Ring, AnExceptionInTheProducerGivesTheSlotBack) {
@@ -344,8 +346,7 @@ TEST(Ring, DestroyAndTrim) {
   const Error error = ErrorOf([&] { ring.Destroy(); });
   EXPECT_EQ(error.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(error.message(), HasSubstr("slot 0 generation 1 leased [kept one]"));
-  BufferHandle old = batch.arrays[0];
-  batch = Batch();
+  const BufferHandle old = std::exchange(batch, Batch()).arrays[0];
   ring.Trim();  // the blocks of the learning batch go
   EXPECT_LE(Ledger().unreferenced - before.unreferenced, 2 * (100000 + 8192));
   ring.Destroy();
@@ -357,8 +358,8 @@ TEST(Ring, DestroyAndTrim) {
 }
 
 TEST(Ring, DebugModesWorkInSlots) {
-  for (DebugMode mode : {DebugMode::kGuard, DebugMode::kSpillEverything,
-                         DebugMode::kBypassEverything}) {
+  for (DebugMode mode :
+       {DebugMode::kGuard, DebugMode::kSpillEverything, DebugMode::kBypassEverything}) {
     WorkspaceConfig config = WorkspaceConfig::Ring(2);
     config.debug_mode = mode;
     RingWorkspace ring("ring", config);

@@ -25,11 +25,12 @@
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/workspace/buffer_records.h"
+#include "tidepool/memory/workspace/config_rules.h"
 #include "tidepool/memory/workspace/cycle_findings.h"
-#include "tidepool/memory/workspace/cycle_gate.h"
-#include "tidepool/memory/workspace/cycle_queues.h"
 #include "tidepool/memory/workspace/cycle_follower.h"
+#include "tidepool/memory/workspace/cycle_gate.h"
 #include "tidepool/memory/workspace/cycle_memory.h"
+#include "tidepool/memory/workspace/cycle_queues.h"
 #include "tidepool/memory/workspace/lease_list.h"
 #include "tidepool/memory/workspace/leased_side.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
@@ -40,12 +41,11 @@
 #include "tidepool/memory/workspace/request_slot.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/two_ended_ranges.h"
-#include "tidepool/memory/workspace/workspace_spills.h"
 #include "tidepool/memory/workspace/workspace.h"
-#include "tidepool/memory/workspace/config_rules.h"
 #include "tidepool/memory/workspace/workspace_counters.h"
 #include "tidepool/memory/workspace/workspace_pages.h"
 #include "tidepool/memory/workspace/workspace_ref.h"
+#include "tidepool/memory/workspace/workspace_spills.h"
 
 namespace tidepool {
 
@@ -83,7 +83,9 @@ class WorkspaceCore final : public BufferOwner {
   void Close(Buffer* buffer) noexcept override;
   bool IsOpenHere() const override { return is_open_on(CurrentThreadToken()); }
   std::string DescribeStale(uint64_t stamp) const override;
-  std::string DescribeOrigin(const Buffer& buffer) const override { return findings_.DescribeOrigin(buffer); }
+  std::string DescribeOrigin(const Buffer& buffer) const override {
+    return findings_.DescribeOrigin(buffer);
+  }
   std::string WorkspaceId() const override { return id; }
   std::string WhyNoHostCopy() const override;
   int HomeQueue() const override { return queues_.home(); }
@@ -144,7 +146,9 @@ class WorkspaceCore final : public BufferOwner {
   static WorkspaceCore* NewRingSlot(std::string id, WorkspaceConfig config, Device device,
                                     const std::string& name, std::function<bool()> may_reclaim);
   // Generations are the ring's: before the cycle is entered.
-  void SetGeneration(uint64_t generation) noexcept { stamp_.store(2 * generation - 2, std::memory_order_relaxed); }
+  void SetGeneration(uint64_t generation) noexcept {
+    stamp_.store(2 * generation - 2, std::memory_order_relaxed);
+  }
   // The end of the outermost scope hands the cycle over instead of ending it.
   // `writes_down`: with its lifetimes until then recorded.
   void HandOverAtEnd(bool hands_over, bool writes_down = false) noexcept {
@@ -179,7 +183,8 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t TakeUntoldCycles() noexcept { return std::exchange(untold_cycles_, 0); }
 
   // Of which device such a workspace's bytes are.
-  static DeviceProvider& MemoryOf(const std::string& id, const WorkspaceConfig& config, Device device);
+  static DeviceProvider& MemoryOf(const std::string& id, const WorkspaceConfig& config,
+                                  Device device);
 
   // ---- what it is -----------------------------------------------------------------------------
   // Switched off: its scopes allocate from the heap.
@@ -335,7 +340,8 @@ class WorkspaceCore final : public BufferOwner {
       (config.policy_spill == SpillPolicy::kReallocate && config.max_size > 0);
 
   // What the way of a planned request reads.
-  alignas(64) std::atomic<uint64_t> stamp_{0};  // 2 * generation - 1 while a cycle is open, then 2 * generation
+  alignas(64) std::atomic<uint64_t> stamp_{
+      0};  // 2 * generation - 1 while a cycle is open, then 2 * generation
   static constexpr uint64_t kNoQuickStamp = 2;  // no buffer has it
   uint64_t quick_stamp_ = kNoQuickStamp;        // the open cycle's while its requests may be quick
   CycleGate gate_;
@@ -355,7 +361,7 @@ class WorkspaceCore final : public BufferOwner {
   WorkspacePages pages_;
   WorkspaceSpills spills_;
   TwoEndedRanges ranges_{alignment_};  // of the pages, in a cycle with requests that no plan places
-  PlanLearner learner_;            // a ring's slot has the ring's instead
+  PlanLearner learner_;                // a ring's slot has the ring's instead
   CycleFollower follower_;
   PlanSearch search_;
   CycleFindings findings_{id, config.use_cycle_detector};
@@ -363,11 +369,13 @@ class WorkspaceCore final : public BufferOwner {
 
   uint64_t next_id_ = 0;  // of later cycles' quick requests, and of unrecorded ones
   uint64_t ids_end_ = 0;
-  bool unrecorded_ = false;  // a request without a slot may be served from the free ranges without further ado
-  uint64_t misses_ = 0;   // in this cycle
+  bool unrecorded_ =
+      false;  // a request without a slot may be served from the free ranges without further ado
+  uint64_t misses_ = 0;            // in this cycle
   uint64_t followed_version_ = 0;  // of what was learned
-  int64_t block_bytes_ = 0;     // in use by blocks, where limits_together_
-  bool watches_limit_ = false;  // in this cycle: all that is alive may be more than what the pages have
+  int64_t block_bytes_ = 0;        // in use by blocks, where limits_together_
+  bool watches_limit_ =
+      false;  // in this cycle: all that is alive may be more than what the pages have
   bool serves_blocks_ = false;  // in a cycle
   size_t spilled_bytes_alive_ = 0;
   size_t most_spilled_bytes_alive_ = 0;  // in this cycle
@@ -383,12 +391,12 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t stamp_at_periodic_reclaim_ = UINT64_MAX;
   Reclaimer::Registration reclaimer_;
 
-  PoolMemory::Range range_;  // of pool_, in a cycle
+  PoolMemory::Range range_;      // of pool_, in a cycle
   bool undecided_ = false;       // which of the learned cycles this is; no request was made
   bool loaded_refused_ = false;  // pages for plans of a file
-  uint64_t untold_cycles_ = 0;  // to the pool's keeper
+  uint64_t untold_cycles_ = 0;   // to the pool's keeper
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
-  bool limits_live_ = LimitsLive(config);  // a temporary slot's: its ring's
+  bool limits_live_ = LimitsLive(config);       // a temporary slot's: its ring's
   bool is_ring_slot_ = false, hands_over_ = false, writes_down_ = false;
   LeasedSide<StdSync> leased_;
 };

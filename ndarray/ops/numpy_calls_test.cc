@@ -1,4 +1,4 @@
-// What NumPy's and PyTorch's users look for (gather and scatter of elements, einsum, searching, statistics, rearranging,
+// What NumPy's and PyTorch's users look for (gather and scatter of elements, searching, statistics, rearranging,
 // bits): what is refused, what is shared, gradients, memory. That values are NumPy's is for numpy_judge_test.
 #include <cmath>
 #include <functional>
@@ -14,7 +14,6 @@
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ops/bitwise.h"
 #include "tidepool/ndarray/ops/comparison.h"
-#include "tidepool/ndarray/ops/einsum.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/indexing.h"
 #include "tidepool/ndarray/ops/matmul.h"
@@ -71,21 +70,33 @@ size_t RequestedBytes(const std::function<void()>& call) {
 TEST(GatherElements, Refusals) {
   const NDArray x = Ones({3, 4});
   EXPECT_EQ(Refusal([&] { Gather(x, 1, I({0})); }),
-            "Op [gather]: indices has shape [1], X has shape [3, 4]; expected the same rank of at least 1");
-  EXPECT_EQ(Refusal([&] { Gather(x, 1, I({0, 0}).Reshape({2, 1})); }),
-            "Op [gather]: indices has shape [2, 1], X has shape [3, 4]; sizes 2 and 3 of axis 0 do not broadcast");
-  EXPECT_EQ(Refusal([&] { Gather(x, -1, I({0, 4}).Reshape({1, 2})); }),
+            "Op [gather]: indices has shape [1], X has shape [3, 4]; expected the same rank of at "
+            "least 1");
+  EXPECT_EQ(Refusal([&] {
+              Gather(x, 1, I({0, 0}).Reshape({2, 1}));
+            }),
+            "Op [gather]: indices has shape [2, 1], X has shape [3, 4]; sizes 2 and 3 of axis 0 do "
+            "not broadcast");
+  EXPECT_EQ(Refusal([&] {
+              Gather(x, -1, I({0, 4}).Reshape({1, 2}));
+            }),
             "Op [gather]: index 4 at position 1, expected 0 to 3");
-  EXPECT_EQ(Refusal([&] { Gather(x, 1, I({-1}).Reshape({1, 1})); }),
+  EXPECT_EQ(Refusal([&] {
+              Gather(x, 1, I({-1}).Reshape({1, 1}));
+            }),
             "Op [gather]: index -1 at position 0, expected 0 to 3");
-  EXPECT_EQ(Refusal([&] { Gather(x, 2, I({0}).Reshape({1, 1})); }),
+  EXPECT_EQ(Refusal([&] {
+              Gather(x, 2, I({0}).Reshape({1, 1}));
+            }),
             "Op [gather]: axis 2 of an array of rank 2, expected -2 to 1");
   EXPECT_EQ(Refusal([&] { Gather(x, 0, x); }), "Op [gather]: indices is f32, expected i64 or i32");
-  EXPECT_EQ(Refusal([&] { Gather(Full({}, 1), 0, Full({}, 0, kI64)); }),
-            "Op [gather]: indices has shape [], X has shape []; expected the same rank of at least 1");
+  EXPECT_EQ(
+      Refusal([&] { Gather(Full({}, 1), 0, Full({}, 0, kI64)); }),
+      "Op [gather]: indices has shape [], X has shape []; expected the same rank of at least 1");
   NDArray z = Empty({3, 2});
   const NDArray indices = Zeros({3, 1}, kI64);
-  EXPECT_EQ(Refusal([&] { GatherInto(x, 1, indices, z); }), "Op [gather]: Z has shape [3, 2], expected [3, 1]");
+  EXPECT_EQ(Refusal([&] { GatherInto(x, 1, indices, z); }),
+            "Op [gather]: Z has shape [3, 2], expected [3, 1]");
   NDArray column = x.Slice(1, 1, 2);
   EXPECT_EQ(Refusal([&] { GatherInto(x, 1, indices, column); }), "Op [gather]: Z overlaps X");
 }
@@ -93,17 +104,27 @@ TEST(GatherElements, Refusals) {
 TEST(ScatterElements, RefusalsLeaveTheTarget) {
   NDArray z = Zeros({3, 2});
   const NDArray rows = I({0, 2}).Reshape({1, 2});
-  EXPECT_EQ(Refusal([&] { ScatterInto(0, I({0, 3}).Reshape({1, 2}), Ones({1, 2}), kNone, z); }),
+  EXPECT_EQ(Refusal([&] {
+              ScatterInto(0, I({0, 3}).Reshape({1, 2}), Ones({1, 2}), kNone, z);
+            }),
             "Op [scatter]: index 3 at position 1, expected 0 to 2");
-  EXPECT_EQ(Refusal([&] { ScatterInto(0, rows, Ones({3, 2}), kNone, z); }),
+  EXPECT_EQ(Refusal([&] {
+              ScatterInto(0, rows, Ones({3, 2}), kNone, z);
+            }),
             "Op [scatter]: updates has shape [3, 2], expected one that broadcasts to [1, 2]");
-  EXPECT_EQ(Refusal([&] { ScatterInto(0, rows, Ones({1, 2}, kI32), kNone, z); }),
+  EXPECT_EQ(Refusal([&] {
+              ScatterInto(0, rows, Ones({1, 2}, kI32), kNone, z);
+            }),
             "Op [scatter]: updates is i32, expected f32");
   EXPECT_EQ(Refusal([&] { ScatterInto(0, I({0}), Ones({1}), kNone, z); }),
-            "Op [scatter]: indices has shape [1], target has shape [3, 2]; expected the same rank of at least 1");
+            "Op [scatter]: indices has shape [1], target has shape [3, 2]; expected the same rank "
+            "of at least 1");
   NDArray same = Zeros({1, 2}).BroadcastTo({3, 2});
-  EXPECT_EQ(Refusal([&] { ScatterInto(0, rows, Ones({1, 2}), kNone, same); }),
-            "Op [scatter]: target of shape [3, 2] repeats its elements; Dup() makes an array of its own");
+  EXPECT_EQ(
+      Refusal([&] {
+        ScatterInto(0, rows, Ones({1, 2}), kNone, same);
+      }),
+      "Op [scatter]: target of shape [3, 2] repeats its elements; Dup() makes an array of its own");
   NDArray truths = Zeros({3}, DType::kBool);
   EXPECT_THAT(Refusal([&] { ScatterInto(0, I({0}), Ones({1}, DType::kBool), kAdd, truths); }),
               HasSubstr("target is bool, expected a number type to add or multiply"));
@@ -135,7 +156,8 @@ TEST(ScatterElements, UpdatesMayLieInTheTarget) {
   EXPECT_THAT(Values(z), ElementsAre(5, 1, 1, 3, 3, 5));
   NDArray turned = z.Transpose();
   ScatterInto(1, I({0, 0, 0}).Reshape({1, 3}), turned.Slice(0, 0, 1), kAdd, turned);
-  EXPECT_THAT(Values(z), ElementsAre(14, 10, 1, 3, 3, 5)) << "both rows of the view, as they broadcast";
+  EXPECT_THAT(Values(z), ElementsAre(14, 10, 1, 3, 3, 5))
+      << "both rows of the view, as they broadcast";
 }
 
 TEST(GatherElements, ReadsViewsWhereTheyAre) {
@@ -153,8 +175,8 @@ TEST(GatherElements, Gradients) {
   EXPECT_EQ(GradientProblem([&] { return WeightedSum(Gather(x, 1, indices), dz); }, x,
                             Scatter(Zeros({3, 4}), 1, indices, dz, kAdd)),
             "");
-  EXPECT_EQ(GradientProblem([&] { return WeightedSum(Scatter(x, 1, indices, updates, kAdd), dx); }, updates,
-                            Gather(dx, 1, indices)),
+  EXPECT_EQ(GradientProblem([&] { return WeightedSum(Scatter(x, 1, indices, updates, kAdd), dx); },
+                            updates, Gather(dx, 1, indices)),
             "");
 }
 
@@ -163,104 +185,48 @@ TEST(GatherElements, ResultsAreTheManagersAndScratchIsNobodys) {
   const NDArray x = Numbers({2, 3}).Transpose(), indices = Zeros({3, 1}, kI64);
   const ManagerScope scope(manager);
   const int64_t before = manager.arrays();
-  const NDArray z = Gather(x, 1, indices), w = Scatter(x, 1, indices, z, kAdd), e = Einsum("ij,ik->jk", {x, x});
-  const NDArray u = Unique(x), q = Quantile(x, 0.3, 0), n = NanMean(x, 1), h = Histogram(x, 3, 0, 1).counts;
+  const NDArray z = Gather(x, 1, indices), w = Scatter(x, 1, indices, z, kAdd),
+                e = Einsum("ij,ik->jk", {x, x});
+  const NDArray u = Unique(x), q = Quantile(x, 0.3, 0), n = NanMean(x, 1),
+                h = Histogram(x, 3, 0, 1).counts;
   EXPECT_EQ(manager.arrays() - before, 7);
-}
-
-// ---- sums of products -------------------------------------------------------------------------------
-
-TEST(Einsum, Refusals) {
-  const NDArray a = Ones({2, 3}), b = Ones({4, 3});
-  EXPECT_EQ(Refusal([&] { Einsum("ij,jk->ik", {a, b}); }),
-            "Op [einsum]: operand 1 of shape [4, 3] has 4 for label j, expected 3 as before, or 1");
-  EXPECT_EQ(Refusal([&] { Einsum("ij->ik", {a}); }),
-            "Op [einsum]: label k of the result in \"ij->ik\" is of no operand");
-  EXPECT_EQ(Refusal([&] { Einsum("ij->ii", {a}); }),
-            "Op [einsum]: label i of the result in \"ij->ii\" comes twice");
-  EXPECT_EQ(Refusal([&] { Einsum("ij,jk", {a}); }), "Op [einsum]: \"ij,jk\" is of 2 operands, but there are 1");
-  EXPECT_EQ(Refusal([&] { Einsum("ij", {a, b}); }), "Op [einsum]: \"ij\" is of 1 operands, but there are 2");
-  EXPECT_EQ(Refusal([&] { Einsum("", {}); }), "Op [einsum]: \"\" is of 1 operands, but there are 0");
-  EXPECT_EQ(Refusal([&] { Einsum("ijk", {a}); }),
-            "Op [einsum]: operand 0 has shape [2, 3], its subscripts \"ijk\" in \"ijk\" are of rank 3");
-  EXPECT_EQ(Refusal([&] { Einsum("i", {a}); }),
-            "Op [einsum]: operand 0 has shape [2, 3], its subscripts \"i\" in \"i\" are of rank 1");
-  for (const char* text : {"i1", "i.j", "......", "ij->i->j", "i-j"}) {
-    EXPECT_THAT(Refusal([&] { Einsum(text, {a}); }), HasSubstr("expected letters, one \"...\" an operand")) << text;
-  }
-  EXPECT_THAT(Refusal([&] { Einsum("...,...", {a, b}); }), HasSubstr("has 4 for axis -2 of the ellipsis, expected 2"));
-  EXPECT_THAT(Refusal([&] { Einsum("ij->", {Ones({2, 2}, DType::kBool)}); }), HasSubstr("operands are bool"));
-  EXPECT_THAT(Refusal([&] { Einsum("abcd,efghi->abcdefghi", {Ones({1, 1, 1, 1}), Ones({1, 1, 1, 1, 1})}); }),
-              HasSubstr("a result of rank 9, expected at most 8"));
-}
-
-TEST(Einsum, OfProductsThatAreNone) {
-  EXPECT_THAT(Values(Einsum("ij,jk->ik", {Ones({2, 0}), Ones({0, 2})})), ElementsAre(0, 0, 0, 0));
-  EXPECT_EQ(Einsum("ij,jk->ik", {Ones({0, 3}), Ones({3, 2})}).shape(), (Shape{0, 2}));
-  EXPECT_EQ(Einsum(",", {Full({}, 2), Full({}, 3)}).Item<float>(), 6);
-  const NDArray x = Numbers({2, 2});
-  NDArray z = Einsum("ij->ji", {x});
-  z *= 0;
-  EXPECT_THAT(Values(x), ElementsAre(0, 1, 2, 3)) << "results share nothing";
-}
-
-TEST(Einsum, Gradients) {
-  NDArray a = RandomUniform({2, 3, 4}, -1, 1, 1), b = RandomUniform({4, 3, 5}, -1, 1, 2);
-  const NDArray dz = RandomUniform({5, 2}, -1, 1, 3);
-  const auto loss = [&] { return WeightedSum(Einsum("ijk,kjl->li", {a, b}), dz); };
-  EXPECT_EQ(GradientProblem(loss, a, Einsum("li,kjl->ijk", {dz, b})), "");
-  EXPECT_EQ(GradientProblem(loss, b, Einsum("li,ijk->kjl", {dz, a})), "");
-}
-
-// Matrices that lie as MatMul wants them, turned round or not, are not copied, and nothing is made but the result.
-TEST(Einsum, ProductsOfMatricesTakeNoScratch) {
-  const NDArray a = Ones({64, 64}), b = Ones({64, 64}), u = Ones({8, 32, 16}), v = Ones({8, 16, 32});
-  const size_t matmul = RequestedBytes([&] { MatMul(a, b); });
-  for (const char* text : {"ij,jk->ik", "ij,kj->ik", "ji,jk->ik", "ji,kj->ki", "ij,jk->ki"}) {
-    const size_t einsum = RequestedBytes([&] { Einsum(text, {a, b}); });
-    EXPECT_LE(einsum, matmul + 64) << text;
-  }
-  EXPECT_EQ(Einsum("bij,bjk->bik", {u, v}).shape(), (Shape{8, 32, 32}));
-}
-
-TEST(TensorDot, Refusals) {
-  const NDArray a = Ones({2, 3}), b = Ones({3, 4});
-  EXPECT_EQ(Refusal([&] { TensorDot(a, b, 2); }),
-            "Op [tensordot]: axis 0 of X of shape [2, 3] and axis 0 of Y of shape [3, 4] have sizes 2 and 3, "
-            "expected equal ones");
-  EXPECT_EQ(Refusal([&] { TensorDot(a, b, 3); }),
-            "Op [tensordot]: 3 axes of X of shape [2, 3] and Y of shape [3, 4], expected 0 to 2");
-  EXPECT_EQ(Refusal([&] { TensorDot(a, b, {1}, {0, 1}); }),
-            "Op [tensordot]: 1 axes of X and 2 of Y, expected as many");
-  EXPECT_EQ(Refusal([&] { TensorDot(Ones({3, 3}), Ones({3, 3}), {0, 0}, {0, 1}); }),
-            "Op [tensordot]: axis 0 of X or 1 of Y comes twice");
-  EXPECT_THAT(Refusal([&] { Inner(a, b); }), HasSubstr("have sizes 3 and 4"));
-  EXPECT_THAT(Refusal([&] { Dot(a, a); }), HasSubstr("have sizes 3 and 2"));
-  EXPECT_THAT(Refusal([&] { Kron(Ones({2, 2, 2, 2, 2}), Ones({2, 2, 2, 2})); }),
-              HasSubstr("expected at most 8 axes that are not 1 together"));
-  EXPECT_EQ(Kron(Ones({1, 2, 1, 2, 1, 2}), Ones({2, 1, 2, 1, 2, 1})).shape(), (Shape{2, 2, 2, 2, 2, 2}));
 }
 
 // ---- searching ---------------------------------------------------------------------------------------
 
 TEST(Searching, Refusals) {
-  EXPECT_EQ(Refusal([] { NonZero(Full({}, 1)); }), "Op [nonzero]: X has shape [], expected at least rank 1");
-  EXPECT_EQ(Refusal([] { SearchSorted(Ones({2, 2}), Ones({2})); }),
+  EXPECT_EQ(Refusal([] { NonZero(Full({}, 1)); }),
+            "Op [nonzero]: X has shape [], expected at least rank 1");
+  EXPECT_EQ(Refusal([] {
+              SearchSorted(Ones({2, 2}), Ones({2}));
+            }),
             "Op [search_sorted]: sorted has shape [2, 2], expected rank 1");
-  EXPECT_EQ(Refusal([] { BinCount(I({3, -2, 1})); }), "Op [bincount]: X has the element -2, expected at least 0");
+  EXPECT_EQ(Refusal([] {
+              BinCount(I({3, -2, 1}));
+            }),
+            "Op [bincount]: X has the element -2, expected at least 0");
   EXPECT_EQ(Refusal([] { BinCount(I({INT64_MAX})); }),
             "Op [bincount]: X has the element 9223372036854775807, which has no place");
-  EXPECT_EQ(Refusal([] { BinCount(Ones({2})); }), "Op [bincount]: X is f32, expected an integer type");
-  EXPECT_EQ(Refusal([] { BinCount(I({1}), -1); }), "Op [bincount]: min_length is -1, expected at least 0");
-  EXPECT_EQ(Refusal([] { BinCount(I({1}), Ones({2})); }), "Op [bincount]: weights has shape [2], expected [1]");
-  EXPECT_EQ(Refusal([] { Histogram(Ones({2}), 0); }), "Op [histogram]: bins is 0, expected at least 1");
-  EXPECT_EQ(Refusal([] { Histogram(F({1, NAN}), 3); }),
+  EXPECT_EQ(Refusal([] { BinCount(Ones({2})); }),
+            "Op [bincount]: X is f32, expected an integer type");
+  EXPECT_EQ(Refusal([] { BinCount(I({1}), -1); }),
+            "Op [bincount]: min_length is -1, expected at least 0");
+  EXPECT_EQ(Refusal([] { BinCount(I({1}), Ones({2})); }),
+            "Op [bincount]: weights has shape [2], expected [1]");
+  EXPECT_EQ(Refusal([] { Histogram(Ones({2}), 0); }),
+            "Op [histogram]: bins is 0, expected at least 1");
+  EXPECT_EQ(Refusal([] {
+              Histogram(F({1, NAN}), 3);
+            }),
             "Op [histogram]: low is nan, high is nan, expected finite numbers and low <= high");
   EXPECT_EQ(Refusal([] { Histogram(Ones({2}), 3, 2, 1); }),
             "Op [histogram]: low is 2, high is 1, expected finite numbers and low <= high");
-  EXPECT_EQ(Refusal([] { Histogram(Ones({2}), F({1, 3, 2})); }),
+  EXPECT_EQ(Refusal([] {
+              Histogram(Ones({2}), F({1, 3, 2}));
+            }),
             "Op [histogram]: edge 2 is not at or above edge 1, expected edges that ascend");
-  EXPECT_EQ(Refusal([] { Histogram(Ones({2}), F({1})); }), "Op [histogram]: edges has 1 elements, expected at least 2");
+  EXPECT_EQ(Refusal([] { Histogram(Ones({2}), F({1})); }),
+            "Op [histogram]: edges has 1 elements, expected at least 2");
   EXPECT_THAT(Refusal([] { Histogram(Ones({2}, DType::kBool)); }), HasSubstr("X is bool"));
 }
 
@@ -285,10 +251,16 @@ TEST(Statistics, Refusals) {
   EXPECT_EQ(Refusal([] { Quantile(Ones({2}), 1.5); }), "Op [quantile]: q is 1.5, expected 0 to 1");
   EXPECT_EQ(Refusal([] { Quantile(Ones({2}), std::numeric_limits<double>::quiet_NaN()); }),
             "Op [quantile]: q is nan, expected 0 to 1");
-  EXPECT_EQ(Refusal([] { Median(Ones({2, 0}), 1); }), "Op [quantile]: X has shape [2, 0], nothing to choose from");
-  EXPECT_EQ(Refusal([] { Median(Ones({2}), 1); }), "Op [quantile]: axis 1 of an array of rank 1, expected -1 to 0");
-  EXPECT_EQ(Refusal([] { NanMax(Ones({0})); }), "Op [nan_max]: X has shape [0], nothing to choose from");
-  EXPECT_EQ(Refusal([] { Std(Ones({2}), {}, -1); }), "Op [variance]: ddof is -1, expected at least 0");
+  EXPECT_EQ(Refusal([] {
+              Median(Ones({2, 0}), 1);
+            }),
+            "Op [quantile]: X has shape [2, 0], nothing to choose from");
+  EXPECT_EQ(Refusal([] { Median(Ones({2}), 1); }),
+            "Op [quantile]: axis 1 of an array of rank 1, expected -1 to 0");
+  EXPECT_EQ(Refusal([] { NanMax(Ones({0})); }),
+            "Op [nan_max]: X has shape [0], nothing to choose from");
+  EXPECT_EQ(Refusal([] { Std(Ones({2}), {}, -1); }),
+            "Op [variance]: ddof is -1, expected at least 0");
 }
 
 TEST(Statistics, InfinitiesAndHalves) {
@@ -307,16 +279,30 @@ TEST(Statistics, InfinitiesAndHalves) {
 
 TEST(Rearranging, Refusals) {
   const NDArray x = Ones({2, 3});
-  EXPECT_EQ(Refusal([&] { Roll(x, 1, 2); }), "Op [roll]: axis 2 of an array of rank 2, expected -2 to 1");
-  EXPECT_EQ(Refusal([&] { Roll(x, {1, 2}, {0}); }), "Op [roll]: 2 shifts and 1 axes, expected as many");
+  EXPECT_EQ(Refusal([&] { Roll(x, 1, 2); }),
+            "Op [roll]: axis 2 of an array of rank 2, expected -2 to 1");
+  EXPECT_EQ(Refusal([&] {
+              Roll(x, {1, 2}, {0});
+            }),
+            "Op [roll]: 2 shifts and 1 axes, expected as many");
   EXPECT_EQ(Refusal([&] { Diff(x, -1); }), "Op [diff]: times is -1, expected at least 0");
-  EXPECT_EQ(Refusal([&] { Trace(Ones({3})); }), "Op [diagonal]: X has shape [3], expected at least rank 2");
+  EXPECT_EQ(Refusal([&] { Trace(Ones({3})); }),
+            "Op [diagonal]: X has shape [3], expected at least rank 2");
   EXPECT_EQ(Refusal([&] { x.Diagonal(0, 1, -1); }), "Op [diagonal]: both axes are 1, expected two");
-  EXPECT_EQ(Refusal([&] { DiagonalMatrix(x); }), "Op [diagonal_matrix]: v has shape [2, 3], expected rank 1");
-  EXPECT_EQ(Refusal([&] { RepeatEach(x, {1}, 0); }), "Op [repeat]: 1 counts, expected 2, the size of axis 0");
-  EXPECT_EQ(Refusal([&] { RepeatEach(x, {1, -1}, 0); }), "Op [repeat]: count 1 is -1, expected at least 0");
-  EXPECT_EQ(Refusal([&] { RepeatEach(x, {INT64_MAX, 1}, 0); }), "Op [repeat]: counts are too many together");
-  EXPECT_EQ(Refusal([&] { Meshgrid({x}); }), "Op [meshgrid]: coordinates 0 has shape [2, 3], expected rank 1 or 0");
+  EXPECT_EQ(Refusal([&] { DiagonalMatrix(x); }),
+            "Op [diagonal_matrix]: v has shape [2, 3], expected rank 1");
+  EXPECT_EQ(Refusal([&] { RepeatEach(x, {1}, 0); }),
+            "Op [repeat]: 1 counts, expected 2, the size of axis 0");
+  EXPECT_EQ(Refusal([&] {
+              RepeatEach(x, {1, -1}, 0);
+            }),
+            "Op [repeat]: count 1 is -1, expected at least 0");
+  EXPECT_EQ(Refusal([&] {
+              RepeatEach(x, {INT64_MAX, 1}, 0);
+            }),
+            "Op [repeat]: counts are too many together");
+  EXPECT_EQ(Refusal([&] { Meshgrid({x}); }),
+            "Op [meshgrid]: coordinates 0 has shape [2, 3], expected rank 1 or 0");
 }
 
 TEST(Rearranging, ViewsAndFarOffsets) {
@@ -346,7 +332,8 @@ TEST(CumProd, FormsAndRefusals) {
   NDArray z = x.Dup();
   CumProdInto(z, 0, false, false, z);
   EXPECT_THAT(Values(z), ElementsAre(2, 6, 24));
-  EXPECT_EQ(Refusal([&] { CumProdInto(Ones({3}, kI32), 0, false, false, z); }), "Op [cumprod]: Z is f32, expected i64");
+  EXPECT_EQ(Refusal([&] { CumProdInto(Ones({3}, kI32), 0, false, false, z); }),
+            "Op [cumprod]: Z is f32, expected i64");
 }
 
 // ---- elementwise ----------------------------------------------------------------------------------------
@@ -363,13 +350,19 @@ TEST(Bitwise, OperatorsNumbersAndRefusals) {
   NDArray z = x.Dup();
   BitwiseNotInto(z, z);
   EXPECT_THAT(Wholes(z), ElementsAre(-2, -3, -4, 3));
-  EXPECT_EQ(Refusal([&] { F({1}) & 1; }), "Op [bitwise_and]: X is f32, expected an integer type or bool");
-  EXPECT_EQ(Refusal([&] { BitwiseOr(x, F({1})); }), "Op [bitwise_or]: Y is f32, expected an integer type or bool");
-  EXPECT_EQ(Refusal([&] { ~F({1}); }), "Op [bitwise_not]: X is f32, expected an integer type or bool");
-  EXPECT_THAT(Refusal([&] { ShiftLeft(x > 1, x > 1); }), HasSubstr("Op [shift_left]: operands are bool"));
-  EXPECT_THAT(Refusal([&] { Cast(x, DType::kInt8) & 300; }), HasSubstr("Op [bitwise_and]: Y is 300"));
-  EXPECT_EQ(Refusal([&] { Cast(x, DType::kUInt64) & Cast(x, DType::kInt8); }),
-            "Op [bitwise_and]: X is u64, Y is i8, expected types that an integer type holds; Cast one");
+  EXPECT_EQ(Refusal([&] { F({1}) & 1; }),
+            "Op [bitwise_and]: X is f32, expected an integer type or bool");
+  EXPECT_EQ(Refusal([&] { BitwiseOr(x, F({1})); }),
+            "Op [bitwise_or]: Y is f32, expected an integer type or bool");
+  EXPECT_EQ(Refusal([&] { ~F({1}); }),
+            "Op [bitwise_not]: X is f32, expected an integer type or bool");
+  EXPECT_THAT(Refusal([&] { ShiftLeft(x > 1, x > 1); }),
+              HasSubstr("Op [shift_left]: operands are bool"));
+  EXPECT_THAT(Refusal([&] { Cast(x, DType::kInt8) & 300; }),
+              HasSubstr("Op [bitwise_and]: Y is 300"));
+  EXPECT_EQ(
+      Refusal([&] { Cast(x, DType::kUInt64) & Cast(x, DType::kInt8); }),
+      "Op [bitwise_and]: X is u64, Y is i8, expected types that an integer type holds; Cast one");
 }
 
 TEST(Quotients, NumbersAndRefusals) {
@@ -380,7 +373,8 @@ TEST(Quotients, NumbersAndRefusals) {
   EXPECT_THAT(Wholes(FMod(20, x)), ElementsAre(6, 6));
   EXPECT_EQ(Refusal([&] { FloorDivide(x, 0); }),
             "Op [floor_divide]: Y of shape [] has a zero; integer division by zero is not defined");
-  EXPECT_THAT(Refusal([&] { FMod(x, Zeros({2}, kI64)); }), HasSubstr("Op [fmod]: Y of shape [2] has a zero"));
+  EXPECT_THAT(Refusal([&] { FMod(x, Zeros({2}, kI64)); }),
+              HasSubstr("Op [fmod]: Y of shape [2] has a zero"));
   EXPECT_THAT(Refusal([&] { FMod(x > 0, x > 0); }), HasSubstr("Op [fmod]: operands are bool"));
   EXPECT_EQ(Atan2(x, x).dtype(), DType::kFloat64);
   EXPECT_EQ(Hypot(x > 0, x > 0).dtype(), DType::kFloat32);

@@ -15,24 +15,22 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/frozen/frozen_engine.h"
 #include "tidepool/nn/inference/frozen_network.h"
+#include "tidepool/nn/inference/testing/frozen_testing.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/max_pool2d.h"
+#include "tidepool/nn/models.h"
 
 namespace tidepool::nn {
 namespace {
 
-class FrozenEdgesTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (LinkedFrozenEngine() == nullptr) GTEST_SKIP() << "no engine is linked";
-    if (!LinkedFrozenEngine()->WhyNotHere().empty()) GTEST_SKIP() << LinkedFrozenEngine()->WhyNotHere();
-  }
-};
+using testing::HasSubstr;
+using FrozenEdgesTest = FrozenTest;
 
 // Examples of a few floats each are less than what may be read behind a piece.
 TEST_F(FrozenEdgesTest, InputsMayEndWithTheirPageWhateverThePieces) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  void* const pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const pages =
+      mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(pages, MAP_FAILED);
   ASSERT_EQ(mprotect(static_cast<std::byte*>(pages) + page, page, PROT_NONE), 0);
   Pool2dAttributes pooling;
@@ -48,7 +46,9 @@ TEST_F(FrozenEdgesTest, InputsMayEndWithTheirPageWhateverThePieces) {
       const auto bytes = static_cast<size_t>(drawn.NumElements()) * sizeof(float);
       auto* const at = static_cast<std::byte*>(pages) + page - bytes;
       std::copy_n(reinterpret_cast<const std::byte*>(drawn.data<float>()), bytes, at);
-      const NDArray x(BufferHandle(NewImportedBuffer(at, bytes, [](void*) {}, nullptr)), Shape(dims), DType::kFloat32);
+      const NDArray x(BufferHandle(NewImportedBuffer(
+                          at, bytes, [](void*) {}, nullptr)),
+                      Shape(dims), DType::kFloat32);
       EXPECT_EQ(frozen.Run(x).ToVector<float>(), frozen.Run(drawn).ToVector<float>()) << batch;
     }
   }
@@ -59,8 +59,9 @@ TEST_F(FrozenEdgesTest, WhatWasMovedFromSaysSo) {
   const Network network({3}, {AnyLayer(std::make_unique<Dense>(2))});
   FrozenNetwork frozen(network), other = std::move(frozen);
   const NDArray x = Ones({1, 3}, DType::kFloat32, Place::Heap());
-  const std::function<void()> calls[] = {[&] { frozen.Run(x); }, [&] { frozen.Prepare(2); }, [&] { frozen.Trim(); },
-                                         [&] { frozen.stats(); }, [&] { frozen.input_shape(); }, [&] { frozen.graph(); }};
+  const std::function<void()> calls[] = {[&] { frozen.Run(x); },        [&] { frozen.Prepare(2); },
+                                         [&] { frozen.Trim(); },        [&] { frozen.stats(); },
+                                         [&] { frozen.input_shape(); }, [&] { frozen.graph(); }};
   for (const auto& call : calls) {
     try {
       call();
@@ -72,6 +73,32 @@ TEST_F(FrozenEdgesTest, WhatWasMovedFromSaysSo) {
   }
   frozen = std::move(other);
   EXPECT_EQ(frozen.Run(x).shape(), Shape({1, 2}));
+}
+
+TEST_F(FrozenEdgesTest, GraphsByHandAreChecked) {
+  Network network(ResidualConfig({8, 8, 1}, 4, {4}));
+  const FrozenNetwork frozen(network);
+  const auto refused = [&](const std::function<void(FrozenGraph&)>& change) {
+    FrozenGraph graph = frozen.graph();
+    change(graph);
+    try {
+      FrozenNetwork{graph};
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops[3].inputs.pop_back(); }),
+              HasSubstr("takes 1 inputs, expected two or more"));
+  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops[3].inputs[1] = 3; }),
+              HasSubstr("takes operator 3, expected -1 to 2"));
+  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops[3].inputs[1] = -1; }),
+              HasSubstr("takes [8, 8, 4], expected [8, 8, 1]"));
+  EXPECT_THAT(refused([](FrozenGraph& graph) {
+                graph.ops[1].inputs = {0, 0};
+              }),
+              HasSubstr("takes 2 inputs, expected one"));
 }
 
 }  // namespace

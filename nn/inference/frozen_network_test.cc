@@ -18,12 +18,13 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/frozen/frozen_engine.h"
-#include "tidepool/ndarray/ndarray.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/frozen/frozen_engine.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/ndarray.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/softmax.h"
+#include "tidepool/nn/inference/testing/frozen_testing.h"
 #include "tidepool/nn/layers/conv2d.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/max_pool2d.h"
@@ -47,19 +48,7 @@ std::string ErrorOf(const std::function<void()>& call, absl::StatusCode code) {
   return "no error";
 }
 
-class FrozenNetworkTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (LinkedFrozenEngine() == nullptr) GTEST_SKIP() << "no engine is linked";
-    if (!LinkedFrozenEngine()->WhyNotHere().empty()) GTEST_SKIP() << LinkedFrozenEngine()->WhyNotHere();
-  }
-};
-
-NDArray RandomBatch(int64_t batch, const Shape& input, uint64_t seed) {
-  std::vector<int64_t> dims = {batch};
-  dims.insert(dims.end(), input.span().begin(), input.span().end());
-  return RandomUniform(Shape(dims), -1, 1, seed, 99, Place::Heap());
-}
+using FrozenNetworkTest = FrozenTest;
 
 Network LeNet(int64_t classes = 10) { return Network({28, 28, 1}, LeNetLayers(classes), 3); }
 
@@ -67,13 +56,16 @@ Network LeNet(int64_t classes = 10) { return Network({28, 28, 1}, LeNetLayers(cl
 void RandomiseParameters(Network& network, uint64_t seed) {
   for (const NamedParameter& parameter : network.named_parameters()) {
     NDArray value = parameter.value;
-    if (value.rank() == 1) CopyInto(RandomUniform(value.shape(), -0.5, 0.5, seed, 7, Place::Heap()), value);
+    if (value.rank() == 1)
+      CopyInto(RandomUniform(value.shape(), -0.5, 0.5, seed, 7, Place::Heap()), value);
   }
 }
 
 // Layers as they fit, on an input of up to 14 x 14 x 12, or rows.
 Network RandomNetwork(std::mt19937& random) {
-  const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
+  const auto pick = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
   const auto activation = [&] { return pick(0, 1) ? Activation::kRelu : Activation::kIdentity; };
   const bool is_image = pick(0, 4) > 0;
   const Shape input = is_image ? Shape{pick(3, 14), pick(3, 14), pick(1, 12)} : Shape{pick(1, 70)};
@@ -91,7 +83,8 @@ Network RandomNetwork(std::mt19937& random) {
     } else {
       Conv2dAttributes a;
       a.stride_height = pick(1, 3), a.stride_width = pick(1, 2);
-      a.pad_top = pick(0, 2), a.pad_bottom = pick(0, 2), a.pad_left = pick(0, 3), a.pad_right = pick(0, 1);
+      a.pad_top = pick(0, 2), a.pad_bottom = pick(0, 2), a.pad_left = pick(0, 3),
+      a.pad_right = pick(0, 1);
       a.dilation_height = pick(1, 2), a.dilation_width = pick(1, 3);
       int64_t filters = pick(1, 20);
       if (const int64_t kind = pick(0, 3); kind == 0) {  // depthwise, at times with a multiplier
@@ -113,22 +106,17 @@ Network RandomNetwork(std::mt19937& random) {
     layers.push_back(std::move(layer));
   }
   const int64_t dense = pick(layers.empty() ? 1 : 0, 2);
-  for (int64_t i = 0; i < dense; ++i) layers.push_back(std::make_unique<Dense>(pick(1, 80), activation()));
+  for (int64_t i = 0; i < dense; ++i)
+    layers.push_back(std::make_unique<Dense>(pick(1, 80), activation()));
   Network network(input, std::move(layers), random());
   RandomiseParameters(network, random());
   return network;
 }
 
-void ExpectNear(const NDArray& found, const NDArray& expected, double tolerance, const std::string& what) {
+void ExpectNear(const NDArray& found, const NDArray& expected, double tolerance,
+                const std::string& what) {
   ASSERT_EQ(found.shape(), expected.shape()) << what;
-  const std::vector<float> a = found.ToVector<float>(), b = expected.ToVector<float>();
-  double largest = 0, error = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    largest = std::max<double>(largest, std::abs(b[i]));
-    error = std::max<double>(error, std::abs(a[i] - b[i]));
-    if (std::isnan(a[i])) error = HUGE_VAL;
-  }
-  EXPECT_LE(error, tolerance * std::max(largest, 1e-3)) << what << ", largest " << largest;
+  EXPECT_LE(RelativeError(found.ToVector<float>(), expected.ToVector<float>()), tolerance) << what;
 }
 
 TEST_F(FrozenNetworkTest, RandomNetworksComputeWhatForwardDoes) {
@@ -150,7 +138,8 @@ TEST_F(FrozenNetworkTest, RandomNetworksComputeWhatForwardDoes) {
       continue;
     }
     for (int call = 0; call < 3; ++call) {
-      const NDArray x = RandomBatch(1 + static_cast<int64_t>(random() % 20), network.input_shape(), random());
+      const NDArray x =
+          RandomBatch(1 + static_cast<int64_t>(random() % 20), network.input_shape(), random());
       ExpectNear(frozen->Run(x), network.Forward(x), 1e-5, network.Describe());
     }
   }
@@ -167,8 +156,9 @@ TEST_F(FrozenNetworkTest, SoftmaxIsAppended) {
     layers.push_back(std::make_unique<Conv2D>(2, 3, 3));
     return layers;
   }());
-  EXPECT_THAT(ErrorOf([&] { FrozenNetwork(image, {.softmax = true}); }, absl::StatusCode::kInvalidArgument),
-              AllOf(HasSubstr("softmax"), HasSubstr("[4, 4, 2]")));
+  EXPECT_THAT(
+      ErrorOf([&] { FrozenNetwork(image, {.softmax = true}); }, absl::StatusCode::kInvalidArgument),
+      AllOf(HasSubstr("softmax"), HasSubstr("[4, 4, 2]")));
 }
 
 TEST_F(FrozenNetworkTest, ViewsAndForeignMemoryAreInputs) {
@@ -186,7 +176,8 @@ TEST_F(FrozenNetworkTest, ViewsAndForeignMemoryAreInputs) {
   ExpectNear(frozen.Run(gaps), network.Forward(gaps), 1e-5, "every other row");
   // Behind these nothing may be read.
   std::vector<float> values = x.Slice(0, 0, 4).ToVector<float>();
-  const NDArray foreign(BufferHandle(NewImportedBuffer(values.data(), values.size() * 4, [](void*) {}, nullptr)),
+  const NDArray foreign(BufferHandle(NewImportedBuffer(
+                            values.data(), values.size() * 4, [](void*) {}, nullptr)),
                         {4, 5, 7, 3}, DType::kFloat32);
   ExpectNear(frozen.Run(foreign), network.Forward(x.Slice(0, 0, 4)), 1e-5, "foreign");
   // Into a part of an array.
@@ -213,11 +204,13 @@ TEST_F(FrozenNetworkTest, WhatItCannotDoIsRefusedByName) {
     layers.push_back(std::move(layer));
     return Network({8, 8, 1}, std::move(layers));
   };
-  EXPECT_THAT(ErrorOf([&] { FrozenNetwork(network_of(std::make_unique<Doubling>())); }, absl::StatusCode::kUnimplemented),
+  EXPECT_THAT(ErrorOf([&] { FrozenNetwork(network_of(std::make_unique<Doubling>())); },
+                      absl::StatusCode::kUnimplemented),
               AllOf(HasSubstr("layer 1 [doubling of mine]"), HasSubstr("kind [doubling]")));
   Pool2dAttributes one;
   one.kernel_height = one.kernel_width = 1;
-  EXPECT_THAT(ErrorOf([&] { FrozenNetwork(network_of(std::make_unique<MaxPool2D>(one))); }, absl::StatusCode::kUnimplemented),
+  EXPECT_THAT(ErrorOf([&] { FrozenNetwork(network_of(std::make_unique<MaxPool2D>(one))); },
+                      absl::StatusCode::kUnimplemented),
               AllOf(HasSubstr("layer 1 [max_pool2d 1x1"), HasSubstr("no pooling of 1x1")));
   Network lenet = LeNet();
   for (const auto& [options, message] : std::vector<std::pair<FrozenOptions, std::string>>{
@@ -226,7 +219,8 @@ TEST_F(FrozenNetworkTest, WhatItCannotDoIsRefusedByName) {
            {{.threads = 0}, "threads is 0, expected 1 to 1024"},
            {{.threads = 1025}, "threads is 1025"},
            {{.batches = {int64_t{1} << 50}}, ""}}) {
-    EXPECT_THAT(ErrorOf([&, &options = options] { FrozenNetwork(lenet, options); }, absl::StatusCode::kInvalidArgument),
+    EXPECT_THAT(ErrorOf([&, &options = options] { FrozenNetwork(lenet, options); },
+                        absl::StatusCode::kInvalidArgument),
                 HasSubstr(message));
   }
 }
@@ -234,25 +228,40 @@ TEST_F(FrozenNetworkTest, WhatItCannotDoIsRefusedByName) {
 TEST_F(FrozenNetworkTest, InputsAndWeightsThatDoNotFitAreRefused) {
   Network network = LeNet();
   FrozenNetwork frozen(network);
-  const auto refused = [&](const std::function<void()>& call) { return ErrorOf(call, absl::StatusCode::kInvalidArgument); };
-  EXPECT_THAT(refused([&] { frozen.Run(RandomBatch(2, {28, 27, 1}, 1)); }),
+  const auto refused = [&](const std::function<void()>& call) {
+    return ErrorOf(call, absl::StatusCode::kInvalidArgument);
+  };
+  EXPECT_THAT(refused([&] {
+                frozen.Run(RandomBatch(2, {28, 27, 1}, 1));
+              }),
               AllOf(HasSubstr("[2, 28, 27, 1]"), HasSubstr("[batch] + [28, 28, 1]")));
-  EXPECT_THAT(refused([&] { frozen.Run(Zeros({0, 28, 28, 1})); }), HasSubstr("at least one example"));
-  EXPECT_THAT(refused([&] { frozen.Run(Zeros({2, 28, 28, 1}, DType::kFloat64)); }), HasSubstr("f64"));
+  EXPECT_THAT(refused([&] {
+                frozen.Run(Zeros({0, 28, 28, 1}));
+              }),
+              HasSubstr("at least one example"));
+  EXPECT_THAT(refused([&] {
+                frozen.Run(Zeros({2, 28, 28, 1}, DType::kFloat64));
+              }),
+              HasSubstr("f64"));
   NDArray x = RandomBatch(3, network.input_shape(), 1);
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     x.mutable_data<float>()[2 * 784 + 783] = bad;
-    EXPECT_THAT(refused([&] { frozen.Run(x); }), HasSubstr("at element 783 of example 2, expected finite"));
+    EXPECT_THAT(refused([&] { frozen.Run(x); }),
+                HasSubstr("at element 783 of example 2, expected finite"));
   }
   x = RandomBatch(3, network.input_shape(), 1);
   NDArray wrong = Zeros({3, 9});
-  EXPECT_THAT(refused([&] { frozen.RunInto(x, wrong); }), AllOf(HasSubstr("[3, 9]"), HasSubstr("[3, 10]")));
+  EXPECT_THAT(refused([&] { frozen.RunInto(x, wrong); }),
+              AllOf(HasSubstr("[3, 9]"), HasSubstr("[3, 10]")));
   NDArray gaps = Zeros({10, 3}).Transpose();
   EXPECT_THAT(refused([&] { frozen.RunInto(x, gaps); }), HasSubstr("with gaps"));
   EXPECT_THAT(refused([&] { frozen.Prepare(0); }), HasSubstr("a batch of 0"));
   EXPECT_THAT(refused([&] { frozen.Prepare(1, 0); }), HasSubstr("prepare 0 runtimes"));
-  network.named_parameters()[2].value.Slice(0, 1, 2) = Scalar(std::numeric_limits<float>::infinity());
-  EXPECT_THAT(refused([&] { FrozenNetwork{network}; }), AllOf(HasSubstr("[2.conv2d.filter]"), HasSubstr("500")));
+  network.named_parameters()[2].value.Slice(0, 1, 2) =
+      Scalar(std::numeric_limits<float>::infinity());
+  EXPECT_THAT(refused([&] { FrozenNetwork{network}; }),
+              AllOf(HasSubstr("[2.conv2d.filter]"), HasSubstr("500")));
   EXPECT_EQ(frozen.Run(x).dim(0), 3);
 }
 
@@ -267,8 +276,10 @@ TEST_F(FrozenNetworkTest, GraphsThatDoNotFitTogetherAreRefused) {
   EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops.clear(); }), HasSubstr("no operators"));
   EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops.erase(graph.ops.begin() + 1); }),
               AllOf(HasSubstr("layer 2"), HasSubstr("takes [12, 12, 20], expected [24, 24, 20]")));
-  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops[4].bias.pop_back(); }), HasSubstr("499 biases"));
-  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops[0].output.scale = 1; }), HasSubstr("0 weights and 0 biases"));
+  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops[4].bias.pop_back(); }),
+              HasSubstr("499 biases"));
+  EXPECT_THAT(refused([](FrozenGraph& graph) { graph.ops[0].output.scale = 1; }),
+              HasSubstr("0 weights and 0 biases"));
 }
 
 TEST_F(FrozenNetworkTest, WhatIsWrittenLaterChangesNothingAndTheNetworkMayGo) {
@@ -366,7 +377,8 @@ TEST_F(FrozenNetworkTest, ItsBytesAreOnTheLedgerAndGoBack) {
     EXPECT_LT(stats.shared_bytes, stats.weight_bytes * 5 / 4);
     EXPECT_LT(stats.runtime_bytes, stats.weight_bytes);
     EXPECT_EQ(stats.staging_bytes, 4 * 5 * (784 + 10));
-    const int64_t all = stats.weight_bytes + stats.runtime_bytes + stats.shared_bytes + stats.staging_bytes;
+    const int64_t all =
+        stats.weight_bytes + stats.runtime_bytes + stats.shared_bytes + stats.staging_bytes;
     EXPECT_GE(TotalBytes() - before, all);
     EXPECT_LT(TotalBytes() - before, all + (2 << 20));  // of the pool that small blocks are from
     const int64_t made = TotalBytes();
