@@ -14,6 +14,7 @@
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ops/bitwise.h"
 #include "tidepool/ndarray/ops/comparison.h"
+#include "tidepool/ndarray/ops/einsum.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/indexing.h"
 #include "tidepool/ndarray/ops/matmul.h"
