@@ -9,9 +9,9 @@ export CALLS=$TEST_TMPDIR/calls
 
 fake_command git <<'X'
 #!/bin/sh
-case $1 in
+case $3 in
   rev-list) echo "${COMMITS:-0}" ;;
-  ls-files) printf 'a/x.cc\na/y z.h\n' ;;
+  ls-files) printf "${SOURCES-a/x.cc\na/y z.h\n}" ;;
 esac
 X
 fake_command bazel <<'X'
@@ -44,6 +44,9 @@ run "formatted" 0 format
 expect "formatted is silent" "" "$output"
 UNTIDY="a/y z.h" run "a file that is not formatted" 1 format
 expect_contains "it is named" "2 a/y z.h" "$output"
+
+SOURCES="" run "no checkout" 2 format
+expect_contains "no checkout is said" "expected a git checkout" "$output"
 
 run "turns" 0 turns
 turns=$(wc -l <<<"$output")
