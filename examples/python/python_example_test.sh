@@ -3,8 +3,12 @@
 # Arguments: LIBRARY TOOL MODEL GUIDE PROGRAM IMAGES...
 set -u
 library=$1 tool=$2 model=$3 guide=$4 program=$5 images=$(dirname "$6")/t10k-images-idx3-ubyte.gz
-if ! python3 -c 'import numpy' 2>/dev/null; then
-  echo "skipped: python3 has no numpy (Debian: python3-numpy)"
+# Another python3 may stand before Debian's, which has Debian's NumPy.
+for python in python3 /usr/bin/python3 ""; do
+  [[ -n $python ]] && "$python" -c 'import numpy' 2>/dev/null && break
+done
+if [[ -z $python ]]; then
+  echo "skipped: no python3 has numpy (Debian: python3-numpy)"
   exit 0
 fi
 preload=()
@@ -12,7 +16,7 @@ preload=()
 if nm -D "$library" | grep -q __asan_init; then
   preload=(env LD_PRELOAD="$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0)
 fi
-TIDEPOOL_LIBRARY=$PWD/$library "${preload[@]}" python3 -B "$program" "$model" "$images" >"$TEST_TMPDIR/python" || exit 1
+TIDEPOOL_LIBRARY=$PWD/$library "${preload[@]}" "$python" -B "$program" "$model" "$images" >"$TEST_TMPDIR/python" || exit 1
 "$tool" predict --model_file="$model" --images="$images" >"$TEST_TMPDIR/tool" || exit 1
 if [[ $(wc -l <"$TEST_TMPDIR/tool") -lt 1000 ]]; then
   echo "tidepool predict printed $(wc -l <"$TEST_TMPDIR/tool") lines"
