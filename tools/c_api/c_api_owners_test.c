@@ -148,6 +148,13 @@ static void TestWorkspaces(void) {
   OK(tidepool_array_read(one, &first, sizeof first));
   CHECK(first == 1 + 13 * 64);
 
+  // Results that go to an array that is there are computed there: nothing is asked of the workspace.
+  OK(tidepool_workspace_begin(step));
+  const long long requests = StatOf(step, "hits") + StatOf(step, "spills");
+  OK(tidepool_operator_run_into(add, (tidepool_array[]){total, total}, 2, &total, 1));
+  CHECK(StatOf(step, "hits") + StatOf(step, "spills") == requests);
+  OK(tidepool_workspace_end(step));
+
   // What outlives its cycle is dead, unless it was detached.
   OK(tidepool_workspace_begin(step));
   OK(tidepool_workspace_begin(step));  // nested: the cycle goes on
@@ -284,6 +291,7 @@ void TestModels(const char* path) {
 // What threads share: a model, a workspace that one of them has open, and an array that each of them releases.
 static struct {
   tidepool_model model;
+  tidepool_predictor predictor;
   tidepool_workspace open;
   tidepool_array array;
   float expected[kExamples * kClasses];
@@ -319,6 +327,24 @@ static void* Work(void* unused) {
   return NULL;
 }
 
+// A predictor is one thread's at a time: who comes meanwhile is told, and nobody gets another one's results.
+static void* UseTheSame(void* unused) {
+  (void)unused;
+  float pixels[kExamples * kPixels], results[kExamples * kClasses];
+  MakeImages(pixels);
+  for (int i = 0; i < 50; ++i) {
+    const tidepool_status status = tidepool_predictor_predict(
+        shared.predictor, pixels, sizeof pixels, kExamples, results, sizeof results);
+    if (status == TIDEPOOL_OK) {
+      CHECK(memcmp(results, shared.expected, sizeof results) == 0);
+    } else {
+      CHECK(status == TIDEPOOL_FAILED_PRECONDITION);
+      CHECK(strstr(tidepool_error_message(), "another thread is using this predictor") != NULL);
+    }
+  }
+  return NULL;
+}
+
 static void* Release(void* unused) {
   (void)unused;
   for (int i = 0; i < 1000; ++i) {
@@ -342,11 +368,11 @@ void TestThreads(const char* path) {
   static float pixels[kExamples * kPixels];
   MakeImages(pixels);
   OK(tidepool_model_load(path, "host", &shared.model));
-  tidepool_predictor predictor;
-  OK(tidepool_predictor_new(shared.model, "{\"softmax\": true}", &predictor));
-  OK(tidepool_predictor_predict(predictor, pixels, sizeof pixels, kExamples, shared.expected,
+  OK(tidepool_predictor_new(shared.model, "{\"softmax\": true}", &shared.predictor));
+  OK(tidepool_predictor_predict(shared.predictor, pixels, sizeof pixels, kExamples, shared.expected,
                                 sizeof shared.expected));
-  OK(tidepool_predictor_release(predictor));
+  OnThreads(&UseTheSame);
+  OK(tidepool_predictor_release(shared.predictor));
   OK(tidepool_workspace_new("open", NULL, NULL, &shared.open));
   shared.array = Ones(NULL);
   OK(tidepool_workspace_begin(shared.open));
