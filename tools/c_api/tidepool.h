@@ -201,8 +201,8 @@ tidepool_status tidepool_array_from_dlpack_versioned(struct DLManagedTensorVersi
 //
 // By name, with attributes as a JSON object: {"axis": -1, "keep_dims": true}; NULL or "": none. Attributes that are not given
 // have their defaults; unknown ones are errors that name those there are. `inputs` in the operator's order; NULL for an
-// optional one that is absent. Results live and are owned as new arrays are; views ("reshape", "slice") share their
-// input's bytes.
+// optional one that is absent. `outputs` does not overlap it. Results live and are owned as new arrays are; views ("reshape",
+// "slice") share their input's bytes.
 
 // All of them as JSON: [{"name": "softmax", "inputs": ["X"], "outputs": ["Z"], "attributes": [{"name": "axis", "type": "int",
 // "default": -1}]}, ...]. An input that ends with "?" may be absent; "..." stands for any number of them.
