@@ -163,10 +163,9 @@ bool Pool::FitToLive() noexcept {
   return true;
 }
 
-// Of a pool that grows, a chunk for requests of which it does not hold many is as long as those.
+// A chunk for requests of which it does not hold many is as long as those.
 size_t Pool::ChunkBytesFor(size_t bytes, bool coarse) const {
-  if (!grows_) return std::max(bytes, chunk_bytes_);
-  if (coarse) return std::max(bytes, kCoarseChunkBytes);
+  if (coarse) return std::max(bytes, grows_ ? kCoarseChunkBytes : chunk_bytes_);
   const size_t count = span_bytes_ / bytes;
   return count >= kMany ? span_bytes_ : std::max<size_t>(count, 1) * bytes;
 }
@@ -204,7 +203,7 @@ void Pool::ReserveRecords() {
 Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
   const bool large = bytes > shared_bytes_;
   const size_t arena = coarse || !std::exchange(arena_is_due_, false) ? 0 : arena_bytes_;
-  const size_t wanted = arena > 0 ? std::max(arena, bytes) : ChunkBytesFor(bytes, coarse);
+  size_t wanted = arena > 0 ? std::max(arena, bytes) : ChunkBytesFor(bytes, coarse);
   ReserveRecords();
   auto chunk = std::make_unique<Chunk>();
   Allocation taken = {};
@@ -212,6 +211,9 @@ Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
     chunk->bytes = wanted;
     chunk->pages = upstream_.ReservePages(wanted);
     if (chunk->pages != nullptr) taken = {chunk->pages->base(), chunk->pages.get()};
+    // Without addresses that have no memory it is no larger than what may be held.
+    if (chunk->pages == nullptr && few_gaps_)
+      wanted = std::max(MostWithFewGaps(arena_peak_), bytes);
   }
   if (!taken) taken = TakeChunk(wanted, coarse, &chunk->bytes);
   const bool is_arena = taken && arena > 0;

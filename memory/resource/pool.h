@@ -7,8 +7,10 @@
 //   Pool pool(pages, size_t{1} << 20, 64);
 //   const Allocation block = pool.Allocate(1000, 64);
 //
-// Requests of up to chunk_bytes share chunks of that size. A larger one gets a chunk of its own,
-// rounded up as what it wraps rounds up; small blocks never keep a large chunk from going back.
+// Requests of up to chunk_bytes share chunks of that size; those of which fewer than 16 fit have
+// chunks of as many as fit, so that none ends with a part that is too small for another. A larger
+// one gets a chunk of its own, rounded up as what it wraps rounds up; small blocks never keep a
+// large chunk from going back.
 //
 // Footprint. A use (a cycle, a request) ends with TrimIdle; "live" is the most bytes of blocks that
 // were alive at once, in this use or the n before (at most 2 n), for which TrimIdle(n) keeps
@@ -79,7 +81,9 @@
 // memory where blocks are or were: before more is held than that, what lies free goes back, some
 // pages of it, and comes again when a block is cut there. So such uses in turns hold no more and
 // pay for what they do not have with a request now and then, one for twelve huge blocks in the mean.
-// A block that gets no memory there has a chunk of its own. Coarse blocks of some uses lie beside the arena of others: up to twice what was
+// Where such requests are other ones in each use, or uses of more than 32 MiB grow and eight of them
+// running had no room, it is so beyond 17/16 of what was live and 8 MiB already: a larger arena would
+// serve the next one by chance only. A block that gets no memory there has a chunk of its own. Coarse blocks of some uses lie beside the arena of others: up to twice what was
 // live is kept of both, as above.
 //
 // Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
@@ -158,6 +162,7 @@ class Pool final : public MemoryResource {
   static constexpr int kLoose = 2;  // uses that made room until large chunks are shared
   static constexpr int kMostLoose = kLoose + 2;           // until twice what was live is kept
   static constexpr size_t kArenaSlack = size_t{1} << 20;  // of an arena, beside what is live
+  static constexpr size_t kFewGaps = size_t{8} << 20;
   static constexpr size_t kGrowth = 16;  // a chunk is at most one part in so many of what was live
   // Fewer of a size in a chunk than this, and its end would be missed.
   static constexpr size_t kMany = 16;
@@ -212,6 +217,8 @@ class Pool final : public MemoryResource {
   void ReplaceArena(size_t bytes, size_t peak, bool in_parts = false) noexcept;
   // What an arena has of which parts have no memory.
   static size_t MostWithGaps(size_t peak) { return peak + peak / 4 + kArenaSlack; }
+  // Likewise where huge requests, or much at all, are other ones in each use.
+  static size_t MostWithFewGaps(size_t peak) { return peak + peak / kGrowth + kFewGaps; }
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
   static size_t RoundedTo(size_t granule, size_t bytes) {
@@ -271,8 +278,12 @@ class Pool final : public MemoryResource {
   bool arena_is_due_ = false;    // the next chunk of such is one
   bool keeps_blocks_ = false;    // such were live when the last use ended
   bool arena_in_parts_ = false;  // and its memory comes and goes in parts
-  size_t arena_peak_ = 0;        // what was live when it was decided how large they are
-  int strikes_ = 0;              // uses after which it would have been better to have them
+  bool few_gaps_ = false;        // the last uses were other ones each time
+  // Running, of no kind that is known, which their arena was too small for.
+  static constexpr uint8_t kStrangers = 8;
+  uint8_t strangers_ = 0;
+  size_t arena_peak_ = 0;  // what was live when it was decided how large they are
+  int strikes_ = 0;        // uses after which it would have been better to have them
   int overflows_ =
       0;  // uses that are not known, which an arena of the size for those had no room for
   KnownKinds overflowed_;    // uses that an arena had no room for

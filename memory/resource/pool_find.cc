@@ -11,6 +11,7 @@ namespace {
 
 // Smaller ones do not go: each is a system call and a part of the system's books.
 constexpr size_t kLeastHole = size_t{256} << 10;
+constexpr size_t kMostHoles = 128;
 
 }  // namespace
 
@@ -99,7 +100,11 @@ bool Pool::Fill(Block& block) {
 // blocks goes as far as too much would be.
 void Pool::MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept {
   Pages& pages = *chunk.pages;
-  const size_t most = MostWithGaps(std::max({peak_fine_bytes_, last_peak_fine_bytes_, live}));
+  const size_t peak = std::max({peak_fine_bytes_, last_peak_fine_bytes_, live});
+  const size_t most =
+      few_gaps_ ? std::min(MostWithFewGaps(peak), MostWithGaps(peak)) : MostWithGaps(peak);
+  // No more of them than their table is worth.
+  const size_t least = std::max(kLeastHole, most / kMostHoles);
   const auto excess = [&] {
     const size_t held = pages.committed_bytes() + beside_bytes_ + lacks;
     return held - std::min(held, most);
@@ -107,9 +112,9 @@ void Pool::MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept {
   for (Block* block = chunk.first; block != nullptr; block = block->next_in_chunk) {
     const size_t goes = excess();
     if (goes == 0) return;
-    if (!block->free || block->size < kLeastHole) continue;
+    if (!block->free || block->size < least) continue;
     const auto offset = static_cast<size_t>(block->data - pages.base());
-    const size_t bytes = std::max(goes, kLeastHole) + pages.HoleBytesIn(offset, block->size);
+    const size_t bytes = std::max(goes, least) + pages.HoleBytesIn(offset, block->size);
     pages.MakeHole(offset, std::min(block->size, bytes), /*splits=*/true);
   }
 }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kArenaPart = 16;  // of what is live, an arena has also
 // Addresses of one whose memory comes and goes in parts, by what is live.
-constexpr size_t kAddresses = 3;
+constexpr size_t kAddresses = 3, kFewestAddresses = 2;
 
 }  // namespace
 
@@ -137,6 +137,7 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
   if (keeps_blocks_) return;
   const size_t peak = std::max(peak_fine_bytes_, last_peak_fine_bytes_);
   const size_t most = MostWithGaps(peak);
+  if (at_once) strangers_ = 0;
   if (!has_arenas_) {
     size_t owned = 0;
     for (const auto& chunk : chunks_) owned += chunk->coarse ? 0 : chunk->bytes;
@@ -146,9 +147,14 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
     overflows_ = 0;
     return ReplaceArena(ArenaBytesFor(peak), peak);
   }
+  const bool huge = last_huge_use_ > 0 && use_ - last_huge_use_ < kept;
+  const auto differ = [&] { return strange || (strangers_ == kStrangers && peak >= kHugeBytes); };
+  few_gaps_ = differ();
   if (beside > 0) {
     const bool comes_again = overflowed_.Note(kind);
     if (!comes_again) overflows_ = std::min(overflows_ + 1, kOverflowsBeforeWide + 1);
+    if (strangers_ < kStrangers && peak > arena_peak_ + arena_peak_ / kArenaPart) ++strangers_;
+    if (comes_again) strangers_ = 0;
     if (arena_ == nullptr) {  // it had to go for something larger
       return ReplaceArena(std::max(ArenaBytesFor(peak), arena_bytes_), peak, arena_in_parts_);
     }
@@ -156,8 +162,8 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
     const size_t step = at_once ? std::min(beside, peak / 8 + kArenaSlack) : beside;
     const size_t wanted =
         std::min(arena_->bytes + step, comes_again ? 2 * peak + kArenaSlack : wide);
-    // Beyond that huge requests get addresses, but no memory to keep.
-    if (arena_->bytes + step > most && last_huge_use_ > 0 && use_ - last_huge_use_ < kept) {
+    // Beyond that huge requests, and much that is ever different, get addresses, but no memory to keep.
+    if (arena_->bytes + step > (differ() ? MostWithFewGaps(peak) : most) && (huge || differ())) {
       const size_t addresses = kAddresses * peak + kArenaSlack;
       if (addresses > arena_->bytes) return ReplaceArena(addresses, peak, /*in_parts=*/true);
     }
@@ -169,6 +175,14 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
   // varies where kinds come less often than uses count.
   if (arena_peak_ - std::min(arena_peak_, peak) > peak / 2 + kArenaSlack) {
     return ReplaceArena(ArenaBytesFor(peak), peak);
+  }
+  if (arena_ != nullptr && arena_->pages != nullptr) {
+    // What was ever different comes again.
+    if (!huge && !differ()) return ReplaceArena(ArenaBytesFor(peak), peak);
+    // Before a request finds no addresses among so much.
+    if (few_gaps_ && arena_->bytes < kFewestAddresses * peak) {
+      return ReplaceArena(kAddresses * peak + kArenaSlack, peak, /*in_parts=*/true);
+    }
   }
   arena_is_due_ = arena_ == nullptr;  // nothing was asked for, and it had to go for coarse blocks
 }

@@ -115,6 +115,14 @@ class CycleFollower {
   }
   // All requests are made.
   void Finish(const RequestView& made) noexcept { recorder_.Finish(made); }
+  // After Finish() of a workspace's cycle: what cycles were written into is given back when some running have followed
+  // their plan to the end. True when it was.
+  bool TrimUnused() noexcept {
+    quiet_cycles_ = undisturbed_ ? quiet_cycles_ + 1 : 0;
+    if (quiet_cycles_ != kQuietCycles) return false;
+    recorder_.Trim();
+    return true;
+  }
 
   // Between cycles: memory that cycles of plans of so many requests do not need.
   void Trim(size_t requests) noexcept {
@@ -144,15 +152,18 @@ class CycleFollower {
     size_t peak_bytes = 0;
   };
   Beginning beginning_;
-  const LearnedCycle* followed_ = nullptr;  // of lesson_: what this or the next cycle is expected to be
-  PlanFollower placed_;                     // by its plan
+  const LearnedCycle* followed_ =
+      nullptr;           // of lesson_: what this or the next cycle is expected to be
+  PlanFollower placed_;  // by its plan
   CycleRecorder recorder_;
   size_t capacity_ = 0;
   size_t left_end_ = 0;       // planned_end() of the plan that was followed before none
   PlanList::Range alike_;     // of what has left a plan: who has made the same requests so far
   bool undisturbed_ = false;  // since a cycle began with a plan
   bool unrecorded_ = false;
-  uint32_t missed_ = 0;       // requests of this cycle
+  static constexpr uint32_t kQuietCycles = 4;
+  uint32_t quiet_cycles_ = 0;
+  uint32_t missed_ = 0;  // requests of this cycle
   uint32_t first_miss_ = 0;
   uint32_t last_miss_ = 0;
 };

@@ -5,8 +5,13 @@
 
 namespace tidepool {
 
-bool SamePlaces(const PlacedRequests& a, const PlacedRequests& b) {
-  return a.offsets == b.offsets &&
+bool SamePlaces(const PlacedRequests& a, const CyclePlan& b) {
+  const auto has = [&](const int64_t& offset) {
+    return static_cast<size_t>(offset) ==
+           b.layout.offset(static_cast<uint32_t>(&offset - a.offsets.data()));
+  };
+  return a.offsets.size() == b.layout.size() &&
+         std::all_of(a.offsets.begin(), a.offsets.end(), has) &&
          std::equal(a.requests.begin(), a.requests.end(), b.requests.begin(), b.requests.end(),
                     [](const auto& x, const auto& y) { return x.upper == y.upper; });
 }
@@ -36,6 +41,7 @@ std::shared_ptr<const CyclePlan> MakeCyclePlan(PlacedRequests placed, size_t lim
   auto plan = std::make_shared<CyclePlan>();
   static_cast<PlacedRequests&>(*plan) = std::move(placed);
   plan->layout = PlanLayout(plan->requests, plan->offsets, limit);
+  std::vector<int64_t>().swap(plan->offsets);  // the layout has them
   plan->signatures.reserve(plan->requests.size());
   uint64_t signature = kNoRequests;
   for (const LifetimeBuffer& request : plan->requests) {

@@ -40,16 +40,13 @@ struct PlacedRequests {
   size_t most_alive_bytes() const { return alive_bytes > 0 ? alive_bytes : lower_bound_bytes; }
 };
 
-// Whether both have the same lifetimes and places, of requests of the same sizes.
-bool SamePlaces(const PlacedRequests& a, const PlacedRequests& b);
-
 // Plans `requests` around `pins` for pages whose offsets are multiples of `alignment`. Pins that these
 // lifetimes do not allow any more are dropped. Throws what PlanAround does.
 PlacedRequests PlaceRequests(absl::Span<const LifetimeBuffer> requests,
                              absl::Span<const PinnedBuffer> pins, size_t alignment);
 
 struct CyclePlan : PlacedRequests {
-  PlanLayout layout;
+  PlanLayout layout;                  // has the offsets: `offsets` is empty
   MappedVector<uint64_t> signatures;  // of requests [0, i]
 
   uint64_t signature() const { return signatures.empty() ? kNoRequests : signatures.back(); }
@@ -60,6 +57,9 @@ struct CyclePlan : PlacedRequests {
   // Heap memory, itself included.
   size_t state_bytes() const;
 };
+
+// Whether both have the same lifetimes and places, of requests of the same sizes.
+bool SamePlaces(const PlacedRequests& a, const CyclePlan& b);
 
 // `limit`: requests that would end beyond it are planned outside of the pages.
 std::shared_ptr<const CyclePlan> MakeCyclePlan(PlacedRequests placed, size_t limit);

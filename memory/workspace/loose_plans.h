@@ -5,7 +5,9 @@
 // would. Such a plan is given up: the cycle's requests come from free ranges, which need little
 // more than what is alive. What is remembered of it is here: after some repetitions the lifetimes
 // of a few are looked at again, and when they are regular by then there is a plan again. Each time
-// that this was wrong it is waited twice as long.
+// that this was wrong it is waited twice as long. Plans that begin alike are made for one another, and
+// are given up together where that is what makes them so large; there is one again when none of the
+// others has come for some time.
 //
 // Threads: one at a time. Cost: a look into a hash table.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_LOOSE_PLANS_H_
@@ -48,6 +50,8 @@ class LoosePlans {
     size_t needed_bytes = 0;  // by a plan of all lifetimes seen
     size_t alive_bytes = 0;   // at once, at most
     uint64_t cycle = 0;       // counted as came_at
+    bool alike =
+        false;  // together with all that begin alike, none of which had been too large alone
   };
   struct Kind {
     RepetitionWatch watch;  // since its plan was given up, or the last look
@@ -75,6 +79,17 @@ class LoosePlans {
     kinds_.erase(std::min_element(kinds_.begin(), kinds_.end(), [](const auto& a, const auto& b) {
       return a.second.came_at < b.second.came_at;
     }));
+  }
+  // The last that came of those that begin so and were given up with others that do, but the one of this signature;
+  // null: none, as far as is remembered.
+  const Kind* LatestAlike(size_t first_bytes, uint64_t but) const noexcept {
+    const Kind* latest = nullptr;
+    for (const auto& [key, kind] : kinds_) {
+      if (!kind.last.alike || kind.last.first_bytes != first_bytes || kind.last.signature == but)
+        continue;
+      if (latest == nullptr || kind.came_at > latest->came_at) latest = &kind;
+    }
+    return latest;
   }
   void Clear() noexcept { kinds_.clear(); }
   // Those that are remembered, in no order.

@@ -94,8 +94,8 @@ std::optional<PlacedRequests> ParsePlan(absl::string_view& bytes, size_t alignme
   }
   cycle.offsets = std::move(placement.offsets);
   cycle.peak_bytes = static_cast<size_t>(placement.peak);
-  cycle.lower_bound_bytes = static_cast<size_t>(
-      LiveLowerBound(cycle.requests, static_cast<int64_t>(alignment)));
+  cycle.lower_bound_bytes =
+      static_cast<size_t>(LiveLowerBound(cycle.requests, static_cast<int64_t>(alignment)));
   cycle.requested_bytes = requested;
   return cycle;
 }
@@ -113,7 +113,7 @@ std::string FormatPlans(absl::Span<const std::shared_ptr<LearnedCycle>> cycles, 
     Put(out, static_cast<uint32_t>(plan.pins.size()));
     for (size_t i = 0; i < plan.requests.size(); ++i) {
       Put(out, static_cast<uint64_t>(plan.requests[i].size));
-      Put(out, static_cast<uint64_t>(plan.offsets[i]));
+      Put(out, static_cast<uint64_t>(plan.layout.offset(static_cast<uint32_t>(i))));
       Put(out, static_cast<uint32_t>(plan.requests[i].upper));
     }
     for (const PinnedBuffer& pin : plan.pins) Put(out, static_cast<uint32_t>(pin.buffer));
@@ -135,7 +135,8 @@ ParsedPlans ParsePlans(absl::string_view bytes, size_t alignment) {
                   kHeaderBytes + kChecksumBytes);
   }
   if (bytes.substr(0, kMagic.size()) != kMagic) return ignore("not a file of plans: wrong magic");
-  absl::string_view rest = bytes.substr(kMagic.size(), bytes.size() - kMagic.size() - kChecksumBytes);
+  absl::string_view rest =
+      bytes.substr(kMagic.size(), bytes.size() - kMagic.size() - kChecksumBytes);
   const uint32_t version = Take<uint32_t>(rest);
   if (version != kPlanFileVersion) {
     return ignore("found version ", version, ", expected ", kPlanFileVersion);

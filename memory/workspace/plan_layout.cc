@@ -17,7 +17,6 @@ constexpr uint32_t kNobody = UINT32_MAX;
 PlanLayout::PlanLayout(absl::Span<const LifetimeBuffer> requests, absl::Span<const int64_t> offsets,
                        size_t limit) {
   slots_.reserve(requests.size());
-  reached_.reserve(requests.size() + 1);
   // Requests are painted over the address range in order; what a request paints over are its
   // tenants. Key: where a painted piece begins; it reaches to the next key.
   std::map<size_t, uint32_t> painted{{0, kNobody}};
@@ -49,23 +48,28 @@ PlanLayout::PlanLayout(absl::Span<const LifetimeBuffer> requests, absl::Span<con
     if (tenants_end - tenants_begin == 1) sole_tenant = tenants_[tenants_begin];
     if (tenants_end - tenants_begin > 1 || bytes == 0) sole_tenant = requests.size() + 1;
     slots_.push_back({bytes, begin, tenants_begin, tenants_end, sole_tenant});
-    const Reached& before = reached_.back();
-    reached_.push_back({before.bytes + bytes, std::max(before.top, bytes > 0 ? end : 0)});
+    bytes_ += bytes;
   }
 }
 
+size_t PlanLayout::bytes_of(uint32_t begin, uint32_t end) const {
+  if (begin == 0 && end == slots_.size()) return bytes_;
+  size_t bytes = 0;
+  for (uint32_t slot = begin; slot < end; ++slot) bytes += slots_[slot].bytes;
+  return bytes;
+}
+
 size_t PlanLayout::top_of(uint32_t begin, uint32_t end) const {
-  if (begin == 0) return reached_[end].top;
+  if (begin == 0 && end == slots_.size()) return peak_;
   size_t top = 0;
   for (uint32_t slot = begin; slot < end; ++slot) {
-    top = std::max(top, slots_[slot].offset + slots_[slot].bytes);
+    if (slots_[slot].bytes > 0) top = std::max(top, slots_[slot].offset + slots_[slot].bytes);
   }
   return top;
 }
 
 size_t PlanLayout::state_bytes() const {
-  return slots_.capacity() * sizeof(Slot) + reached_.capacity() * sizeof(Reached) +
-         tenants_.capacity() * sizeof(uint32_t);
+  return slots_.capacity() * sizeof(Slot) + tenants_.capacity() * sizeof(uint32_t);
 }
 
 }  // namespace tidepool

@@ -45,21 +45,16 @@ class PlanLayout {
   size_t offset(uint32_t slot) const { return slots_[slot].offset; }
   // Bytes of the requests [begin, end) together, and the highest address they reach: what a cycle
   // that followed the plan need not have counted.
-  size_t bytes_of(uint32_t begin, uint32_t end) const {
-    return reached_[end].bytes - reached_[begin].bytes;
-  }
+  // A look at each of them, of all that there are at nothing.
+  size_t bytes_of(uint32_t begin, uint32_t end) const;
   size_t top_of(uint32_t begin, uint32_t end) const;
   // Heap memory.
   size_t state_bytes() const;
 
  private:
   MappedVector<Slot> slots_;
-  struct Reached {
-    size_t bytes;
-    size_t top;
-  };
-  MappedVector<Reached> reached_{{0, 0}};  // by number of requests made
-  MappedVector<uint32_t> tenants_;         // per slot: the last earlier requests in its range
+  size_t bytes_ = 0;                // of all
+  MappedVector<uint32_t> tenants_;  // per slot: the last earlier requests in its range
   size_t peak_ = 0;
 };
 

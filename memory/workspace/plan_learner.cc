@@ -101,7 +101,8 @@ void PlanLearner::FollowTotals(bool may_shrink) noexcept {
 void PlanLearner::AddReach(const EndedCycle& cycle, bool unserved) noexcept {
   const bool tight = unserved && cycle.reach <= bytes_ && cycle.roomy_reach > cycle.reach;
   roomy_reach_.Add(tight ? cycle.roomy_reach : 0);
-  reach_.Add(unserved ? std::max(cycle.reach, std::min(roomy_reach_.peak(), cycle.roomy_reach)) : 0);
+  reach_.Add(unserved ? std::max(cycle.reach, std::min(roomy_reach_.peak(), cycle.roomy_reach))
+                      : 0);
   SetUnplannedBytes();
 }
 
@@ -257,12 +258,13 @@ size_t PlanLearner::Load(std::vector<PlacedRequests> cycles, const std::string& 
     plans.push_back(std::move(plan));
   }
   // The last used one last, so that it is the next cycle's.
-  std::set<std::pair<uint64_t, size_t>> loaded;  // of plans of the same requests the first one in the file stays
+  std::set<std::pair<uint64_t, size_t>>
+      loaded;  // of plans of the same requests the first one in the file stays
   for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) {
     const CyclePlan& its = **plan;
     loaded.emplace(its.signature(), its.requests.size());
     const LearnedCycle* const same = plans_.Find(its.signature(), its.requests.size());
-    if (same != nullptr && SamePlaces(*same->plan, its)) {
+    if (same != nullptr && SamePlaces(its, *same->plan)) {
       plans_.Use(same, cycles_, false);
       SetNext(same);
     } else {

@@ -68,6 +68,11 @@ struct EndedCycle {
   bool is_recorded() const { return !recorder->requests().empty(); }
   // It had no plan, and the lesson was not to record it: the hash of its requests is all that is known.
   bool is_unrecorded() const { return followed == nullptr && !is_recorded(); }
+  // Of its first request; of one that is not unrecorded.
+  size_t first_bytes() const {
+    return static_cast<size_t>(is_recorded() ? recorder->requests().front().size
+                                             : followed->plan->requests.front().size);
+  }
   bool has_lifetimes() const { return is_recorded() || (knows_lifetimes && !is_unrecorded()); }
   // Before which request `slot` was released.
   int64_t upper(uint32_t slot) const {
@@ -95,6 +100,7 @@ struct WantedPlan {
   size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
   size_t alignment = 0;
   bool pins = false;                        // kCycle: around what other plans have
+  bool may_give_up = false;                 // kCycle: with all that begin alike, where these need too much
   bool to_end = false;                      // kCycle: what lives longer than in `same` lives to the end
   std::shared_ptr<const CyclePlan> same;    // of the same requests, whose longer lifetimes stay; or null
   std::shared_ptr<const CyclePlan> longer;  // likewise
@@ -235,7 +241,7 @@ class PlanLearner {
   void ForgetOld() noexcept;
   // Lifetimes that are other ones each time (plan_learner_lives.cc).
   bool MayGiveUp(const EndedCycle& cycle) const;
-  bool IsLoose(size_t needed, size_t alive, const LearnedCycle& own) const;
+  bool IsLoose(size_t needed, size_t alive, const LearnedCycle* own) const;
   static void Look(const EndedCycle& cycle, size_t alignment, RepetitionWatch& watch);
   bool TakesLonger(const LearnedCycle& same) const;
   // Those of the cycle, and longer ones that were known before.
@@ -243,8 +249,13 @@ class PlanLearner {
                                                        const EndedCycle& cycle);
   bool GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCycle& same, bool* to_end);
   void GiveUp(const LearnedCycle& own, size_t needed, size_t most_alive);
+  bool GivesUpAlike(const WantedPlan& wanted, const NewPlans& made);
+  void GiveUpAlike(size_t first_bytes, size_t needed, size_t most_alive, const CyclePlan* also);
+  void GaveUp(size_t most_alive) noexcept;
+  bool AlikeWereGivenUp(const EndedCycle& cycle, const Shape& shape);
+  PlanList::Range BeginningWith(size_t first_bytes) const;
   std::optional<WantedPlan> ObserveLoose(const EndedCycle& cycle, LoosePlans::Kind& kind);
-  std::optional<WantedPlan> PlanAgain(const EndedCycle& cycle, RepetitionWatch& watch);
+  std::optional<WantedPlan> PlanAgain(const EndedCycle& cycle, LoosePlans::Kind& kind);
   // How many cycles of a kind are looked at, one after the other.
   static int LooksOf(const RepetitionWatch& watch);
   void Use(const LearnedCycle* cycle, bool followed) noexcept;

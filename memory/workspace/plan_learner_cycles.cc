@@ -210,6 +210,10 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     return std::nullopt;
   }
   if (same == nullptr) {
+    if (AlikeWereGivenUp(cycle, shape)) {
+      effort_.PutOff();
+      return std::nullopt;
+    }
     if (!plans_.HasRoom(cycles_, comes_again_)) {
       effort_.PutOff();
       return std::nullopt;
@@ -239,6 +243,7 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kCycle);
   if (!wanted.has_value()) return wanted;
   wanted->pins = keeps_plans();
+  wanted->may_give_up = MayGiveUp(cycle);
   wanted->family = *std::move(family);
   if (same == nullptr) return wanted;
   // With the longest lifetimes there were, so that those that vary converge.
@@ -358,10 +363,10 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   }
   // The plan is far larger than what is alive, and lifetimes that are shorter of late are no help.
   const bool loose = own != nullptr && family->empty() && MayGiveUp(cycle) && next_ == own &&
-                     IsLoose(plan.layout.peak_bytes(), watch.most_alive, *own);
+                     IsLoose(plan.layout.peak_bytes(), watch.most_alive, own);
   if (loose && (own->comes_in_turns() ||
                 IsLoose(LiveLowerBound(watch.seen, static_cast<int64_t>(alignment_)),
-                        watch.most_alive, *own))) {
+                        watch.most_alive, own))) {
     GiveUp(*own, plan.layout.peak_bytes(), watch.most_alive);
     return std::nullopt;
   }

@@ -19,6 +19,15 @@ constexpr uint32_t kRemadeBeforeGivenUp = 2;
 // that is not far more than is alive.
 constexpr uint32_t kRemadeBeforeToEnd = 8;
 
+// One of kinds that begin alike that was given up so often is planned again when the others have not come for long.
+constexpr uint32_t kGivenUpForGood = 2;
+
+// Others are not given up for one that comes more rarely.
+constexpr uint64_t kMostAwayAlike = 256;
+
+// Kinds that begin alike and come within so many cycles are in one another's way.
+constexpr uint64_t kCyclesOfOneMind = 1024;
+
 size_t WithRoom(size_t alive) { return alive + alive / 16; }
 
 }  // namespace
@@ -46,12 +55,12 @@ bool PlanLearner::MayGiveUp(const EndedCycle& cycle) const {
 
 // Whether pages for `needed` bytes are far larger than what is `alive` in these cycles, and in
 // those of other kinds, which use the same pages; each cycle of a pool has some of its own.
-bool PlanLearner::IsLoose(size_t needed, size_t alive, const LearnedCycle& own) const {
+bool PlanLearner::IsLoose(size_t needed, size_t alive, const LearnedCycle* own) const {
   if (needed <= std::max({LoosePlans::MostPlanned(alive), initial_bytes_, config_.min_size}))
     return false;
   if (keeps_outliers_) return true;
   for (const auto& other : plans_.cycles()) {
-    if (other.get() == &own) continue;
+    if (other.get() == own) continue;
     alive =
         std::max(alive, other->most_alive > 0 ? other->most_alive : other->plan->lower_bound_bytes);
   }
@@ -65,9 +74,10 @@ bool PlanLearner::GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCy
   *to_end = same.remade >= kRemadeBeforeToEnd;
   if (!MayGiveUp(cycle) || !cycle.has_lifetimes()) return false;
   const auto alignment = static_cast<int64_t>(alignment_);
-  same.most_alive = std::max(same.most_alive,
-                             static_cast<size_t>(LiveLowerBound(cycle.Lifetimes(), alignment)));
-  const bool before = loose_.Find(shape.signature, shape.requests) != nullptr;
+  same.most_alive =
+      std::max(same.most_alive, static_cast<size_t>(LiveLowerBound(cycle.Lifetimes(), alignment)));
+  const LoosePlans::Kind* const kind = loose_.Find(shape.signature, shape.requests);
+  const bool before = kind != nullptr && !kind->last.alike;
   if (!before && same.remade < kRemadeBeforeGivenUp) return false;
   // What the plan would be made for.
   WantedPlan wanted;
@@ -77,24 +87,30 @@ bool PlanLearner::GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCy
     return static_cast<size_t>(LiveLowerBound(LongestLifetimes(wanted, cycle), alignment));
   };
   wanted.to_end = *to_end;
-  if (*to_end && IsLoose(needed(), same.most_alive, same)) wanted.to_end = *to_end = false;
+  if (*to_end && IsLoose(needed(), same.most_alive, &same)) wanted.to_end = *to_end = false;
   const size_t longest = needed();
-  if (!IsLoose(longest, same.most_alive, same)) return false;
-  // Plans of kinds that begin alike are larger for one another's sake, and each would miss where another one begins.
+  if (!IsLoose(longest, same.most_alive, &same)) return false;
+  // In plans of those that begin alike it would miss.
   const std::optional<Family> family = keeps_plans() ? FamilyOf(cycle, &same, 0) : Family();
-  if (!family.has_value() || !family->empty()) return false;
-  GiveUp(same, longest, same.most_alive);
+  if (!family.has_value()) return false;
+  const size_t most_alive = same.most_alive;
+  GiveUp(same, longest, most_alive);
+  if (!family->empty()) GiveUpAlike(cycle.first_bytes(), longest, most_alive, nullptr);
   return true;
 }
 
-// Pages come down at once. What comes without the plan is about what is alive and has gaps.
 void PlanLearner::GiveUp(const LearnedCycle& own, size_t needed, size_t most_alive) {
   const MappedVector<LifetimeBuffer>& requests = own.plan->requests;
   loose_.Add({own.plan->signature(), requests.size(), static_cast<size_t>(requests.front().size),
               needed, most_alive, cycles_});
   plans_.Forget(&own);
-  if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
   ++plans_given_up_;
+  GaveUp(most_alive);
+}
+
+// Pages come down at once. What comes without the plan is about what is alive and has gaps.
+void PlanLearner::GaveUp(size_t most_alive) noexcept {
+  if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
   loose_cycles_ = 0;
   Changed();
   for (int i = 0; i < RecentNeed::kOften; ++i) reach_.Add(WithRoom(most_alive));
@@ -103,26 +119,107 @@ void PlanLearner::GiveUp(const LearnedCycle& own, size_t needed, size_t most_ali
   if (wanted < bytes_ && may_change()) SetBytes(wanted);
 }
 
+// ---- kinds that begin alike -------------------------------------------------------------------
+
+PlanList::Range PlanLearner::BeginningWith(size_t first_bytes) const {
+  const PlanList& plans = *plans_.list();
+  return plans.Narrow({0, static_cast<uint32_t>(plans.size())}, 0,
+                      ExtendSignature(kNoRequests, first_bytes));
+}
+
+// A request that they have in common keeps its place as long as in any of them. Whether that is why
+// they need far more than any has alive, so that all are given up.
+bool PlanLearner::GivesUpAlike(const WantedPlan& wanted, const NewPlans& made) {
+  if (!wanted.may_give_up || wanted.family.empty()) return false;
+  size_t needed = made.plan->layout.peak_bytes(), alive = made.plan->most_alive_bytes();
+  for (const PlanSet::Replacement& other : made.others) {
+    needed = std::max(needed, other.by->layout.peak_bytes());
+  }
+  for (const auto& plan : wanted.family) alive = std::max(alive, plan->most_alive_bytes());
+  if (!IsLoose(needed, alive, nullptr)) return false;
+  if (wanted.same == nullptr) {
+    // It may never come again, and the others stay as long as that is so (ObserveLoose).
+    const CyclePlan& plan = *made.plan;
+    loose_.Add({plan.signature(), plan.requests.size(),
+                static_cast<size_t>(plan.requests.front().size), needed, alive, cycles_,
+                /*alike=*/true});
+    effort_.PutOff();
+    return true;
+  }
+  GiveUpAlike(static_cast<size_t>(made.plan->requests.front().size), needed, alive,
+              made.plan.get());
+  return true;
+}
+
+// `also`: of the kind that has no plan yet; or null.
+void PlanLearner::GiveUpAlike(size_t first_bytes, size_t needed, size_t most_alive,
+                              const CyclePlan* also) {
+  const std::shared_ptr<const PlanList> plans = plans_.list();  // what is given up is of it
+  const PlanList::Range alike = BeginningWith(first_bytes);
+  const auto add = [&](const CyclePlan& plan) {
+    loose_.Add({plan.signature(), plan.requests.size(), first_bytes, needed, most_alive, cycles_,
+                /*alike=*/true});
+  };
+  if (also != nullptr) add(*also);
+  for (uint32_t i = alike.begin; i < alike.end; ++i) {
+    const CyclePlan& plan = *(*plans)[i].plan;
+    if (also == nullptr || plan.signature() != also->signature()) add(plan);
+  }
+  for (uint32_t i = alike.begin; i < alike.end; ++i) {
+    const CyclePlan& plan = *(*plans)[i].plan;
+    const LearnedCycle* const held = plans_.Find(plan.signature(), plan.requests.size());
+    if (held == nullptr) continue;
+    plans_given_up_ += held->paid;  // others are guesses
+    plans_.Forget(held);
+  }
+  GaveUp(most_alive);
+}
+
+// One that has no plan, and begins as others that were given up together and go on coming: it would
+// be too large with them, and they would miss in it.
+bool PlanLearner::AlikeWereGivenUp(const EndedCycle& cycle, const Shape& shape) {
+  if (cycle.is_unrecorded()) return false;
+  const LoosePlans::Kind* const other = loose_.LatestAlike(cycle.first_bytes(), shape.signature);
+  if (other == nullptr || cycles_ - other->came_at > kCyclesOfOneMind) return false;
+  LoosePlans::Reason why = other->last;
+  why.signature = shape.signature;
+  why.requests = shape.requests;
+  why.cycle = cycles_;
+  loose_.Add(why);
+  return true;
+}
+
 // It follows no plan of its own, and is looked at now and then whether its lifetimes are regular
 // again.
 std::optional<WantedPlan> PlanLearner::ObserveLoose(const EndedCycle& cycle,
                                                     LoosePlans::Kind& kind) {
   const bool served = cycle.misses == 0 && cycle.followed != nullptr;
+  const uint64_t away = cycles_ - kind.came_at;
   missing_cycles_ = 0;
   kind.came_at = cycles_;
   if (cycle.followed != nullptr) {
     Use(cycle.followed, false);
     SetNext(cycle.followed);
   }
+  if (!served && kind.last.alike && away <= kMostAwayAlike &&
+      !BeginningWith(kind.last.first_bytes).empty()) {
+    // One of these has a plan, and this one misses in it.
+    GiveUpAlike(kind.last.first_bytes, kind.last.needed_bytes, kind.last.alive_bytes, nullptr);
+  }
   effort_.PutOff();
   std::optional<WantedPlan> wanted;
   RepetitionWatch& watch = kind.watch;
+  if (watch.repetitions == 0) watch.since = cycles_ - 1;
   watch.repetitions = std::min(watch.repetitions + 1, watch.next_look());
   const bool looks = watch.repetitions == watch.next_look();
   loose_cycles_ = looks ? 0 : std::min(loose_cycles_ + 1, kLooseBeforeUnrecorded);
-  if (looks && cycle.has_lifetimes()) {
+  // One that begins as others do was not too large alone: at first it is planned as soon as it comes twice running.
+  const bool alone = kind.last.alike && comes_again_ && kind.given_up <= kGivenUpForGood;
+  if ((looks || alone) && cycle.is_unrecorded()) RecordAgain();
+  if ((looks || alone) && cycle.has_lifetimes()) {
     Look(cycle, alignment_, watch);
-    if (++watch.seen_cycles == LooksOf(watch)) wanted = PlanAgain(cycle, watch);
+    if (alone) watch.since = cycles_ - 2;
+    if (++watch.seen_cycles == LooksOf(watch) || alone) wanted = PlanAgain(cycle, kind);
   }
   AddReach(cycle, /*unserved=*/!served && !wanted.has_value());
   ForgetOld();
@@ -132,8 +229,15 @@ std::optional<WantedPlan> PlanLearner::ObserveLoose(const EndedCycle& cycle,
 }
 
 // As its lifetimes were of late, if little more than what was alive is enough for them together.
-std::optional<WantedPlan> PlanLearner::PlanAgain(const EndedCycle& cycle, RepetitionWatch& watch) {
-  const size_t most_alive = watch.most_alive, enough = LoosePlans::WorthPlanning(most_alive);
+std::optional<WantedPlan> PlanLearner::PlanAgain(const EndedCycle& cycle, LoosePlans::Kind& kind) {
+  RepetitionWatch& watch = kind.watch;
+  const LoosePlans::Reason& why = kind.last;
+  const LoosePlans::Kind* const other =
+      why.alike ? loose_.LatestAlike(why.first_bytes, why.signature) : nullptr;
+  const bool others_come = other != nullptr && other->came_at > watch.since;
+  const size_t most_alive = watch.most_alive;
+  const size_t enough =
+      why.alike ? LoosePlans::MostPlanned(most_alive) : LoosePlans::WorthPlanning(most_alive);
   MappedVector<LifetimeBuffer> seen = std::move(watch.seen);
   watch.Restart();
   watch.WaitLonger(LoosePlans::kMostRepetitions);
@@ -141,6 +245,7 @@ std::optional<WantedPlan> PlanLearner::PlanAgain(const EndedCycle& cycle, Repeti
     return std::nullopt;
   }
   if (!plans_.HasRoom(cycles_, comes_again_)) return std::nullopt;
+  if (others_come) return std::nullopt;
   std::optional<Family> family = Family();
   if (keeps_plans()) family = FamilyOf(cycle, nullptr, 0);
   if (!family.has_value() || !Affords(*family, /*mends=*/false)) return std::nullopt;

@@ -16,10 +16,11 @@ namespace {
 PlacedRequests Beginning(const CyclePlan& whole, uint32_t requests, size_t alignment) {
   PlacedRequests beginning;
   beginning.requests.assign(whole.requests.begin(), whole.requests.begin() + requests);
-  beginning.offsets.assign(whole.offsets.begin(), whole.offsets.begin() + requests);
   for (size_t i = 0; i < requests; ++i) {
     LifetimeBuffer& request = beginning.requests[i];
     request.upper = std::min<int64_t>(request.upper, requests);
+    beginning.offsets.push_back(
+        static_cast<int64_t>(whole.layout.offset(static_cast<uint32_t>(i))));
     beginning.pins.push_back({i, beginning.offsets[i]});
     beginning.peak_bytes =
         std::max(beginning.peak_bytes, static_cast<size_t>(beginning.offsets[i] + request.size));
@@ -85,10 +86,10 @@ MadePlans Made(const WantedPlan& wanted, std::vector<PlacedRequests> placed, siz
 
 // At once in one cycle of these requests, of those that are known.
 size_t MostAlive(const WantedPlan& wanted, const EndedCycle& cycle) {
-  if (wanted.same == nullptr) return 0;  // as planned
+  if (wanted.same == nullptr && wanted.family.empty()) return 0;  // as planned
   const auto alive = static_cast<size_t>(
       LiveLowerBound(cycle.Lifetimes(), static_cast<int64_t>(wanted.alignment)));
-  return std::max(alive, wanted.same->most_alive_bytes());
+  return wanted.same == nullptr ? alive : std::max(alive, wanted.same->most_alive_bytes());
 }
 
 // A cycle that is new goes around what others have, unless that makes it much larger than it need
@@ -167,12 +168,8 @@ std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle
                                                          const LearnedCycle* own,
                                                          uint64_t since) const {
   Family family;
-  const int64_t first = cycle.is_recorded() ? cycle.recorder->requests().front().size
-                                            : cycle.followed->plan->requests.front().size;
   const PlanList& plans = *plans_.list();
-  const PlanList::Range alike =
-      plans.Narrow({0, static_cast<uint32_t>(plans.size())}, 0,
-                   ExtendSignature(kNoRequests, static_cast<size_t>(first)));
+  const PlanList::Range alike = BeginningWith(cycle.first_bytes());
   if (alike.end - alike.begin > kMostFamilyMembers) return std::nullopt;
   size_t requests = cycle.made.count();
   for (uint32_t i = alike.begin; i < alike.end; ++i) {
@@ -209,6 +206,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
   }
   // Pages that took their first and only size meanwhile cannot hold it.
   if (made == nullptr || wanted.limit_bytes != most_bytes()) return nullptr;
+  if (GivesUpAlike(wanted, *made)) return nullptr;
   const CyclePlan& plan = *made->plan;
   const LearnedCycle* const before = plans_.Find(plan.signature(), plan.requests.size());
   const bool is_new = before == nullptr;

@@ -28,7 +28,8 @@ std::string PlanLearner::Report() const {
     const LoosePlans::Reason& why = kinds[i]->last;
     absl::StrAppend(&text, "no plan for cycles of ", why.requests, " requests that begin with ",
                     why.first_bytes, " bytes, since cycle ", why.cycle,
-                    ": their lifetimes are other ones each time, all of which need ",
+                    why.alike ? ": other kinds begin so too, and with the places they have in common need "
+                              : ": their lifetimes are other ones each time, all of which need ",
                     why.needed_bytes, " bytes where at most ", why.alive_bytes,
                     " were alive; given up ", kinds[i]->given_up,
                     kinds[i]->given_up == 1 ? " time\n" : " times\n");

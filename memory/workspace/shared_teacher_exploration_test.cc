@@ -3,8 +3,6 @@
 #include "tidepool/memory/workspace/shared_teacher.h"
 
 #include <cstdio>
-#include <exception>
-#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +12,7 @@
 #include "tidepool/memory/testing/explorer/mutations.h"
 #include "tidepool/memory/testing/explorer/sync.h"
 #include "tidepool/memory/workspace/plan_in_making.h"
+#include "tidepool/memory/workspace/tiny_learner.h"
 
 namespace tidepool {
 namespace {
@@ -24,162 +23,14 @@ using explorer::FailureKind;
 using explorer::Result;
 using explorer::Sync;
 
-constexpr int kKinds = 2;
-
-// A list of plans as PlanList is: shared by the learner and whoever follows, and never changed.
-struct Plans {
-  Sync::Plain<uint64_t> version{1};
-  Sync::Plain<uint64_t> learning{0};
-  Sync::Plain<bool> has[kKinds];
-  Sync::Plain<uint64_t> made_in[kKinds];  // the learning that each was wanted in
-  Sync::Atomic<int> holders{1};
-};
-
-// As std::shared_ptr.
-class PlansHandle {
- public:
-  PlansHandle() = default;
-  explicit PlansHandle(Plans* made) : plans_(made) {}
-  PlansHandle(const PlansHandle& other) : plans_(other.plans_) {
-    if (plans_ != nullptr) plans_->holders.fetch_add(1, std::memory_order_relaxed);
-  }
-  PlansHandle(PlansHandle&& other) noexcept : plans_(std::exchange(other.plans_, nullptr)) {}
-  PlansHandle& operator=(PlansHandle other) noexcept {
-    std::swap(plans_, other.plans_);
-    return *this;
-  }
-  ~PlansHandle() {
-    if (plans_ == nullptr || plans_->holders.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-    Sync::Delete(plans_);
-  }
-  Plans* operator->() const { return plans_; }
-  Plans& operator*() const { return *plans_; }
-
- private:
-  Plans* plans_ = nullptr;
-};
-
-struct TinyCycle {
-  int kind;
-  bool misses;
-  bool current = true;
-};
-struct TinyLesson {
-  uint64_t version = 0;
-  PlansHandle plans;
-};
-// What the plans of one learning are made on: two at once race for it.
-struct Desk {
-  Sync::Plain<int> plans[3];
-};
-struct TinyWanted {
-  int kind;
-  uint64_t learning;
-  Desk* desk;
-  bool fails;
-};
-
-// As PlanLearner, of plans that say no more than what they are for. `failures`: so many things fail, each at any
-// time.
-template <typename InMaking>
-class TinyLearner {
- public:
-  using Cycle = TinyCycle;
-  using Lesson = TinyLesson;
-  using Wanted = TinyWanted;
-  using Kept = PlansHandle;
-  using Plan = int;  // 0: none
-
-  TinyLearner(Desk& desk, int failures) : desk_(desk), failures_(failures) {}
-
-  uint64_t version() const { return plans_->version.get(); }
-  size_t unplanned_bytes() const { return missed_.get(); }
-  Lesson lesson() const { return {version(), plans_}; }
-  Kept kept() const { return plans_; }
-
-  static bool AsExpected(const Cycle& cycle) noexcept { return !cycle.misses; }
-  std::optional<Wanted> Observe(const Cycle& cycle) {
-    if (cycle.misses) missed_.set(missed_.get() + 1);
-    if (found_.get()) {
-      found_.set(false);
-      Replace(Copy());
-    }
-    if (MayFail()) throw std::bad_alloc();
-    if (!cycle.current || !cycle.misses) return std::nullopt;
-    Check(!plans_->has[cycle.kind].get(), "who followed what is learned now has missed what it has");
-    if (!in_making_.Begin()) return std::nullopt;
-    return Wanted{cycle.kind, in_making_.learning(), &desk_, MayFail()};
-  }
-  static Plan MakePlan(const Wanted& wanted, const Cycle& cycle) {
-    Check(wanted.kind == cycle.kind, "it is made of the cycle that wanted it");
-    auto& plans = wanted.desk->plans[wanted.learning];
-    plans.set(plans.get() + 1);
-    if (wanted.fails) throw std::bad_alloc();
-    return 1;
-  }
-  void Adopt(const Wanted& wanted, Plan plan) {
-    if (!in_making_.End(wanted.learning) || plan == 0) return;
-    if (MayFail()) throw std::bad_alloc();
-    Plans* const plans = Copy();
-    plans->has[wanted.kind].set(true);
-    plans->made_in[wanted.kind].set(wanted.learning);
-    Replace(plans);
-  }
-  void Forget() {
-    in_making_.Forget();
-    Plans* const plans = Sync::New<Plans>();
-    plans->version.set(version() + 1);
-    plans->learning.set(plans_->learning.get() + 1);
-    Replace(plans);
-  }
-  void Failed(const std::exception_ptr&) noexcept { failed_.set(failed_.get() + 1); }
-  void Changed() noexcept { changes_.set(changes_.get() + 1); }
-
-  int missed() const { return missed_.get(); }
-  // A better plan, which the next cycle that is observed takes.
-  void FindBetter() { found_.set(true); }
-  void FailNoMore() { failures_.set(0); }
-
- private:
-  bool MayFail() {
-    if (failures_.get() == 0 || explorer::Choose(2) == 0) return false;
-    failures_.set(failures_.get() - 1);
-    return true;
-  }
-  Plans* Copy() const {
-    Plans* const plans = Sync::New<Plans>();
-    plans->version.set(version() + 1);
-    plans->learning.set(plans_->learning.get());
-    for (int kind = 0; kind < kKinds; ++kind) {
-      plans->has[kind].set(plans_->has[kind].get());
-      plans->made_in[kind].set(plans_->made_in[kind].get());
-    }
-    return plans;
-  }
-
-  void Replace(Plans* plans) {
-    Check(plans_->holders.load(std::memory_order_relaxed) > 1, "what is left ends without the lock");
-    plans_ = PlansHandle(plans);
-  }
-
-  Desk& desk_;
-  PlansHandle plans_{Sync::New<Plans>()};
-  InMaking in_making_;
-  Sync::Plain<bool> found_{false};
-  Sync::Plain<int> failures_;
-  Sync::Plain<int> missed_{0};
-  Sync::Plain<int> failed_{0};
-  Sync::Plain<int> changes_{0};
-};
-
 // As a workspace of a pool (pooled_core.cc).
 template <typename Teacher>
 class Follower {
  public:
   explicit Follower(Teacher& teacher) : teacher_(teacher) {}
 
-  // Returns whether it missed.
-  bool Serve(int kind) {
+  // Returns whether it missed; a loose one does.
+  bool Serve(int kind, bool loose = false) {
     const uint64_t said = teacher_.version();
     if (said != followed_) {
       lesson_ = teacher_.lesson();
@@ -187,8 +38,8 @@ class Follower {
       Check(lesson_.version > followed_, "a follower does not go back");
       followed_ = lesson_.version;
     }
-    const bool misses = !Follows(kind);
-    teacher_.Observe({kind, misses}, followed_);
+    const bool misses = !Follows(kind) || loose;
+    teacher_.Observe({kind, misses, loose}, followed_);
     // All others may have given it up.
     Check(lesson_.plans->version.get() == lesson_.version, "what is followed does not change");
     return misses;
@@ -209,9 +60,10 @@ class Follower {
   uint64_t followed_ = 0;
 };
 
-template <typename Policy = Sync, typename InMaking = PlanInMaking<Sync>>
+template <typename Policy = Sync, typename InMaking = PlanInMaking<Sync>,
+          template <typename> class Learner = TinyLearner>
 struct School {
-  using Teacher = SharedTeacher<Policy, TinyLearner<InMaking>>;
+  using Teacher = SharedTeacher<Policy, Learner<InMaking>>;
 
   explicit School(int failures = 0) : teacher(desk, failures) {}
 
@@ -220,6 +72,13 @@ struct School {
     Follower<Teacher> follower(teacher);
     if (follower.Serve(first)) missed.fetch_add(1, std::memory_order_relaxed);
     if (second >= 0 && follower.Serve(second)) missed.fetch_add(1, std::memory_order_relaxed);
+  }
+  // Gives the plan of its kind up, unless it follows what is not learned any more.
+  void ServeLoose(int kind) {
+    Follower<Teacher> follower(teacher);
+    for (const bool loose : {false, true}) {
+      if (follower.Serve(kind, loose)) missed.fetch_add(1, std::memory_order_relaxed);
+    }
   }
   void Forget() {
     teacher.Change([](auto& learner) { learner.Forget(); });
@@ -272,6 +131,20 @@ void ABetterPlanIsFound(Execution& execution) {
   execution.AtEnd([&school] { school.CheckEnd(); });
 }
 
+// A plan is given up while others follow it, learn it or look whether there is something new.
+template <typename School = School<>, int failures = 0>
+void GivenUpWhileOthersFollow(Execution& execution) {
+  auto& school = execution.Make<School>(failures);
+  execution.Thread([&school] { school.Serve(0, 0); });
+  execution.Thread([&school] { school.ServeLoose(0); });
+  execution.AtEnd([&school] {
+    school.teacher.Read([](const auto& learner) {
+      Check(learner.given_up() <= 1, "one that is given up is given up once");
+    });
+    school.CheckEnd();
+  });
+}
+
 // Memory for what is learned, for a plan or for adopting it.
 template <typename School = School<>>
 void SomethingFails(Execution& execution) {
@@ -302,6 +175,8 @@ TEST(SharedTeacherExplored, LessonsAreWholeAndNoPlanIsLost) {
       {"two of one kind, one forgets", TwoOfOneKindAndOneForgets<>, 2},
       {"two of two kinds", TwoOfTwoKinds, 2},
       {"a better plan is found", ABetterPlanIsFound, 2},
+      {"given up while others follow", GivenUpWhileOthersFollow<>, 3},
+      {"given up, and something fails", GivenUpWhileOthersFollow<School<>, 1>, 2},
       {"something fails", SomethingFails<>, 2},
       {"forgotten while it is made", ForgottenWhileItIsMade<>, 3},
       {"forgotten, and something fails", ForgottenWhileItIsMade<School<>, 1>, 2},
@@ -318,9 +193,12 @@ TEST(SharedTeacherExplored, NoOrderIsStrongerThanItNeedsToBe) {
   const explorer::MutationTable table =
       explorer::ExploreMutations({.name = "teacher", .preemptions = 1}, [](Execution& execution) {
         switch (explorer::Choose(3)) {
-          case 0: return TwoOfTwoKinds(execution);
-          case 1: return TwoOfOneKindAndOneForgets(execution);
-          default: return ForgottenWhileItIsMade(execution);
+          case 0:
+            return TwoOfTwoKinds(execution);
+          case 1:
+            return TwoOfOneKindAndOneForgets(execution);
+          default:
+            return ForgottenWhileItIsMade(execution);
         }
       });
   std::printf("%s\n", table.report().c_str());
@@ -350,6 +228,16 @@ struct IsStillMade : PlanInMaking<Sync> {
     if (!begins) Begin();
   }
 };
+// Judges what is learned now by cycles that followed what was learned before.
+template <typename InMaking>
+class AnyVersionTeaches : public TinyLearner<InMaking> {
+ public:
+  using TinyLearner<InMaking>::TinyLearner;
+  std::optional<TinyWanted> Observe(TinyCycle cycle) {
+    cycle.current = true;
+    return TinyLearner<InMaking>::Observe(cycle);
+  }
+};
 // Lets any number be made.
 struct SeveralAreMade : PlanInMaking<Sync> {
   bool Begin() noexcept {
@@ -370,6 +258,9 @@ TEST(SharedTeacherExplored, AllOfItIsNeeded) {
        FailureKind::kCheck, "no plan is from before all was forgotten"},
       {"forgetting what is made", ForgottenWhileItIsMade<School<Sync, IsStillMade>>,
        FailureKind::kCheck, "no plan is in the making for ever"},
+      {"whether what was followed is learned still",
+       GivenUpWhileOthersFollow<School<Sync, PlanInMaking<Sync>, AnyVersionTeaches>>,
+       FailureKind::kCheck, "who followed what is learned now has missed what it has"},
       {"one at a time", SomethingFails<School<Sync, SeveralAreMade>>, FailureKind::kDataRace, ""},
   };
   for (const auto& fault : faults) {

@@ -3,8 +3,8 @@
 // A small block that stays where a large one was leaves a gap that the next large one may not fit:
 // streams of large requests that are ever different, with small ones in between that stay, held
 // nearly twice what was alive and asked the system in each cycle. So what is small beside all that
-// lies there comes from the end of the pages downwards, as long as that takes no more than a
-// sixteenth, once 3 MiB lie there. Small ones beyond that, and those that a range of their very
+// lies there (a 64th) comes from the end of the pages downwards, as long as that takes no more than
+// a quarter, once 3 MiB lie there. Small ones beyond that, and those that a range of their very
 // size was kept for, lie between the others. Each end serves the other's requests before one is
 // refused.
 //
@@ -73,8 +73,8 @@ class TwoEndedRanges {
   // Gaps between less are not worth it.
   static constexpr size_t kLeast = size_t{3} << 20;
   // Parts of what lies at the low end: a small request, and all of the high end.
-  static constexpr size_t kSmallShare = 1024;
-  static constexpr size_t kHighShare = 16;
+  static constexpr size_t kSmallShare = 64;
+  static constexpr size_t kHighShare = 4;
 
   Range TakeSlowly(size_t bytes, size_t* offset) noexcept;
   Range TakeHigh(size_t bytes, size_t most, size_t* offset) noexcept;

@@ -52,6 +52,7 @@ void WorkspaceCore::LearnFromCycle() noexcept {
     return;
   }
   follower_.Finish(made());
+  if (follower_.TrimUnused()) AccountState();
   try {
     LearnFrom(Ended());
     FollowLearned();

@@ -22,7 +22,7 @@ constexpr size_t kTouchedBeyond = size_t{256} << 20;
 constexpr size_t kReclaimStepBytes = size_t{256} << 20;
 
 // A smaller hole costs more than it gives.
-constexpr size_t kLeastHole = size_t{4} << 20;
+constexpr size_t kLeastHole = size_t{1} << 20;
 
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 size_t RoundDown(size_t n, size_t unit) { return n & ~(unit - 1); }
