@@ -110,11 +110,22 @@ NDArray NDArray::Subscripted(absl::Span<const Subscript> subscripts) const {
 NDArray NDArray::ByNumbersAndRanges(absl::Span<const Subscript> subscripts) const {
   CheckAlive("index", "X");
   NDArray view = *this;
+  const std::vector<Subscript> complete = CompleteSubscripts(shape_, subscripts);
+  // Numbers take their axes away before new ones come, of which there may be no room beside them.
   int axis = 0;
-  for (const Subscript& subscript : CompleteSubscripts(shape_, subscripts)) {
+  for (const Subscript& subscript : complete) {
+    if (subscript.kind == Subscript::Kind::kIndex) {
+      view = Numbered(view, axis, subscript.index());
+    } else if (subscript.kind == Subscript::Kind::kRange) {
+      ++axis;
+    } else if (subscript.kind != Subscript::Kind::kNewAxis) {
+      axis += AxesOf(subscript);
+    }
+  }
+  axis = 0;
+  for (const Subscript& subscript : complete) {
     switch (subscript.kind) {
       case Subscript::Kind::kIndex:
-        view = Numbered(view, axis, subscript.index());
         break;
       case Subscript::Kind::kRange:
         view = Ranged(view, axis++, subscript.range);

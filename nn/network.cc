@@ -4,8 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -159,6 +161,29 @@ void Network::CheckStates(const std::vector<NDArray>& states, int64_t batch) con
   }
 }
 
+namespace {
+
+using BufferIds = absl::InlinedVector<uint64_t, 4>;
+
+uint64_t IdOf(const NDArray& array) {
+  return array.is_defined() && array.buffer() ? array.buffer()->id : 0;
+}
+
+BufferIds IdsOf(const Arrays& arrays) {
+  BufferIds ids;
+  for (const NDArray& array : arrays) ids.push_back(IdOf(array));
+  return ids;
+}
+
+// What layers pass on unchanged or reshaped is an array of its own all the same: who writes to the output changes no input.
+NDArray Apart(NDArray output, const BufferIds& inputs) {
+  const uint64_t id = IdOf(output);
+  return id != 0 && std::find(inputs.begin(), inputs.end(), id) != inputs.end() ? output.Dup()
+                                                                                : output;
+}
+
+}  // namespace
+
 Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
   CheckFeatures(inputs);
   const NetworkParameters* parameters = options.parameters;
@@ -186,7 +211,9 @@ Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
     states = *options.states;
     call.carried = absl::MakeSpan(states);
   }
+  const BufferIds given = IdsOf(inputs);
   Arrays outputs = body_->Forward(call, std::move(inputs));
+  for (NDArray& output : outputs) output = Apart(std::move(output), given);
   if (options.states != nullptr) {
     const NoGradientScope constants;
     for (NDArray& state : states) state = state.is_defined() ? state.Detach() : state;
@@ -250,7 +277,8 @@ NDArray Network::ForwardOne(NDArray features, const NetworkParameters* parameter
   call.workspaces = workspaces;
   Arrays inputs;
   inputs.push_back(std::move(features).To(parameters != nullptr ? parameters->flat.device() : options_.device));
-  return std::move(body_->Forward(call, std::move(inputs))[0]);
+  const BufferIds given = IdsOf(inputs);
+  return Apart(std::move(body_->Forward(call, std::move(inputs))[0]), given);
 }
 
 NetworkParameters Network::ParametersIn(const NDArray& flat) const {

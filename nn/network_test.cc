@@ -20,6 +20,7 @@
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/nn/layers/conv2d.h"
 #include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/dropout.h"
 #include "tidepool/nn/layers/max_pool2d.h"
 #include "tidepool/nn/models.h"
 
@@ -48,6 +49,22 @@ std::vector<AnyLayer> SmallLayers() {
   layers.push_back(std::make_unique<Dense>(6, Activation::kRelu));
   layers.push_back(std::make_unique<Dense>(3));
   return layers;
+}
+
+TEST(Network, ItsOutputIsNeverItsInput) {
+  for (const WorkspaceMode mode : {WorkspaceMode::kEnabled, WorkspaceMode::kNone}) {
+    std::vector<AnyLayer> layers;
+    layers.push_back(std::make_unique<DropoutLayer>(0.5));
+    Network network({4}, std::move(layers), 1, mode);
+    const NDArray x = Ones({2, 4});
+    NDArray of_forward = network.Forward(x), of_output = network.Output(x);
+    NDArray of_run = network.Run({x})[0];
+    for (NDArray* const output : {&of_forward, &of_output, &of_run}) {
+      EXPECT_EQ(output->ToVector<float>(), x.ToVector<float>());
+      *output += 1;
+      EXPECT_EQ(x.At<float>({1, 3}), 1);
+    }
+  }
 }
 
 TEST(Layers, DescribeWhatDecidesTheirResults) {

@@ -1,10 +1,12 @@
-// Registration of operators of networks for f32 and, through it, for the 16-bit floats that their rows name.
+// Registration of operators of networks for f32 and, through it, for the 16-bit floats that their rows name; and for f64 of
+// those that are one source for both.
 #ifndef TIDEPOOL_BACKENDS_CPU_NETWORK_KERNELS_H_
 #define TIDEPOOL_BACKENDS_CPU_NETWORK_KERNELS_H_
 
 #include <cstddef>
 #include <initializer_list>
 
+#include "absl/types/span.h"
 #include "tidepool/ndarray/kernel/kernel.h"
 
 namespace tidepool::cpu {
@@ -18,7 +20,9 @@ struct NetworkKernel {
 
 // As KernelRegistrar, of f32 operands. On f16 and bf16 they are converted in the call's scratch (sixteen_bit.cc).
 struct NetworkKernels {
-  NetworkKernels(std::initializer_list<NetworkKernel> kernels);
+  NetworkKernels(std::initializer_list<NetworkKernel> kernels)
+      : NetworkKernels(absl::Span<const NetworkKernel>(kernels), {}) {}
+  NetworkKernels(absl::Span<const NetworkKernel> of_f32, absl::Span<const NetworkKernel> of_f64);
 };
 
 }  // namespace tidepool::cpu

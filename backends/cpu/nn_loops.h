@@ -1,5 +1,6 @@
 // Loops of neural network operators over contiguous floats, compiled once for AVX2 and FMA and once
-// for any processor. NetworkLoops() gives the table for this machine.
+// for any processor. NetworkLoops() gives the table for this machine. Those of f64 are compiled for any processor
+// alone: what they wait for is libm and long double, and without FMA their bits are the same on all of x86-64.
 #ifndef TIDEPOOL_BACKENDS_CPU_NN_LOOPS_H_
 #define TIDEPOOL_BACKENDS_CPU_NN_LOOPS_H_
 
@@ -31,45 +32,61 @@ struct CellLoops {
                        T* dhidden_gates, T* dhidden, int64_t n);
 };
 
-struct NnLoops {
+// What elements of T are added up in, and what formulas are computed in where rounding to T would show.
+template <typename T>
+struct Wider;
+template <>
+struct Wider<float> {
+  using Sum = double;
+  using Term = float;
+};
+template <>
+struct Wider<double> {
+  using Sum = long double;
+  using Term = long double;
+};
+
+// Those that f64 has as well as f32, by the same source.
+template <typename T>
+struct LayerLoops {
+  using Sum = typename Wider<T>::Sum;
+
   // ---- pooling: one image a call. NaN wins in the maximum ----
-  void (*max_pool)(const PoolGeometry& geometry, const float* x, float* y);
-  void (*max_pool_grad)(const PoolGeometry& geometry, bool relu, const float* x, const float* y,
-                        const float* dy, float* dx);
-  void (*average_pool)(const PoolGeometry& geometry, bool count_padding, const float* x, float* y);
-  void (*average_pool_grad)(const PoolGeometry& geometry, bool count_padding, const float* dy,
-                            float* dx);
+  void (*max_pool)(const PoolGeometry& geometry, const T* x, T* y);
+  void (*max_pool_grad)(const PoolGeometry& geometry, bool relu, const T* x, const T* y,
+                        const T* dy, T* dx);
+  void (*average_pool)(const PoolGeometry& geometry, bool count_padding, const T* x, T* y);
+  void (*average_pool_grad)(const PoolGeometry& geometry, bool count_padding, const T* dy, T* dx);
 
   // ---- softmax: n elements `stride` apart for each of `width` neighbouring columns. z may be x,
   // dx either operand. stride 1: one column ----
-  void (*softmax_rows)(const float* x, float* z, int64_t n, int64_t rows);  // of rows without gaps
-  void (*softmax)(const float* x, float* z, int64_t n, int64_t stride, int64_t width);
-  void (*log_softmax)(const float* x, float* z, int64_t n, int64_t stride, int64_t width);
-  void (*softmax_grad)(const float* z, const float* dz, float* dx, int64_t n, int64_t stride,
-                       int64_t width);
-  void (*log_softmax_grad)(const float* z, const float* dz, float* dx, int64_t n, int64_t stride,
+  void (*softmax_rows)(const T* x, T* z, int64_t n, int64_t rows);  // of rows without gaps
+  void (*softmax)(const T* x, T* z, int64_t n, int64_t stride, int64_t width);
+  void (*log_softmax)(const T* x, T* z, int64_t n, int64_t stride, int64_t width);
+  void (*softmax_grad)(const T* z, const T* dz, T* dx, int64_t n, int64_t stride, int64_t width);
+  void (*log_softmax_grad)(const T* z, const T* dz, T* dx, int64_t n, int64_t stride,
                            int64_t width);
 
   // ---- losses: one row of n. Gradients may be written over an operand ----
   // z = softmax(x), not over x; returns log(sum(exp(x - largest))).
-  double (*probabilities)(const float* x, float* z, int64_t n, float* largest);
-  void (*cross_entropy_grad)(const float* probabilities, int64_t label, float scale,
-                             float* gradient, int64_t n);
-  float (*dense_cross_entropy)(const float* x, const float* target, float* probabilities,
-                               int64_t n);
-  void (*dense_cross_entropy_grad)(const float* probabilities, const float* target, float scale,
-                                   float* gradient, int64_t n);
-  double (*squared_error)(const float* x, const float* target, int64_t n);  // sum
-  void (*squared_error_grad)(const float* x, const float* target, float scale, float* gradient,
-                             int64_t n);  // scale * (x - target)
-  double (*binary_cross_entropy)(const float* x, const float* target, int64_t n);  // sum
-  void (*binary_cross_entropy_grad)(const float* x, const float* target, float scale,
-                                    float* gradient, int64_t n);
-  double (*absolute_error)(const float* x, const float* target, int64_t n);  // sum
-  void (*absolute_error_grad)(const float* x, const float* target, float scale, float* gradient, int64_t n);
-  double (*huber_error)(const float* x, const float* target, float delta, int64_t n);  // sum
-  void (*huber_error_grad)(const float* x, const float* target, float delta, float scale, float* gradient, int64_t n);
+  Sum (*probabilities)(const T* x, T* z, int64_t n, T* largest);
+  void (*cross_entropy_grad)(const T* probabilities, int64_t label, T scale, T* gradient,
+                             int64_t n);
+  T (*dense_cross_entropy)(const T* x, const T* target, T* probabilities, int64_t n);
+  void (*dense_cross_entropy_grad)(const T* probabilities, const T* target, T scale, T* gradient,
+                                   int64_t n);
+  Sum (*squared_error)(const T* x, const T* target, int64_t n);  // sum
+  void (*squared_error_grad)(const T* x, const T* target, T scale, T* gradient,
+                             int64_t n);                                // scale * (x - target)
+  Sum (*binary_cross_entropy)(const T* x, const T* target, int64_t n);  // sum
+  void (*binary_cross_entropy_grad)(const T* x, const T* target, T scale, T* gradient, int64_t n);
+  Sum (*absolute_error)(const T* x, const T* target, int64_t n);  // sum
+  void (*absolute_error_grad)(const T* x, const T* target, T scale, T* gradient, int64_t n);
+  Sum (*huber_error)(const T* x, const T* target, T delta, int64_t n);  // sum
+  void (*huber_error_grad)(const T* x, const T* target, T delta, T scale, T* gradient, int64_t n);
+};
 
+struct NnLoops : LayerLoops<float> {
   // ---- batch normalisation: `count` elements in rows of `wide`; the last may be shorter. Per
   // column: d = x - center ----
   void (*column_sums)(const float* x, int64_t count, int64_t wide, double* sums);  // added to
@@ -123,6 +140,18 @@ struct NnLoops {
 
 const NnLoops& NetworkLoops();
 extern const NnLoops kPortableNnLoops;
+extern const LayerLoops<double> kLayerLoopsF64;
+// LayerLoopsOf<float>() or LayerLoopsOf<double>().
+template <typename T>
+const LayerLoops<T>& LayerLoopsOf();
+template <>
+inline const LayerLoops<float>& LayerLoopsOf<float>() {
+  return NetworkLoops();
+}
+template <>
+inline const LayerLoops<double>& LayerLoopsOf<double>() {
+  return kLayerLoopsF64;
+}
 extern const NnLoops kAvx2NnLoops, kAvx512NnLoops;  // x86-64 only
 
 }  // namespace tidepool::cpu

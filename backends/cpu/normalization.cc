@@ -1,4 +1,4 @@
-// Batch and layer normalisation of f32 arrays. Statistics are corrected two-pass sums: right for
+// Batch normalisation of f32 arrays. Statistics are corrected two-pass sums: right for
 // means far larger than the deviation. Work is cut by the shape alone, and sums of the pieces are
 // added in their order: the same bits for any number of threads.
 #include <algorithm>
@@ -115,86 +115,10 @@ void RunBatchNormGrad(const KernelCall& call) {
   });
 }
 
-constexpr int64_t kRowGrain = 16;
-
-void RunLayerNorm(const KernelCall& call) {
-  const TensorRef& x = call.inputs[0];
-  const int64_t n = x.dims[x.rank - 1], rows = call.outputs[1].NumElements();
-  const float* scale = call.inputs[1].as<float>();
-  const float* shift = call.inputs[2].as<float>();
-  float* z = call.outputs[0].as<float>();
-  const double epsilon = call.attrs<NormalizationAttributes>().epsilon;
-  const NnLoops& loops = NetworkLoops();
-  ParallelFor(call.threads, rows, kRowGrain, rows * n * 4, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      double mean, variance;
-      loops.row_moments(x.as<float>() + row * n, n, &mean, &variance);
-      const double inverse = 1 / std::sqrt(variance + epsilon);
-      const float center = static_cast<float>(mean);
-      call.outputs[1].as<float>()[row] = center;
-      call.outputs[2].as<float>()[row] = static_cast<float>(inverse);
-      // What rounding the mean leaves.
-      const float offset = static_cast<float>((center - mean) * inverse);
-      loops.row_affine(x.as<float>() + row * n, center, static_cast<float>(inverse), offset, scale,
-                       shift, z + row * n, n);
-    }
-  });
-}
-
-struct RowPieces {
-  int64_t n, rows, piece, pieces;
-
-  explicit RowPieces(const KernelCall& call) {
-    const TensorRef& x = call.inputs[0];
-    n = x.dims[x.rank - 1];
-    rows = call.inputs[2].NumElements();
-    piece = std::max(kRowGrain, (rows + kMostPieces - 1) / kMostPieces);
-    pieces = (rows + piece - 1) / piece;
-  }
-};
-
-size_t LayerNormGradScratch(const KernelCall& call) {
-  const RowPieces p(call);
-  return static_cast<size_t>(2 * p.n * p.pieces) * sizeof(float);
-}
-
-void RunLayerNormGrad(const KernelCall& call) {
-  const RowPieces p(call);
-  const float* x = call.inputs[0].as<float>();
-  const float* scale = call.inputs[1].as<float>();
-  const float* means = call.inputs[2].as<float>();
-  const float* inverses = call.inputs[3].as<float>();
-  const float* dz = call.inputs[4].as<float>();
-  float* dx = call.outputs[0].as<float>();
-  float* sums = static_cast<float*>(call.scratch);
-  std::fill_n(sums, 2 * p.n * p.pieces, 0.0f);
-  ParallelFor(call.threads, p.pieces, 1, 4 * p.rows * p.n, [&](int64_t begin, int64_t end) {
-    for (int64_t piece = begin; piece < end; ++piece) {
-      float* dscale = sums + 2 * p.n * piece;
-      const int64_t last = std::min(p.rows, (piece + 1) * p.piece);
-      for (int64_t row = piece * p.piece; row < last; ++row) {
-        NetworkLoops().row_norm_grad(x + row * p.n, dz + row * p.n, scale, means[row],
-                                     inverses[row], dx + row * p.n, dscale, dscale + p.n, p.n);
-      }
-    }
-  });
-  for (int64_t i = 0; i < p.n; ++i) {
-    double dscale = 0, dshift = 0;
-    for (int64_t piece = 0; piece < p.pieces; ++piece) {
-      dscale += sums[2 * p.n * piece + i];
-      dshift += sums[2 * p.n * piece + p.n + i];
-    }
-    call.outputs[1].as<float>()[i] = static_cast<float>(dscale);
-    call.outputs[2].as<float>()[i] = static_cast<float>(dshift);
-  }
-}
-
 const NetworkKernels registrar({
     {OpCode::kBatchNorm, &RunBatchNorm, &ColumnScratchBytes},
     {OpCode::kBatchNormInference, &RunBatchNormInference, &ColumnScratchBytes},
     {OpCode::kBatchNormGrad, &RunBatchNormGrad, &ColumnScratchBytes},
-    {OpCode::kLayerNorm, &RunLayerNorm},
-    {OpCode::kLayerNormGrad, &RunLayerNormGrad, &LayerNormGradScratch},
 });
 
 }  // namespace

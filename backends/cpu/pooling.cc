@@ -1,4 +1,4 @@
-// Pooling of NHWC images and its gradients, an image a task.
+// Pooling of NHWC images of f32 and f64 and its gradients, an image a task.
 #include <cstdint>
 
 #include "tidepool/backends/cpu/network_kernels.h"
@@ -25,15 +25,17 @@ void ForEachImage(const KernelCall& call, const TensorRef& x, const PoolGeometry
   });
 }
 
+template <typename T>
 void RunMaxPool(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const TensorRef& y = call.outputs[0];
   const PoolGeometry g = Geometry(x, y, call.attrs<Pool2dAttributes>());
   ForEachImage(call, x, g, [&](int64_t in, int64_t out) {
-    NetworkLoops().max_pool(g, x.as<float>() + in, y.as<float>() + out);
+    LayerLoopsOf<T>().max_pool(g, x.as<T>() + in, y.as<T>() + out);
   });
 }
 
+template <typename T>
 void RunMaxPoolGrad(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const TensorRef& y = call.inputs[1];
@@ -42,39 +44,44 @@ void RunMaxPoolGrad(const KernelCall& call) {
   const auto& attributes = call.attrs<Pool2dAttributes>();
   const PoolGeometry g = Geometry(x, y, attributes);
   ForEachImage(call, x, g, [&](int64_t in, int64_t out) {
-    NetworkLoops().max_pool_grad(g, attributes.relu_grad, x.as<float>() + in, y.as<float>() + out,
-                                 dy.as<float>() + out, dx.as<float>() + in);
+    LayerLoopsOf<T>().max_pool_grad(g, attributes.relu_grad, x.as<T>() + in, y.as<T>() + out,
+                                    dy.as<T>() + out, dx.as<T>() + in);
   });
 }
 
+template <typename T>
 void RunAveragePool(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const TensorRef& y = call.outputs[0];
   const auto& attributes = call.attrs<Pool2dAttributes>();
   const PoolGeometry g = Geometry(x, y, attributes);
   ForEachImage(call, x, g, [&](int64_t in, int64_t out) {
-    NetworkLoops().average_pool(g, attributes.count_include_pad, x.as<float>() + in,
-                                y.as<float>() + out);
+    LayerLoopsOf<T>().average_pool(g, attributes.count_include_pad, x.as<T>() + in,
+                                   y.as<T>() + out);
   });
 }
 
+template <typename T>
 void RunAveragePoolGrad(const KernelCall& call) {
   const TensorRef& dy = call.inputs[0];
   const TensorRef& dx = call.outputs[0];
   const auto& attributes = call.attrs<Pool2dAttributes>();
   const PoolGeometry g = Geometry(dx, dy, attributes);
   ForEachImage(call, dx, g, [&](int64_t in, int64_t out) {
-    NetworkLoops().average_pool_grad(g, attributes.count_include_pad, dy.as<float>() + out,
-                                     dx.as<float>() + in);
+    LayerLoopsOf<T>().average_pool_grad(g, attributes.count_include_pad, dy.as<T>() + out,
+                                        dx.as<T>() + in);
   });
 }
 
-const NetworkKernels registrar({
-    {OpCode::kMaxPool2d, &RunMaxPool},
-    {OpCode::kMaxPool2dGrad, &RunMaxPoolGrad},
-    {OpCode::kAveragePool2d, &RunAveragePool},
-    {OpCode::kAveragePool2dGrad, &RunAveragePoolGrad},
-});
+template <typename T>
+constexpr NetworkKernel kKernels[] = {
+    {OpCode::kMaxPool2d, &RunMaxPool<T>},
+    {OpCode::kMaxPool2dGrad, &RunMaxPoolGrad<T>},
+    {OpCode::kAveragePool2d, &RunAveragePool<T>},
+    {OpCode::kAveragePool2dGrad, &RunAveragePoolGrad<T>},
+};
+
+const NetworkKernels registrar(kKernels<float>, kKernels<double>);
 
 }  // namespace
 }  // namespace tidepool::cpu

@@ -4,7 +4,6 @@
 
 #include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/backends/cpu/nn_loops.h"
-#include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
@@ -77,23 +76,15 @@ void RunGruGrad(const KernelCall& call) {
   });
 }
 
-const NetworkKernels registrar({
-    {OpCode::kLstmCell, &RunLstm<float>},
-    {OpCode::kLstmCellGrad, &RunLstmGrad<float>},
-    {OpCode::kGruCell, &RunGru<float>},
-    {OpCode::kGruCellGrad, &RunGruGrad<float>},
-});
+template <typename T>
+constexpr NetworkKernel kKernels[] = {
+    {OpCode::kLstmCell, &RunLstm<T>},
+    {OpCode::kLstmCellGrad, &RunLstmGrad<T>},
+    {OpCode::kGruCell, &RunGru<T>},
+    {OpCode::kGruCellGrad, &RunGruGrad<T>},
+};
 
-constexpr Kernel OfF64(OpCode op, void (*run)(const KernelCall&)) {
-  return {op, DeviceType::kHost, DType::kFloat64, "cpu", 10, run};
-}
-
-const KernelRegistrar registrar_f64({
-    OfF64(OpCode::kLstmCell, &RunLstm<double>),
-    OfF64(OpCode::kLstmCellGrad, &RunLstmGrad<double>),
-    OfF64(OpCode::kGruCell, &RunGru<double>),
-    OfF64(OpCode::kGruCellGrad, &RunGruGrad<double>),
-});
+const NetworkKernels registrar(kKernels<float>, kKernels<double>);
 
 }  // namespace
 }  // namespace tidepool::cpu

@@ -118,11 +118,16 @@ void Run(const KernelCall& call) {
 
 }  // namespace
 
-NetworkKernels::NetworkKernels(std::initializer_list<NetworkKernel> kernels) {
+NetworkKernels::NetworkKernels(absl::Span<const NetworkKernel> of_f32,
+                               absl::Span<const NetworkKernel> of_f64) {
   KernelRegistry& registry = KernelRegistry::Global();
-  for (const NetworkKernel& kernel : kernels) {
-    registry.Add({kernel.op, DeviceType::kHost, DType::kFloat32, kProvider, 10, kernel.run, kernel.scratch_bytes,
-                  nullptr, kernel.strided});
+  const auto add = [&](const NetworkKernel& kernel, DType dtype) {
+    registry.Add({kernel.op, DeviceType::kHost, dtype, kProvider, 10, kernel.run,
+                  kernel.scratch_bytes, nullptr, kernel.strided});
+  };
+  for (const NetworkKernel& kernel : of_f64) add(kernel, DType::kFloat64);
+  for (const NetworkKernel& kernel : of_f32) {
+    add(kernel, DType::kFloat32);
     for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
       if (!Contains(Info(kernel.op).types, dtype)) continue;
       registry.Add({kernel.op, DeviceType::kHost, dtype, kProvider, 10, &Run, &ScratchBytes});

@@ -1,4 +1,4 @@
-// Softmax and its logarithm over any axis, their gradients, and losses of rows.
+// Softmax and its logarithm over any axis, their gradients, and losses of rows, of f32 and f64.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -53,10 +53,11 @@ void ForEachColumns(const KernelCall& call, Body body) {
       body);
 }
 
+template <typename T>
 void RunSoftmax(const KernelCall& call) {
-  const float* x = call.inputs[0].as<float>();
-  float* z = call.outputs[0].as<float>();
-  const NnLoops& loops = NetworkLoops();
+  const T* x = call.inputs[0].as<T>();
+  T* z = call.outputs[0].as<T>();
+  const LayerLoops<T>& loops = LayerLoopsOf<T>();
   ForEachColumns(
       call,
       [&](int64_t offset, int64_t n, int64_t rows) {
@@ -67,28 +68,29 @@ void RunSoftmax(const KernelCall& call) {
       });
 }
 
+template <typename T>
 void RunLogSoftmax(const KernelCall& call) {
-  const float* x = call.inputs[0].as<float>();
-  float* z = call.outputs[0].as<float>();
+  const T* x = call.inputs[0].as<T>();
+  T* z = call.outputs[0].as<T>();
   ForEachColumns(call, [&](int64_t offset, int64_t n, int64_t stride, int64_t width) {
-    NetworkLoops().log_softmax(x + offset, z + offset, n, stride, width);
+    LayerLoopsOf<T>().log_softmax(x + offset, z + offset, n, stride, width);
   });
 }
 
-template <auto kLoop>
+template <typename T, auto kLoop>
 void RunGrad(const KernelCall& call) {
-  const float* z = call.inputs[0].as<float>();
-  const float* dz = call.inputs[1].as<float>();
-  float* dx = call.outputs[0].as<float>();
+  const T* z = call.inputs[0].as<T>();
+  const T* dz = call.inputs[1].as<T>();
+  T* dx = call.outputs[0].as<T>();
   ForEachColumns(call, [&](int64_t offset, int64_t n, int64_t stride, int64_t width) {
-    (NetworkLoops().*kLoop)(z + offset, dz + offset, dx + offset, n, stride, width);
+    (LayerLoopsOf<T>().*kLoop)(z + offset, dz + offset, dx + offset, n, stride, width);
   });
 }
 
 // Rows of few classes: what vectors gain is less than they cost.
 constexpr int64_t kShortRow = 32;
 
-// As NnLoops::probabilities.
+// As LayerLoops::probabilities.
 double ProbabilitiesOfShortRow(const float* x, float* z, int64_t n, float* largest_out) {
   float largest = x[0];
   for (int64_t i = 1; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
@@ -102,127 +104,144 @@ double ProbabilitiesOfShortRow(const float* x, float* z, int64_t n, float* large
   *largest_out = largest;
   return std::log(sum);
 }
+double ProbabilitiesOf(const float* x, float* z, int64_t n, float* largest) {
+  return n < kShortRow ? ProbabilitiesOfShortRow(x, z, n, largest)
+                       : LayerLoopsOf<float>().probabilities(x, z, n, largest);
+}
+long double ProbabilitiesOf(const double* x, double* z, int64_t n, double* largest) {
+  return LayerLoopsOf<double>().probabilities(x, z, n, largest);
+}
 
+template <typename T>
 void RunSoftmaxCrossEntropy(const KernelCall& call) {
+  using Sum = typename Wider<T>::Sum;
   const TensorRef& logits = call.inputs[0];
   const int64_t rows = logits.dims[0], n = logits.dims[1];
   const int64_t* labels = call.inputs[1].as<int64_t>();
-  float* loss = call.outputs[0].as<float>();
-  float* probabilities = call.outputs[1].as<float>();
-  const NnLoops& loops = NetworkLoops();
+  T* loss = call.outputs[0].as<T>();
+  T* probabilities = call.outputs[1].as<T>();
   ParallelFor(call.threads, rows, kRowGrain, rows * n * kExpWork, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const float* x = logits.as<float>() + row * n;
-      float largest;
-      float* const z = probabilities + row * n;
-      const double log_sum = n < kShortRow ? ProbabilitiesOfShortRow(x, z, n, &largest)
-                                           : loops.probabilities(x, z, n, &largest);
-      loss[row] = static_cast<float>(log_sum - (static_cast<double>(x[labels[row]]) - largest));
+      const T* x = logits.as<T>() + row * n;
+      T largest;
+      const Sum log_sum = ProbabilitiesOf(x, probabilities + row * n, n, &largest);
+      loss[row] = static_cast<T>(log_sum - (static_cast<Sum>(x[labels[row]]) - largest));
     }
   });
 }
 
+template <typename T>
 void RunSoftmaxCrossEntropyGrad(const KernelCall& call) {
   const TensorRef& probabilities = call.inputs[0];
   const int64_t rows = probabilities.dims[0], n = probabilities.dims[1];
   const int64_t* labels = call.inputs[1].as<int64_t>();
-  const float scale = static_cast<float>(call.attrs<CrossEntropyGradAttributes>().scale);
-  float* gradient = call.outputs[0].as<float>();
-  const NnLoops& loops = NetworkLoops();
+  const T scale = static_cast<T>(call.attrs<CrossEntropyGradAttributes>().scale);
+  T* gradient = call.outputs[0].as<T>();
+  const LayerLoops<T>& loops = LayerLoopsOf<T>();
   ParallelFor(call.threads, rows, kRowGrain, rows * n, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      loops.cross_entropy_grad(probabilities.as<float>() + row * n, labels[row], scale,
+      loops.cross_entropy_grad(probabilities.as<T>() + row * n, labels[row], scale,
                                gradient + row * n, n);
     }
   });
 }
 
 // body(row, x, target, n) for each row of two operands; all axes but the first are one.
-template <typename Body>
+template <typename T, typename Body>
 void ForEachRow(const KernelCall& call, Body body) {
   const TensorRef& x = call.inputs[0];
-  const float* target = call.inputs[1].as<float>();
+  const T* target = call.inputs[1].as<T>();
   const int64_t rows = x.dims[0], n = rows == 0 ? 0 : x.NumElements() / rows;
   ParallelFor(call.threads, rows, kRowGrain, rows * n * kExpWork, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      body(row, x.as<float>() + row * n, target + row * n, n);
+      body(row, x.as<T>() + row * n, target + row * n, n);
     }
   });
 }
 
+template <typename T>
 void RunDenseCrossEntropy(const KernelCall& call) {
-  ForEachRow(call, [&](int64_t row, const float* x, const float* target, int64_t n) {
-    call.outputs[0].as<float>()[row] = NetworkLoops().dense_cross_entropy(
-        x, target, call.outputs[1].as<float>() + row * n, n);
+  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
+    call.outputs[0].as<T>()[row] =
+        LayerLoopsOf<T>().dense_cross_entropy(x, target, call.outputs[1].as<T>() + row * n, n);
   });
 }
 
-template <auto kLoop>
+template <typename T, auto kLoop>
 void RunMeanLoss(const KernelCall& call) {
-  ForEachRow(call, [&](int64_t row, const float* x, const float* target, int64_t n) {
-    call.outputs[0].as<float>()[row] = static_cast<float>(
-        (NetworkLoops().*kLoop)(x, target, n) / static_cast<double>(n));
+  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
+    call.outputs[0].as<T>()[row] = static_cast<T>((LayerLoopsOf<T>().*kLoop)(x, target, n) /
+                                                  static_cast<typename Wider<T>::Sum>(n));
   });
 }
 
 // scale * factor, divided by the length of the row for losses that are means.
-template <auto kLoop, int kFactor, bool kMean>
+template <typename T, auto kLoop, int kFactor, bool kMean>
 void RunLossGrad(const KernelCall& call) {
   const double scale = kFactor * call.attrs<LossGradAttributes>().scale;
-  float* gradient = call.outputs[0].as<float>();
-  ForEachRow(call, [&](int64_t row, const float* x, const float* target, int64_t n) {
+  T* gradient = call.outputs[0].as<T>();
+  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
     const double of_element = kMean ? scale / static_cast<double>(n) : scale;
-    (NetworkLoops().*kLoop)(x, target, static_cast<float>(of_element), gradient + row * n, n);
+    (LayerLoopsOf<T>().*kLoop)(x, target, static_cast<T>(of_element), gradient + row * n, n);
   });
 }
 
+template <typename T>
 void RunHuberError(const KernelCall& call) {
-  const auto delta = static_cast<float>(call.attrs<HuberAttributes>().delta);
-  ForEachRow(call, [&](int64_t row, const float* x, const float* target, int64_t n) {
-    call.outputs[0].as<float>()[row] =
-        static_cast<float>(NetworkLoops().huber_error(x, target, delta, n) / static_cast<double>(n));
+  const auto delta = static_cast<T>(call.attrs<HuberAttributes>().delta);
+  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
+    call.outputs[0].as<T>()[row] =
+        static_cast<T>(LayerLoopsOf<T>().huber_error(x, target, delta, n) /
+                       static_cast<typename Wider<T>::Sum>(n));
   });
 }
 
 // body(x, target, scale, gradient, n), by the gradient of each row's loss.
-template <typename Body>
+template <typename T, typename Body>
 void ForEachRowOfGrad(const KernelCall& call, Body body) {
-  const float* dloss = call.inputs[2].as<float>();
-  ForEachRow(call, [&](int64_t row, const float* x, const float* target, int64_t n) {
-    const auto scale = static_cast<float>(static_cast<double>(dloss[row]) / static_cast<double>(n));
-    body(x, target, scale, call.outputs[0].as<float>() + row * n, n);
+  const T* dloss = call.inputs[2].as<T>();
+  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
+    const auto scale = static_cast<T>(static_cast<double>(dloss[row]) / static_cast<double>(n));
+    body(x, target, scale, call.outputs[0].as<T>() + row * n, n);
   });
 }
 
-void RunAbsoluteErrorGrad(const KernelCall& call) { ForEachRowOfGrad(call, NetworkLoops().absolute_error_grad); }
+template <typename T>
+void RunAbsoluteErrorGrad(const KernelCall& call) {
+  ForEachRowOfGrad<T>(call, LayerLoopsOf<T>().absolute_error_grad);
+}
 
+template <typename T>
 void RunHuberErrorGrad(const KernelCall& call) {
-  const auto delta = static_cast<float>(call.attrs<HuberAttributes>().delta);
-  ForEachRowOfGrad(call, [=](const float* x, const float* target, float scale, float* gradient, int64_t n) {
-    NetworkLoops().huber_error_grad(x, target, delta, scale, gradient, n);
+  const auto delta = static_cast<T>(call.attrs<HuberAttributes>().delta);
+  ForEachRowOfGrad<T>(call, [=](const T* x, const T* target, T scale, T* gradient, int64_t n) {
+    LayerLoopsOf<T>().huber_error_grad(x, target, delta, scale, gradient, n);
   });
 }
 
-const NetworkKernels registrar({
-    {OpCode::kSoftmax, &RunSoftmax},
-    {OpCode::kLogSoftmax, &RunLogSoftmax},
-    {OpCode::kSoftmaxGrad, &RunGrad<&NnLoops::softmax_grad>},
-    {OpCode::kLogSoftmaxGrad, &RunGrad<&NnLoops::log_softmax_grad>},
-    {OpCode::kSoftmaxCrossEntropy, &RunSoftmaxCrossEntropy},
-    {OpCode::kSoftmaxCrossEntropyGrad, &RunSoftmaxCrossEntropyGrad},
-    {OpCode::kDenseCrossEntropy, &RunDenseCrossEntropy},
+template <typename T>
+constexpr NetworkKernel kKernels[] = {
+    {OpCode::kSoftmax, &RunSoftmax<T>},
+    {OpCode::kLogSoftmax, &RunLogSoftmax<T>},
+    {OpCode::kSoftmaxGrad, &RunGrad<T, &LayerLoops<T>::softmax_grad>},
+    {OpCode::kLogSoftmaxGrad, &RunGrad<T, &LayerLoops<T>::log_softmax_grad>},
+    {OpCode::kSoftmaxCrossEntropy, &RunSoftmaxCrossEntropy<T>},
+    {OpCode::kSoftmaxCrossEntropyGrad, &RunSoftmaxCrossEntropyGrad<T>},
+    {OpCode::kDenseCrossEntropy, &RunDenseCrossEntropy<T>},
     {OpCode::kDenseCrossEntropyGrad,
-        &RunLossGrad<&NnLoops::dense_cross_entropy_grad, 1, false>},
-    {OpCode::kSquaredError, &RunMeanLoss<&NnLoops::squared_error>},
-    {OpCode::kSquaredErrorGrad, &RunLossGrad<&NnLoops::squared_error_grad, 2, true>},
-    {OpCode::kBinaryCrossEntropy, &RunMeanLoss<&NnLoops::binary_cross_entropy>},
+     &RunLossGrad<T, &LayerLoops<T>::dense_cross_entropy_grad, 1, false>},
+    {OpCode::kSquaredError, &RunMeanLoss<T, &LayerLoops<T>::squared_error>},
+    {OpCode::kSquaredErrorGrad, &RunLossGrad<T, &LayerLoops<T>::squared_error_grad, 2, true>},
+    {OpCode::kBinaryCrossEntropy, &RunMeanLoss<T, &LayerLoops<T>::binary_cross_entropy>},
     {OpCode::kBinaryCrossEntropyGrad,
-        &RunLossGrad<&NnLoops::binary_cross_entropy_grad, 1, true>},
-    {OpCode::kAbsoluteError, &RunMeanLoss<&NnLoops::absolute_error>},
-    {OpCode::kAbsoluteErrorGrad, &RunAbsoluteErrorGrad},
-    {OpCode::kHuberError, &RunHuberError},
-    {OpCode::kHuberErrorGrad, &RunHuberErrorGrad},
-});
+     &RunLossGrad<T, &LayerLoops<T>::binary_cross_entropy_grad, 1, true>},
+    {OpCode::kAbsoluteError, &RunMeanLoss<T, &LayerLoops<T>::absolute_error>},
+    {OpCode::kAbsoluteErrorGrad, &RunAbsoluteErrorGrad<T>},
+    {OpCode::kHuberError, &RunHuberError<T>},
+    {OpCode::kHuberErrorGrad, &RunHuberErrorGrad<T>},
+};
+
+const NetworkKernels registrar(kKernels<float>, kKernels<double>);
 
 }  // namespace
 }  // namespace tidepool::cpu

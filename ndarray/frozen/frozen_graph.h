@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tidepool/ndarray/float16.h"
+#include "tidepool/ndarray/frozen/frozen_values.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/shape.h"
@@ -65,9 +66,9 @@ struct FrozenOp {
   std::string why_not;              // see Layer::ToFrozen
 
   Shape weight_shape;
-  std::vector<float> weight, bias;
+  FrozenValues<float> weight, bias;
   // Instead of `weight` where products are computed by 16-bit floats.
-  std::vector<Float16> half_weight;
+  FrozenValues<Float16> half_weight;
 
   // Layers of the network, by number, whose work it does; the output is the last one's.
   std::vector<int> layers;
@@ -77,8 +78,8 @@ struct FrozenOp {
   Quantisation input, output;
   // What its output is as 8 bits for those that take it so, whether it computes them or not.
   Quantisation range;
-  std::vector<int8_t> quantised_weight;
-  std::vector<int32_t> quantised_bias;
+  FrozenValues<int8_t> quantised_weight;
+  FrozenValues<int32_t> quantised_bias;
   std::vector<float> weight_scales;
 
   bool has_products() const {

@@ -16,7 +16,8 @@ namespace tidepool {
 namespace {
 
 // Integers have no infinity, no fraction to give; kernels rely on this, or look themselves.
-void CheckDivisor(OpCode op, const NDArray& y) {
+void CheckDivisor(OpCode op, const NDArray& x, const NDArray& y) {
+  if (x.NumElements() == 0) return;  // nothing is divided
   if (ChecksIntegerOperand(op) && !IsCheckedByKernels(y)) CheckIntegerOperand(op, y);
 }
 
@@ -38,12 +39,12 @@ NDArray Binary(OpCode op, const NDArray& x, const NDArray& y) {
   const Shape shape = BroadcastShapes(Info(op).name, x.shape(), y.shape());
   if (x.dtype() != dtype || y.dtype() != dtype) {
     const NDArray of_x = CastScratch(x, dtype), of_y = CastScratch(y, dtype);
-    CheckDivisor(op, of_y);
+    CheckDivisor(op, of_x, of_y);
     NDArray z(shape, dtype, ResultPlace(op, {&x, &y}));
     Dispatch(op, {&of_x, &of_y}, {&z});
     return z;
   }
-  CheckDivisor(op, y);
+  CheckDivisor(op, x, y);
   NDArray z(shape, dtype, ResultPlace(op, {&x, &y}));
   Dispatch(op, {&x, &y}, {&z});
   return z;
@@ -57,7 +58,7 @@ void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
   if (x.dtype() != dtype || y.dtype() != dtype) {
     return BinaryInto(op, CastScratch(x, dtype), CastScratch(y, dtype), z);
   }
-  CheckDivisor(op, y);
+  CheckDivisor(op, x, y);
   Dispatch(op, {&x, &y}, {&z});
 }
 

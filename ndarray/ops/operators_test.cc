@@ -77,6 +77,7 @@ TEST(Elementwise, IntegerDivisionByZeroIsRefusedBeforeAnythingIsWritten) {
   EXPECT_THAT(Ints(x / even.Index(1, 0)), ElementsAre(2, 2));
   EXPECT_THAT(Refusal([&] { x / even.Transpose().Index(0, 1); }), testing::HasSubstr("has a zero"));
   EXPECT_THAT(Ints(Empty({0}, kI64) / Empty({0}, kI64)), IsEmpty());
+  EXPECT_EQ((Empty({0, 2}, kI64) / zero).shape(), (Shape{0, 2}));  // of nothing by a zero
   EXPECT_THAT(Values(Ones({1}) / Zeros({1})), ElementsAre(INFINITY));
 }
 

@@ -48,6 +48,12 @@ TEST(Subscripts, ViewsShareBytes) {
   EXPECT_THAT(Floats(x(1, Range({}, {}, -2))), ElementsAre(107, 5));
   EXPECT_EQ(x(Ellipsis(), NewAxis()).shape(), (Shape{3, 4, 1}));
   EXPECT_EQ(x(2, 3).rank(), 0);
+  // As many axes as there may be, once numbers have taken theirs away.
+  const NDArray many = Numbers({1, 1, 2, 1, 1});
+  const NDArray most =
+      many(All(), NewAxis(), All(), NewAxis(), NewAxis(), NewAxis(), 1, All(), All());
+  EXPECT_EQ(most.shape(), (Shape{1, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_THAT(Floats(most), ElementsAre(1));
   EXPECT_THAT(Floats(x(Range(-1, 100), Range(1, 3))), ElementsAre(9, 10));
   EXPECT_EQ(x(Range(5, 2)).shape(), (Shape{0, 4}));
 }

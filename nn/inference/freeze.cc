@@ -24,7 +24,7 @@ void TurnFilters(FrozenOp& op) {
   const Shape from = op.weight_shape;
   const int64_t groups = op.convolution.groups, window = from[1] * from[2];
   const int64_t channels = from[0] / groups, filters = from[3];  // of a group
-  std::vector<float> turned(op.weight.size());
+  FrozenValues<float> turned(op.weight.size());
   for (int64_t g = 0; g < groups; ++g) {
     for (int64_t c = 0; c < channels; ++c) {
       for (int64_t w = 0; w < window; ++w) {
@@ -42,6 +42,8 @@ void TurnFilters(FrozenOp& op) {
 // From a configuration to a graph: normalisation goes into the products before it, ReLUs into what
 // they are of.
 class GraphMaker {
+  using Parameters = std::vector<FrozenValues<float>>;  // of a layer
+
  public:
   GraphMaker(const Network& network, const FrozenOptions& options, const FrozenEngine& engine)
       : engine_(engine), config_(*network.config()) {
@@ -101,7 +103,7 @@ class GraphMaker {
           op.why_not.empty() ? absl::StrCat("a layer of kind [", layer.Kind(), "]") : op.why_not,
           " is nothing that engines know"));
     }
-    std::vector<std::vector<float>> parameters;
+    Parameters parameters;
     for (const ParameterSpec& spec : layer.ParametersOf(shapes)) {
       const auto tied = node.tied.find(spec.name);
       parameters.push_back(
@@ -113,7 +115,7 @@ class GraphMaker {
   }
 
   // Layers of one's own may say what they are not.
-  static void CheckParameters(const FrozenOp& op, const std::vector<std::vector<float>>& parameters,
+  static void CheckParameters(const FrozenOp& op, const Parameters& parameters,
                               const Layer& layer) {
     const size_t most = op.has_products()                 ? 2
                         : op.kind == Kind::kPRelu         ? 1
@@ -139,7 +141,7 @@ class GraphMaker {
   }
 
   // The value that is the operator's output. `input`: the name of its first input.
-  int AddAs(FrozenOp op, std::vector<std::vector<float>> parameters, const std::string& input) {
+  int AddAs(FrozenOp op, Parameters parameters, const std::string& input) {
     const int of = op.inputs[0];
     switch (op.kind) {
       case Kind::kNormalisation:
@@ -173,7 +175,7 @@ class GraphMaker {
         if (op.kind == Kind::kConv2dTranspose) TurnFilters(op);
         op.bias = parameters.size() > 1
                       ? std::move(parameters[1])
-                      : std::vector<float>(static_cast<size_t>(op.weight_shape[0]), 0.0f);
+                      : FrozenValues<float>(static_cast<size_t>(op.weight_shape[0]), 0.0f);
         break;
       default:
         break;
@@ -197,8 +199,7 @@ class GraphMaker {
     return Add(std::move(function));
   }
 
-  int AddNormalisation(FrozenOp op, const std::vector<std::vector<float>>& parameters,
-                       const std::string& input) {
+  int AddNormalisation(FrozenOp op, const Parameters& parameters, const std::string& input) {
     const size_t channels = parameters[0].size();
     std::vector<double> scale(channels), shift(channels);
     for (size_t c = 0; c < channels; ++c) {
@@ -250,13 +251,14 @@ class GraphMaker {
   void TakeHalves() {
     for (FrozenOp& op : graph_.ops) {
       if (!op.has_products()) continue;
+      op.half_weight.reserve(op.weight.size());
       for (const float value : op.weight) {
         op.half_weight.emplace_back(value);
         if (std::isfinite(static_cast<float>(op.half_weight.back()))) continue;
         throw UnfitWeightsError(absl::StrCat("frozen network: ", op.name, " has a weight ", value,
                                              ", which is beyond 16-bit floats"));
       }
-      op.weight = {};
+      op.weight = FrozenValues<float>();
     }
   }
 
@@ -287,7 +289,7 @@ class GraphMaker {
     return op.has_products() || op.kind == Kind::kAdd || op.kind == Kind::kMultiply;
   }
 
-  static void CheckFinite(const std::vector<float>& values, const std::string& name) {
+  static void CheckFinite(const FrozenValues<float>& values, const std::string& name) {
     const auto bad = std::find_if(values.begin(), values.end(),
                                   [](float value) { return !std::isfinite(value); });
     if (bad == values.end()) return;
@@ -295,8 +297,11 @@ class GraphMaker {
                                          bad - values.begin(), ", expected finite numbers"));
   }
 
-  std::vector<float> CopyOf(const std::string& name) {
-    std::vector<float> values = parameters_.at(name)->value.ToVector<float>();
+  FrozenValues<float> CopyOf(const std::string& name) {
+    NDArray value = parameters_.at(name)->value.To(Host());
+    if (!value.is_dense()) value = value.Dup();
+    const float* const from = value.data<float>();
+    FrozenValues<float> values(from, from + value.NumElements());
     CheckFinite(values, absl::StrCat("parameter [", name, "]"));
     return values;
   }

@@ -1,9 +1,11 @@
 // Frozen networks at the edges of memory and of their lives.
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +27,29 @@ namespace {
 
 using testing::HasSubstr;
 using FrozenEdgesTest = FrozenTest;
+
+// Of the heap of malloc, which keeps what it once had.
+TEST_F(FrozenEdgesTest, NothingStaysOfNetworksThatHaveGone) {
+  const Network network({784}, {AnyLayer(std::make_unique<Dense>(500))}, 3);
+  const auto make = [&] { return std::make_unique<FrozenNetwork>(network); };
+  const auto heap = [] { return mallinfo2().arena + mallinfo2().hblkhd; };
+  const auto copy = static_cast<size_t>(make()->stats().weight_bytes);
+  const size_t before = heap();
+  std::vector<std::unique_ptr<FrozenNetwork>> made;
+  for (int i = 0; i < 10; ++i) made.push_back(make());
+  made.clear();
+  EXPECT_LT(heap(), before + copy);  // not one of ten
+}
+
+TEST_F(FrozenEdgesTest, FloatsOfWeightsInEightBitsHaveNoMemory) {
+  const Network network({784}, {AnyLayer(std::make_unique<Dense>(500))}, 3);
+  FrozenOptions options{.type = FrozenType::kInt8};
+  options.calibration = RandomUniform({4, 784}, -1, 1, 1, 1, Place::Heap());
+  const FrozenNetwork frozen(network, options);
+  const FrozenOp& dense = frozen.graph().ops[0];
+  EXPECT_EQ(dense.quantised_weight.size(), 784u * 500);
+  EXPECT_EQ(dense.weight.capacity() + dense.bias.capacity(), 0u);
+}
 
 // Examples of a few floats each are less than what may be read behind a piece.
 TEST_F(FrozenEdgesTest, InputsMayEndWithTheirPageWhateverThePieces) {

@@ -16,6 +16,7 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/frozen/engine_fork.h"
 #include "tidepool/ndarray/frozen/frozen_engine.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/threads.h"
@@ -51,6 +52,8 @@ void CheckOptions(const FrozenOptions& options) {
 
 // Runtimes by size, leased to one piece of a call each.
 class FrozenNetwork::Runtimes {
+  using Mutex = EngineMutex<EngineLock::kFrozenNetworks>;
+
  public:
   struct One {
     int64_t batch = 0;
@@ -77,11 +80,11 @@ class FrozenNetwork::Runtimes {
     if (at == larger.end() || *at != batch) larger.insert(at, batch);
     std::vector<One> made;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<Mutex> lock(mutex_);
       for (const One& one : idle_) runtimes -= one.batch == batch;
     }
     for (; runtimes > 0; --runtimes) made.push_back(Make(batch));
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Mutex> lock(mutex_);
     idle_.reserve(idle_.size() + made.size() + static_cast<size_t>(running_));
     for (One& one : made) idle_.push_back(std::move(one));
     batches = std::move(larger);
@@ -92,7 +95,7 @@ class FrozenNetwork::Runtimes {
    public:
     Lease(Runtimes& of, int64_t batch) : of_(of) {
       {
-        std::lock_guard<std::mutex> lock(of_.mutex_);
+        std::lock_guard<Mutex> lock(of_.mutex_);
         // Giving back takes no memory.
         of_.idle_.reserve(of_.idle_.size() + static_cast<size_t>(of_.running_) + 1);
         ++of_.running_;
@@ -106,13 +109,13 @@ class FrozenNetwork::Runtimes {
       try {
         one = of_.Make(batch);
       } catch (...) {
-        std::lock_guard<std::mutex> lock(of_.mutex_);
+        std::lock_guard<Mutex> lock(of_.mutex_);
         --of_.running_;
         throw;
       }
     }
     ~Lease() {
-      std::lock_guard<std::mutex> lock(of_.mutex_);
+      std::lock_guard<Mutex> lock(of_.mutex_);
       --of_.running_;
       of_.idle_.push_back(std::move(one));
     }
@@ -126,12 +129,12 @@ class FrozenNetwork::Runtimes {
   };
 
   void Trim() {
-    DropIdle(std::unique_lock<std::mutex>(mutex_));
+    DropIdle(std::unique_lock<Mutex>(mutex_));
     engine.Reclaim([] {});
   }
 
   Stats stats() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Mutex> lock(mutex_);
     Stats stats = stats_;
     stats.idle_runtimes = static_cast<int64_t>(idle_.size());
     stats.weight_bytes = weights_.bytes();
@@ -149,7 +152,7 @@ class FrozenNetwork::Runtimes {
     One one{batch, Zeros(WithBatch(batch, graph.input_shape), DType::kFloat32, Place::Heap()),
             Zeros(WithBatch(batch, graph.output_shape()), DType::kFloat32, Place::Heap()), nullptr};
     one.runtime = engine.Make(graph, batch, one.x.data<float>(), one.z.mutable_data<float>());
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Mutex> lock(mutex_);
     ++stats_.made_runtimes;
     CountLocked(one, 1);
     return one;
@@ -172,7 +175,7 @@ class FrozenNetwork::Runtimes {
     idle_.clear();
     return taken;
   }
-  void DropIdle(std::unique_lock<std::mutex> lock) {
+  void DropIdle(std::unique_lock<Mutex> lock) {
     const std::vector<One> dropped = TakeIdleLocked();
     lock.unlock();
   }
@@ -180,7 +183,7 @@ class FrozenNetwork::Runtimes {
     if (depth != ReclaimDepth::kIdle) return 0;
     std::vector<One> dropped;
     return engine.Reclaim([&] {
-      std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+      std::unique_lock<Mutex> lock(mutex_, std::try_to_lock);
       if (!lock.owns_lock()) return;
       dropped = TakeIdleLocked();
       lock.unlock();
@@ -189,7 +192,7 @@ class FrozenNetwork::Runtimes {
   }
 
   MemoryCharge weights_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<One> idle_;
   int64_t running_ = 0;
   Stats stats_;

@@ -1,16 +1,13 @@
 #include "tidepool/nn/inference/predictor.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/ndarray/creation.h"
-#include "tidepool/ndarray/frozen/frozen_engine.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/softmax.h"
 
@@ -132,6 +129,7 @@ NDList PredictorCore::Forward(const NDList& inputs) {
 }
 
 void PredictorCore::set_engine(EngineUse use, const FrozenOptions& options) {
+  model_->Get("predictor: set_engine");
   std::shared_ptr<SharedFrozen> shared;
   std::string why_not;
   if (use != EngineUse::kNever) {
@@ -147,6 +145,7 @@ void PredictorCore::set_engine(EngineUse use, const FrozenOptions& options) {
 }
 
 std::shared_ptr<const FrozenNetwork> PredictorCore::frozen() {
+  model_->Get("predictor: frozen");
   std::string why_not;
   return shared_frozen_ == nullptr ? nullptr : shared_frozen_->Current(&why_not);
 }
@@ -155,7 +154,9 @@ bool PredictorCore::ForwardByEngine(const NDArray& features, NDArray& output) {
   network_->CheckFeatures(features);
   const bool is_always = engine_use_ == EngineUse::kAlways;
   std::shared_ptr<const FrozenNetwork> frozen;
-  why_not_engine_.clear();
+  // Before anything is frozen, which a write to the weights asks for.
+  why_not_engine_ = is_always ? "" : shared_frozen_->WhyKernels(features.dim(0));
+  if (!why_not_engine_.empty()) return false;
   if (workspace_.device() != Host()) {
     why_not_engine_ = absl::StrCat("the predictor is on ", DeviceName(workspace_.device()));
   } else {
@@ -164,16 +165,9 @@ bool PredictorCore::ForwardByEngine(const NDArray& features, NDArray& output) {
   }
   if (frozen == nullptr && is_always) ThrowUnimplemented("predictor: " + why_not_engine_);
   if (frozen == nullptr) return false;
-  if (!is_always) {
-    const std::vector<int64_t>& batches = frozen->batches();
-    const int64_t batch = features.dim(0);
-    if (std::find(batches.begin(), batches.end(), batch) == batches.end()) {
-      why_not_engine_ = absl::StrCat("a batch of ", batch, ", and the engine is asked for those of ", absl::StrJoin(batches, ", "));
-    } else if (LinkedFrozenEngine()->GainOf(frozen->graph(), batch) <= 0) {
-      why_not_engine_ = absl::StrCat("kernels are estimated to be ahead for a batch of ", batch);
-    }
-    if (!why_not_engine_.empty()) return false;
-  }
+  // The first freezing may have found out.
+  why_not_engine_ = is_always ? "" : shared_frozen_->WhyKernels(features.dim(0));
+  if (!why_not_engine_.empty()) return false;
   try {
     output = frozen->Run(features);
   } catch (const Error& error) {

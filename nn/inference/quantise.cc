@@ -89,8 +89,9 @@ void QuantiseConstants(FrozenOp& op) {
     }
     op.quantised_bias[i] = static_cast<int32_t>(std::nearbyint(op.bias[i] / (input * scale)));
   }
-  op.weight = {};
-  op.bias = {};
+  // Their memory, which `= {}` would keep.
+  op.weight = FrozenValues<float>();
+  op.bias = FrozenValues<float>();
 }
 
 // As XNNPACK of 2022 has it: functions but ReLU, averages of windows and softmax stay f32, and scales

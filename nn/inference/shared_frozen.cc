@@ -1,6 +1,9 @@
 #include "tidepool/nn/inference/shared_frozen.h"
 
+#include <algorithm>
+#include <functional>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,12 +11,16 @@
 #include "absl/types/span.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/frozen/engine_fork.h"
+#include "tidepool/ndarray/frozen/frozen_engine.h"
 #include "tidepool/nn/inference/freeze.h"
 
 namespace tidepool::nn {
 namespace {
 
 using Key = std::pair<const Network*, std::string>;
+
+EngineMutex<EngineLock::kFrozenNames> names_mutex;
 
 std::string TextOf(const FrozenOptions& options) {
   const auto& samples = options.calibration;
@@ -33,15 +40,18 @@ std::string TextOf(const FrozenOptions& options) {
 
 std::shared_ptr<SharedFrozen> SharedFrozen::Of(std::shared_ptr<const Network> network,
                                                const FrozenOptions& options) {
-  static std::mutex mutex;
   static auto* const all = new std::map<Key, std::weak_ptr<SharedFrozen>>;
-  Key key(network.get(), TextOf(options));
-  const std::lock_guard<std::mutex> lock(mutex);
+  FrozenOptions normal = options;
+  std::sort(normal.batches.begin(), normal.batches.end(), std::greater<>());
+  normal.batches.erase(std::unique(normal.batches.begin(), normal.batches.end()),
+                       normal.batches.end());
+  Key key(network.get(), TextOf(normal));
+  const std::lock_guard lock(names_mutex);
   std::erase_if(*all, [](const auto& each) { return each.second.expired(); });
   std::weak_ptr<SharedFrozen>& known = (*all)[std::move(key)];
   std::shared_ptr<SharedFrozen> result = known.lock();
   if (result == nullptr) {
-    result = std::make_shared<SharedFrozen>(std::move(network), options);
+    result = std::make_shared<SharedFrozen>(std::move(network), normal);
     known = result;
   }
   return result;
@@ -51,12 +61,28 @@ void SharedFrozen::Freeze() {
   try {
     frozen_ = std::make_shared<const FrozenNetwork>(*network_, options_);
     was_frozen_ = true;
+    if (!gains_.empty()) return;
+    for (const int64_t batch : options_.batches) {
+      gains_.push_back(LinkedFrozenEngine()->GainOf(frozen_->graph(), batch));
+    }
   } catch (const UnfitWeightsError& error) {
     why_not_ = error.what();
   } catch (const Error& error) {
     if (error.code() != absl::StatusCode::kUnimplemented) throw;
     why_not_ = error.what();
   }
+}
+
+std::string SharedFrozen::WhyKernels(int64_t batch) const {
+  const std::vector<int64_t>& batches = options_.batches;
+  const auto found = std::find(batches.begin(), batches.end(), batch);
+  if (found == batches.end()) {
+    return absl::StrCat("a batch of ", batch, ", and the engine is asked for those of ",
+                        absl::StrJoin(batches, ", "));
+  }
+  const std::lock_guard lock(mutex_);
+  if (gains_.empty() || gains_[static_cast<size_t>(found - batches.begin())] > 0) return "";
+  return absl::StrCat("kernels are estimated to be ahead for a batch of ", batch);
 }
 
 std::shared_ptr<const FrozenNetwork> SharedFrozen::Current(std::string* why_not) {
@@ -70,7 +96,7 @@ std::shared_ptr<const FrozenNetwork> SharedFrozen::Current(std::string* why_not)
     return nullptr;
   }
   std::shared_ptr<const FrozenNetwork> old;  // goes when the lock has gone
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(mutex_);
   const Buffer* const buffer = weights.buffer().get();  // null: there are no weights
   if (buffer != nullptr && buffer->MayBeWrittenOutside()) {
     old = std::exchange(frozen_, nullptr);

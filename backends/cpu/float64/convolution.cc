@@ -2,6 +2,9 @@
 // rows multiplied with the filters by GemmF64, a group after the other. The gradient of the input is the
 // product with the filters, added back to where the patches came from; that of the filters adds up over
 // the pieces, in their order. The same bits for any number of threads.
+//
+// Not the algorithm of f32, whose products read patches out of the image as they go (gemm/correlation.h) or
+// along the channels in vectors of floats (depthwise.h): GemmF64 takes matrices.
 #include <algorithm>
 #include <cstdint>
 

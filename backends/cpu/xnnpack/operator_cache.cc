@@ -48,7 +48,7 @@ struct XnnpackOperators::Entry {
 class XnnpackOperators::Lease {
  public:
   Lease(XnnpackOperators& cache, const Key& key, const Versions& versions) : cache_(cache) {
-    std::lock_guard<std::mutex> lock(cache_.mutex_);
+    std::lock_guard lock(cache_.mutex_);
     entry_ = cache_.FindLocked(key, versions);
     // Giving back takes no memory.
     entry_->idle.reserve(entry_->idle.size() + static_cast<size_t>(entry_->running) + 1);
@@ -58,7 +58,7 @@ class XnnpackOperators::Lease {
     entry_->idle.pop_back();
   }
   ~Lease() {
-    std::lock_guard<std::mutex> lock(cache_.mutex_);
+    std::lock_guard lock(cache_.mutex_);
     --entry_->running;
     if (op == nullptr) return;
     if (entry_->is_dropped) {
@@ -86,6 +86,8 @@ XnnpackOperators& XnnpackOperators::Global() {
   }();
   return *operators;
 }
+// Before there are threads: what one was about to make at a fork() would never be made in the child.
+[[maybe_unused]] const XnnpackOperators& at_start = XnnpackOperators::Global();
 
 int64_t XnnpackOperators::NowLocked() const { return clock_ != nullptr ? clock_() : SystemSeconds(); }
 
@@ -122,7 +124,7 @@ void XnnpackOperators::With(const Key& key, const Versions& versions, const char
   Lease lease(*this, key, versions);
   if (lease.op == nullptr) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard lock(mutex_);
       DropOldLocked();
     }
     const TakingXnnpackMemory taking;
@@ -137,7 +139,7 @@ bool XnnpackOperators::Remember(const Weights& weights, const Versions& versions
   key.weights = weights;
   key.sizes[0] = elements;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     const auto known = entries_.find(key);
     if (known != entries_.end() && known->second->versions == versions) {
       known->second->last_use = NowLocked();
@@ -145,14 +147,14 @@ bool XnnpackOperators::Remember(const Weights& weights, const Versions& versions
     }
   }
   const bool answer = find();
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   DropOldLocked();
   return FindLocked(key, versions)->answer = answer;
 }
 
 int64_t XnnpackOperators::Reclaim(ReclaimDepth depth) {
   if (IsTakingXnnpackMemory()) return 0;
-  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return 0;
   return ReclaimXnnpackMemory([&] {
     if (depth == ReclaimDepth::kIdle) DropLocked([](const Key& key, const Entry&) { return key.kind != 0; });
@@ -161,28 +163,28 @@ int64_t XnnpackOperators::Reclaim(ReclaimDepth depth) {
 
 void XnnpackOperators::Clear() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard lock(mutex_);
     DropLocked([](const Key&, const Entry&) { return true; });
   }
   ReclaimXnnpackMemory([] {});
 }
 
 size_t XnnpackOperators::size() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   size_t size = 0;
   for (const auto& [key, entry] : entries_) size += entry->idle.size() + static_cast<size_t>(entry->running);
   return size;
 }
 
 size_t XnnpackOperators::answers() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   size_t answers = 0;
   for (const auto& [key, entry] : entries_) answers += key.kind == 0;
   return answers;
 }
 
 void XnnpackOperators::SetClockForTesting(int64_t (*clock)()) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard lock(mutex_);
   clock_ = clock;
 }
 

@@ -12,12 +12,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/ndarray/frozen/engine_fork.h"
 
 namespace tidepool::cpu {
 
@@ -77,7 +77,7 @@ class XnnpackOperators {
   template <typename Is>
   void DropLocked(const Is& is);
 
-  mutable std::mutex mutex_;
+  mutable EngineMutex<EngineLock::kOperators> mutex_;
   std::unordered_map<Key, std::shared_ptr<Entry>, Hash, Same> entries_;
   int64_t (*clock_)() = nullptr;
 };

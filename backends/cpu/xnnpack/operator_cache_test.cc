@@ -1,6 +1,10 @@
 #include "tidepool/backends/cpu/xnnpack/operator_cache.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -156,6 +160,31 @@ TEST_F(OperatorCacheTest, AnswersAreKeptUntilTheWeightsChange) {
   now += XnnpackOperators::kKeptSeconds + 1;
   EXPECT_TRUE(answer(5000, 1, true));
   EXPECT_EQ(cache_.answers(), 1u);
+}
+
+std::atomic<bool> is_within = false;  // the cache's lock
+
+// The clock is read under the lock.
+TEST_F(OperatorCacheTest, AForkWaitsForTheLock) {
+  Use(1);
+  cache_.SetClockForTesting([] {
+    is_within = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // in which the child is made
+    return now;
+  });
+  std::thread other([&] { Use(1); });
+  while (!is_within) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    cache_.SetClockForTesting([] { return now; });
+    Use(1);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  other.join();
 }
 
 }  // namespace

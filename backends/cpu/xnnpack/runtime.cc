@@ -1,7 +1,6 @@
 #include "tidepool/backends/cpu/xnnpack/runtime.h"
 
 #include <cpuinfo.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,12 +17,13 @@
 #include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/backends/cpu/xnnpack/operators.h"
 #include "tidepool/backends/cpu/xnnpack/shared_pages.h"
-#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_events.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/resource/pages_resource.h"
 #include "tidepool/memory/resource/pool.h"
+#include "tidepool/ndarray/frozen/engine_fork.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -50,11 +50,11 @@ class Allocator {
  public:
   static Allocator& Global() {
     static Allocator* const allocator = [] {
-      // fork() takes this lock before those of pages and ledger: the Reclaimer asks for it without waiting. In a child the
-      // thread that holds it is another one by its number.
-      SharedPages::Global();
-      pthread_atfork([] { Global().mutex_.lock(); }, [] { Global().mutex_.unlock(); },
-                     [] { new (&Global().mutex_) std::recursive_mutex; });
+      // The Reclaimer asks for this lock without waiting. In a child the thread that holds it is another one by its number.
+      static constinit const EngineForkHandlers handlers{
+          [] { Global().mutex_.lock(); }, [] { Global().mutex_.unlock(); },
+          [] { new (&Global().mutex_) std::recursive_mutex; }};
+      HandleEngineFork(EngineLock::kMemory, &handlers);
       return new Allocator;
     }();
     return *allocator;
@@ -233,8 +233,21 @@ Runtime Initialise() {
   return {true, interface + choice};
 }
 
+// Not a static of the function: what another thread was about to make at a fork() would never be made in the child.
+constinit std::atomic<const Runtime*> the_runtime = nullptr;
+using StartMutex = EngineMutex<EngineLock::kStart>;
+StartMutex start_mutex;
+
 const Runtime& TheRuntime() {
-  static const Runtime* const runtime = new Runtime(Initialise());
+  const Runtime* runtime = the_runtime.load(std::memory_order_acquire);
+  if (runtime != nullptr) return *runtime;
+  const std::lock_guard<StartMutex> lock(start_mutex);
+  runtime = the_runtime.load(std::memory_order_relaxed);
+  if (runtime == nullptr) {
+    SharedPages::Global();
+    runtime = new Runtime(Initialise());
+    the_runtime.store(runtime, std::memory_order_release);
+  }
   return *runtime;
 }
 

@@ -1,7 +1,6 @@
 #include "tidepool/backends/cpu/xnnpack/shared_pages.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/ndarray/frozen/engine_fork.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -73,9 +73,9 @@ SharedPages& SharedPages::Global() {
       global.file_.reset();
       global.mutex_.unlock();
     };
-    // Handlers run in the reverse order before: this lock is taken before the ledger's, whose handlers are there by now.
-    MemoryTracker::Global();
-    pthread_atfork([] { Global().mutex_.lock(); }, kAfter, kAfter);
+    static constinit const EngineForkHandlers handlers{[] { Global().mutex_.lock(); }, kAfter,
+                                                       kAfter};
+    HandleEngineFork(EngineLock::kPages, &handlers);
     return new SharedPages;
   }();
   return *pages;

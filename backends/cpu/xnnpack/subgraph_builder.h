@@ -75,7 +75,7 @@ class SubgraphBuilder {
   std::unique_ptr<std::remove_pointer_t<xnn_subgraph_t>, Delete> subgraph_;
   std::map<int, Value> values_;  // by operator, or the graph's input
   std::vector<std::vector<float>> bias_scales_;
-  std::vector<std::vector<float>> weights_;  // of 16-bit floats, as packing takes them
+  std::vector<FrozenValues<float>> weights_;  // of 16-bit floats, as packing takes them
 };
 
 }  // namespace tidepool::cpu

@@ -1,31 +1,26 @@
-// Normalisation of groups of channels and by the root of the mean square, of f64. Sums are of short runs in double,
-// added up in long double.
+// Normalisation of rows (layer normalisation), of groups of channels, and by the root of the mean square, of f64: each is of
+// parts of the array, by sums as in column_blocks.h.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
+#include "tidepool/backends/cpu/float64/column_blocks.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/registry.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 
-namespace tidepool::cpu {
+namespace tidepool::cpu::float64 {
 namespace {
-
-using Sum = long double;
-
-const double* In(const KernelCall& call, int i) { return call.inputs[i].as<double>(); }
-double* Out(const KernelCall& call, int o) { return call.outputs[o].as<double>(); }
 
 // Sum of term(i) for i from begin to end.
 template <typename Term>
 Sum AddUp(int64_t begin, int64_t end, Term term) {
-  constexpr int64_t kLanes = 8, kRun = 16;
+  constexpr int64_t kWide = 8;
   Sum sum = 0;
   int64_t i = begin;
-  for (; i + kLanes * kRun <= end; i += kLanes * kRun) {
-    double partial[kLanes] = {};
-    for (int64_t at = i; at < i + kLanes * kRun; at += kLanes) {
-      for (int64_t lane = 0; lane < kLanes; ++lane) partial[lane] += term(at + lane);
+  for (; i + kWide * kRun <= end; i += kWide * kRun) {
+    double partial[kWide] = {};
+    for (int64_t at = i; at < i + kWide * kRun; at += kWide) {
+      for (int64_t lane = 0; lane < kWide; ++lane) partial[lane] += term(at + lane);
     }
     for (const double value : partial) sum += value;
   }
@@ -92,35 +87,30 @@ void Differentiate(const KernelCall& call, const Part& part, const double* dz, b
   });
 }
 
-// The parameters' gradients, a strip of channels at a time over all rows; row r has the statistics of number
-// statistic(r, channel).
+// The parameters' gradients, over all rows; element i has the statistics of number statistic(i). `joins`: of Block.
 template <typename Statistic>
-void SumOverRows(const KernelCall& call, int64_t rows, int64_t channels, const double* dz, const double* means,
-                 const double* inverses, Statistic statistic, double* dscale, double* dshift) {
-  constexpr int64_t kStrip = 32, kRun = 16;
+void SumOverRows(const KernelCall& call, const Rows& g, bool joins, const double* dz,
+                 const double* means, const double* inverses, Statistic statistic, double* dscale,
+                 double* dshift) {
   const double* const x = In(call, 0);
-  const int64_t strips = (channels + kStrip - 1) / kStrip;
-  ParallelFor(call.threads, strips, 1, rows * channels * 4, [&](int64_t begin, int64_t end) {
-    for (int64_t strip = begin; strip < end; ++strip) {
-      const int64_t first = strip * kStrip, width = std::min(kStrip, channels - first);
-      Sum scales[kStrip] = {}, shifts[kStrip] = {};
-      for (int64_t row = 0; row < rows; row += kRun) {
-        double of_scale[kStrip] = {}, of_shift[kStrip] = {};
-        for (int64_t r = row; r < std::min(rows, row + kRun); ++r) {
-          for (int64_t c = 0; c < width; ++c) {
-            const int64_t i = r * channels + first + c, s = statistic(r, first + c);
-            of_scale[c] += dz[i] * ((x[i] - (means == nullptr ? 0 : means[s])) * inverses[s]);
-            of_shift[c] += dz[i];
-          }
+  ForEachBlock(
+      call, g,
+      [&](const Block& block) {
+        Sum scales[kLanes], shifts[kLanes];
+        block.AddUp(scales, [=](int64_t i, int64_t) {
+          const int64_t s = statistic(i);
+          return dz[i] * ((x[i] - (means == nullptr ? 0 : means[s])) * inverses[s]);
+        });
+        for (int64_t c = 0; c < block.width; ++c) {
+          dscale[block.first + c] = static_cast<double>(scales[c]);
         }
-        for (int64_t c = 0; c < width; ++c) scales[c] += of_scale[c], shifts[c] += of_shift[c];
-      }
-      for (int64_t c = 0; c < width; ++c) {
-        dscale[first + c] = static_cast<double>(scales[c]);
-        if (dshift != nullptr) dshift[first + c] = static_cast<double>(shifts[c]);
-      }
-    }
-  });
+        if (dshift == nullptr) return;
+        block.AddUp(shifts, [dz](int64_t i, int64_t) { return dz[i]; });
+        for (int64_t c = 0; c < block.width; ++c) {
+          dshift[block.first + c] = static_cast<double>(shifts[c]);
+        }
+      },
+      joins);
 }
 
 struct Groups {
@@ -152,34 +142,61 @@ void RunGroupNormGrad(const KernelCall& call) {
   const double *means = In(call, 2), *inverses = In(call, 3), *dz = In(call, 4);
   g.ForEach(call, [&](int64_t i, const Part& part) { Differentiate(call, part, dz, true, means[i], inverses[i]); });
   SumOverRows(
-      call, g.items * g.rows, g.channels, dz, means, inverses,
-      [&](int64_t row, int64_t channel) { return row / g.rows * g.groups + channel / g.width; }, Out(call, 1),
-      Out(call, 2));
+      call, Rows(g.items * g.rows, g.channels), /*joins=*/false, dz, means, inverses,
+      [&](int64_t i) { return i / (g.rows * g.channels) * g.groups + i % g.channels / g.width; },
+      Out(call, 1), Out(call, 2));
 }
 
 // Each row is a part.
 template <typename Body>
-void ForEachRow(const KernelCall& call, int64_t rows, int64_t n, Body body) {
-  ParallelFor(call.threads, rows, 1, rows * n * 4, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) body(row, Part{row * n, 1, n, 0, n});
+void ForEachRow(const KernelCall& call, const Rows& g, Body body) {
+  ParallelFor(call.threads, g.rows, 1, g.rows * g.channels * 4, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      body(row, Part{row * g.channels, 1, g.channels, 0, g.channels});
+    }
+  });
+}
+
+// Rows without elements have statistics too: NaN.
+Rows OfStatistics(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  return {call.outputs[1].NumElements(), x.dims[x.rank - 1]};
+}
+
+void RunLayerNorm(const KernelCall& call) {
+  const Sum epsilon = call.attrs<NormalizationAttributes>().epsilon;
+  ForEachRow(call, OfStatistics(call), [&](int64_t row, const Part& part) {
+    Normalize(call, part, epsilon, true, In(call, 2), Out(call, 1) + row, Out(call, 2) + row);
+  });
+}
+
+void RunLayerNormGrad(const KernelCall& call) {
+  const Rows g(call.inputs[0]);
+  const double *means = In(call, 2), *inverses = In(call, 3), *dz = In(call, 4);
+  SumOverRows(
+      call, g, /*joins=*/true, dz, means, inverses, [n = g.channels](int64_t i) { return i / n; },
+      Out(call, 1), Out(call, 2));
+  ForEachRow(call, g, [&](int64_t row, const Part& part) {
+    Differentiate(call, part, dz, true, means[row], inverses[row]);
   });
 }
 
 void RunRmsNorm(const KernelCall& call) {
-  const TensorRef& x = call.inputs[0];
   const Sum epsilon = call.attrs<NormalizationAttributes>().epsilon;
-  ForEachRow(call, call.outputs[1].NumElements(), x.dims[x.rank - 1], [&](int64_t row, const Part& part) {
+  ForEachRow(call, OfStatistics(call), [&](int64_t row, const Part& part) {
     Normalize(call, part, epsilon, false, nullptr, nullptr, Out(call, 1) + row);
   });
 }
 
 void RunRmsNormGrad(const KernelCall& call) {
-  const TensorRef& x = call.inputs[0];
-  const int64_t n = x.dims[x.rank - 1], rows = call.inputs[2].NumElements();
+  const Rows g(call.inputs[0]);
   const double *inverses = In(call, 2), *dz = In(call, 3);
-  ForEachRow(call, rows, n,
-             [&](int64_t row, const Part& part) { Differentiate(call, part, dz, false, 0, inverses[row]); });
-  SumOverRows(call, rows, n, dz, nullptr, inverses, [](int64_t row, int64_t) { return row; }, Out(call, 1), nullptr);
+  SumOverRows(
+      call, g, /*joins=*/false, dz, nullptr, inverses,
+      [n = g.channels](int64_t i) { return i / n; }, Out(call, 1), nullptr);
+  ForEachRow(call, g, [&](int64_t row, const Part& part) {
+    Differentiate(call, part, dz, false, 0, inverses[row]);
+  });
 }
 
 constexpr Kernel Cpu(OpCode op, void (*run)(const KernelCall&)) {
@@ -187,6 +204,8 @@ constexpr Kernel Cpu(OpCode op, void (*run)(const KernelCall&)) {
 }
 
 const KernelRegistrar registrar({
+    Cpu(OpCode::kLayerNorm, &RunLayerNorm),
+    Cpu(OpCode::kLayerNormGrad, &RunLayerNormGrad),
     Cpu(OpCode::kGroupNorm, &RunGroupNorm),
     Cpu(OpCode::kGroupNormGrad, &RunGroupNormGrad),
     Cpu(OpCode::kRmsNorm, &RunRmsNorm),
@@ -194,4 +213,4 @@ const KernelRegistrar registrar({
 });
 
 }  // namespace
-}  // namespace tidepool::cpu
+}  // namespace tidepool::cpu::float64

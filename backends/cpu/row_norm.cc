@@ -1,0 +1,120 @@
+// Normalisation of rows of f32 arrays: by mean and deviation (layer normalisation), and by the root of the mean square. Work is
+// cut by the shape alone, and sums of the pieces are added in their order: the same bits for any number of threads.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "tidepool/backends/cpu/network_kernels.h"
+#include "tidepool/backends/cpu/nn_loops.h"
+#include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
+
+namespace tidepool::cpu {
+namespace {
+
+constexpr int64_t kRowGrain = 16;
+constexpr int64_t kMostPieces = 32;
+
+void RunLayerNorm(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const int64_t n = x.dims[x.rank - 1], rows = call.outputs[1].NumElements();
+  const float* scale = call.inputs[1].as<float>();
+  const float* shift = call.inputs[2].as<float>();
+  float* z = call.outputs[0].as<float>();
+  const double epsilon = call.attrs<NormalizationAttributes>().epsilon;
+  const NnLoops& loops = NetworkLoops();
+  ParallelFor(call.threads, rows, kRowGrain, rows * n * 4, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      double mean, variance;
+      loops.row_moments(x.as<float>() + row * n, n, &mean, &variance);
+      const double inverse = 1 / std::sqrt(variance + epsilon);
+      const float center = static_cast<float>(mean);
+      call.outputs[1].as<float>()[row] = center;
+      call.outputs[2].as<float>()[row] = static_cast<float>(inverse);
+      // What rounding the mean leaves.
+      const float offset = static_cast<float>((center - mean) * inverse);
+      loops.row_affine(x.as<float>() + row * n, center, static_cast<float>(inverse), offset, scale,
+                       shift, z + row * n, n);
+    }
+  });
+}
+
+void RunRmsNorm(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const int64_t n = x.dims[x.rank - 1], rows = call.outputs[1].NumElements();
+  const float* scale = call.inputs[1].as<float>();
+  const double epsilon = call.attrs<NormalizationAttributes>().epsilon;
+  const NnLoops& loops = NetworkLoops();
+  ParallelFor(call.threads, rows, kRowGrain, rows * n * 2, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* in = x.as<float>() + row * n;
+      const double square = loops.row_squares(in, n) / static_cast<double>(n);
+      const auto inverse = static_cast<float>(1 / std::sqrt(square + epsilon));
+      call.outputs[1].as<float>()[row] = inverse;
+      loops.row_scale(in, inverse, scale, call.outputs[0].as<float>() + row * n, n);
+    }
+  });
+}
+
+// Of gradients. The statistics of a row are an operand each: the mean where there is one, then the inverse.
+template <bool kMean>
+struct RowPieces {
+  int64_t n, rows, piece, pieces, sums;  // floats of a piece: of scale's gradient, and of shift's
+
+  explicit RowPieces(const KernelCall& call)
+      : n(call.inputs[0].dims[call.inputs[0].rank - 1]), rows(call.inputs[2].NumElements()) {
+    piece = std::max(kRowGrain, (rows + kMostPieces - 1) / kMostPieces);
+    pieces = (rows + piece - 1) / piece;
+    sums = kMean ? 2 * n : n;
+  }
+};
+
+template <bool kMean>
+size_t GradScratch(const KernelCall& call) {
+  const RowPieces<kMean> p(call);
+  return static_cast<size_t>(p.sums * p.pieces) * sizeof(float);
+}
+
+template <bool kMean>
+void RunGrad(const KernelCall& call) {
+  const RowPieces<kMean> p(call);
+  const float* x = call.inputs[0].as<float>();
+  const float* scale = call.inputs[1].as<float>();
+  const float* inverses = call.inputs[kMean ? 3 : 2].as<float>();
+  const float* dz = call.inputs[kMean ? 4 : 3].as<float>();
+  float* dx = call.outputs[0].as<float>();
+  float* sums = static_cast<float*>(call.scratch);
+  std::fill_n(sums, p.sums * p.pieces, 0.0f);
+  const NnLoops& loops = NetworkLoops();
+  ParallelFor(call.threads, p.pieces, 1, 4 * p.rows * p.n, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      float* dscale = sums + p.sums * piece;
+      const int64_t last = std::min(p.rows, (piece + 1) * p.piece);
+      for (int64_t row = piece * p.piece; row < last; ++row) {
+        const int64_t at = row * p.n;
+        if constexpr (kMean) {
+          loops.row_norm_grad(x + at, dz + at, scale, call.inputs[2].as<float>()[row],
+                              inverses[row], dx + at, dscale, dscale + p.n, p.n);
+        } else {
+          loops.row_rms_grad(x + at, dz + at, scale, inverses[row], dx + at, dscale, p.n);
+        }
+      }
+    }
+  });
+  for (int64_t i = 0; i < p.sums; ++i) {
+    double sum = 0;
+    for (int64_t piece = 0; piece < p.pieces; ++piece) sum += sums[p.sums * piece + i];
+    const TensorRef& gradient = call.outputs[i < p.n ? 1 : 2];
+    gradient.as<float>()[i < p.n ? i : i - p.n] = static_cast<float>(sum);
+  }
+}
+
+const NetworkKernels registrar({
+    {OpCode::kLayerNorm, &RunLayerNorm},
+    {OpCode::kLayerNormGrad, &RunGrad<true>, &GradScratch<true>},
+    {OpCode::kRmsNorm, &RunRmsNorm},
+    {OpCode::kRmsNormGrad, &RunGrad<false>, &GradScratch<false>},
+});
+
+}  // namespace
+}  // namespace tidepool::cpu
