@@ -45,6 +45,7 @@ struct NnLoops {
   void (*softmax_rows)(const float* x, float* z, int64_t n, int64_t rows);  // of rows without gaps
   void (*softmax)(const float* x, float* z, int64_t n, int64_t stride, int64_t width);
   void (*log_softmax)(const float* x, float* z, int64_t n, int64_t stride, int64_t width);
+  void (*softmax_grad_rows)(const float* z, const float* dz, float* dx, int64_t n, int64_t rows);
   void (*softmax_grad)(const float* z, const float* dz, float* dx, int64_t n, int64_t stride,
                        int64_t width);
   void (*log_softmax_grad)(const float* z, const float* dz, float* dx, int64_t n, int64_t stride,

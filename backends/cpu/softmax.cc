@@ -75,13 +75,27 @@ void RunLogSoftmax(const KernelCall& call) {
   });
 }
 
-template <auto kLoop>
-void RunGrad(const KernelCall& call) {
+void RunSoftmaxGrad(const KernelCall& call) {
+  const float* z = call.inputs[0].as<float>();
+  const float* dz = call.inputs[1].as<float>();
+  float* dx = call.outputs[0].as<float>();
+  const NnLoops& loops = NetworkLoops();
+  ForEachColumns(
+      call,
+      [&](int64_t offset, int64_t n, int64_t rows) {
+        loops.softmax_grad_rows(z + offset, dz + offset, dx + offset, n, rows);
+      },
+      [&](int64_t offset, int64_t n, int64_t stride, int64_t width) {
+        loops.softmax_grad(z + offset, dz + offset, dx + offset, n, stride, width);
+      });
+}
+
+void RunLogSoftmaxGrad(const KernelCall& call) {
   const float* z = call.inputs[0].as<float>();
   const float* dz = call.inputs[1].as<float>();
   float* dx = call.outputs[0].as<float>();
   ForEachColumns(call, [&](int64_t offset, int64_t n, int64_t stride, int64_t width) {
-    (NetworkLoops().*kLoop)(z + offset, dz + offset, dx + offset, n, stride, width);
+    NetworkLoops().log_softmax_grad(z + offset, dz + offset, dx + offset, n, stride, width);
   });
 }
 
@@ -206,18 +220,16 @@ void RunHuberErrorGrad(const KernelCall& call) {
 const NetworkKernels registrar({
     {OpCode::kSoftmax, &RunSoftmax},
     {OpCode::kLogSoftmax, &RunLogSoftmax},
-    {OpCode::kSoftmaxGrad, &RunGrad<&NnLoops::softmax_grad>},
-    {OpCode::kLogSoftmaxGrad, &RunGrad<&NnLoops::log_softmax_grad>},
+    {OpCode::kSoftmaxGrad, &RunSoftmaxGrad},
+    {OpCode::kLogSoftmaxGrad, &RunLogSoftmaxGrad},
     {OpCode::kSoftmaxCrossEntropy, &RunSoftmaxCrossEntropy},
     {OpCode::kSoftmaxCrossEntropyGrad, &RunSoftmaxCrossEntropyGrad},
     {OpCode::kDenseCrossEntropy, &RunDenseCrossEntropy},
-    {OpCode::kDenseCrossEntropyGrad,
-        &RunLossGrad<&NnLoops::dense_cross_entropy_grad, 1, false>},
+    {OpCode::kDenseCrossEntropyGrad, &RunLossGrad<&NnLoops::dense_cross_entropy_grad, 1, false>},
     {OpCode::kSquaredError, &RunMeanLoss<&NnLoops::squared_error>},
     {OpCode::kSquaredErrorGrad, &RunLossGrad<&NnLoops::squared_error_grad, 2, true>},
     {OpCode::kBinaryCrossEntropy, &RunMeanLoss<&NnLoops::binary_cross_entropy>},
-    {OpCode::kBinaryCrossEntropyGrad,
-        &RunLossGrad<&NnLoops::binary_cross_entropy_grad, 1, true>},
+    {OpCode::kBinaryCrossEntropyGrad, &RunLossGrad<&NnLoops::binary_cross_entropy_grad, 1, true>},
     {OpCode::kAbsoluteError, &RunMeanLoss<&NnLoops::absolute_error>},
     {OpCode::kAbsoluteErrorGrad, &RunAbsoluteErrorGrad},
     {OpCode::kHuberError, &RunHuberError},
