@@ -10,10 +10,11 @@ namespace tidepool::cpu {
 // Each has what those before it have.
 enum class InstructionSet : uint8_t {
   kPortable,
-  kAvx2,    // with FMA and F16C, as processors since 2013 (Intel) and 2015 (AMD)
-  kAvx512,  // F, BW, DQ and VL
+  kAvx2,        // with FMA and F16C, as processors since 2013 (Intel) and 2015 (AMD)
+  kAvx512,      // F, BW, DQ and VL
+  kAvx512Bf16,  // for products of bf16, as processors since 2021 (Intel) and 2022 (AMD)
 };
-const char* InstructionSetName(InstructionSet set);  // "portable", "avx2", "avx512"
+const char* InstructionSetName(InstructionSet set);  // "portable", "avx2", "avx512", "avx512_bf16"
 
 // The most that the processor has, or as little as TIDEPOOL_CPU_INSTRUCTIONS in the environment names. Another word there, or more
 // than the processor has, ends the program. Asked once; any thread.

@@ -37,7 +37,7 @@ TEST(InstructionSetDeathTest, LessCanBeAskedForAndOthersAreRefused) {
         setenv("TIDEPOOL_CPU_INSTRUCTIONS", "sse9", 1);
         BestInstructionSet();
       },
-      "found \"sse9\", expected portable, avx2 or avx512");
+      "found \"sse9\", expected portable, avx2, avx512 or avx512_bf16");
 }
 
 }  // namespace

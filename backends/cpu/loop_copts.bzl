@@ -29,6 +29,7 @@ AVX512_COPTS = select({
         "-mf16c",
         "-mprefer-vector-width=512",
         "-Wno-maybe-uninitialized",
+        "-Wno-uninitialized",
     ],
     "//conditions:default": [],
 })

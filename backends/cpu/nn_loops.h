@@ -63,6 +63,7 @@ struct LayerLoops {
   void (*softmax_rows)(const T* x, T* z, int64_t n, int64_t rows);  // of rows without gaps
   void (*softmax)(const T* x, T* z, int64_t n, int64_t stride, int64_t width);
   void (*log_softmax)(const T* x, T* z, int64_t n, int64_t stride, int64_t width);
+  void (*softmax_grad_rows)(const T* z, const T* dz, T* dx, int64_t n, int64_t rows);
   void (*softmax_grad)(const T* z, const T* dz, T* dx, int64_t n, int64_t stride, int64_t width);
   void (*log_softmax_grad)(const T* z, const T* dz, T* dx, int64_t n, int64_t stride,
                            int64_t width);

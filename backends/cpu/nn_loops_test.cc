@@ -90,6 +90,19 @@ TEST_P(NnLoopsTest, SoftmaxOfRowsAndColumnsAgree) {
   }
 }
 
+TEST_P(NnLoopsTest, GradientsOfSoftmaxOfSeveralRowsAreThoseOfEach) {
+  for (const int64_t n : {1, 31, 33, 64, 1000, 5000}) {
+    const int64_t rows = 37;
+    const std::vector<float> z = Values(n * rows, 0, 1), dz = Values(n * rows, -1, 1);
+    std::vector<float> dx = dz, one(n);  // written over an operand
+    loops().softmax_grad_rows(z.data(), dx.data(), dx.data(), n, rows);
+    for (int64_t row = 0; row < rows; ++row) {
+      loops().softmax_grad(z.data() + row * n, dz.data() + row * n, one.data(), n, 1, 1);
+      EXPECT_TRUE(std::equal(one.begin(), one.end(), dx.begin() + row * n)) << n << ", row " << row;
+    }
+  }
+}
+
 TEST_P(NnLoopsTest, BinaryCrossEntropyIsRightForSureAnswers) {
   for (const float x : {-80.0f, -20.0f, -3.0f, -1e-3f, 0.0f, 0.5f, 7.0f, 30.0f}) {
     const float target = 0;

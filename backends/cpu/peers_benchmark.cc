@@ -11,7 +11,11 @@
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/attention.h"
 #include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/convolution1d.h"
+#include "tidepool/ndarray/ops/convolution3d.h"
+#include "tidepool/ndarray/ops/convolution_transpose.h"
 #include "tidepool/ndarray/ops/dropout.h"
+#include "tidepool/ndarray/ops/einsum.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/indexing.h"
 #include "tidepool/ndarray/ops/loss.h"
@@ -20,6 +24,7 @@
 #include "tidepool/ndarray/ops/pooling.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/resize.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/ndarray/ops/sorting.h"
 #include "tidepool/ndarray/ops/unary.h"
@@ -134,6 +139,12 @@ void AddProducts() {
   const NDArray tokens = Values({512, 768}), wide = Values({3072, 768}), narrow = Values({768, 3072}), within = Values({512, 3072});
   Add("matmul_up", [=] { MatMul(tokens, wide, {.transpose_y = true}); });
   Add("matmul_down", [=] { MatMul(within, narrow, {.transpose_y = true}); });
+  // Scores of attention whose heads lie within the tokens.
+  const NDArray heads = Values({2, 512, 8, 64});
+  Add("einsum", [=] { Einsum("bqhd,bkhd->bhqk", {heads, heads}); });
+}
+
+void AddConvolutions() {
   const NDArray image = Values({8, 28, 28, 64});
   Conv2dAttributes same;
   same.pad_top = same.pad_bottom = same.pad_left = same.pad_right = 1;
@@ -143,6 +154,19 @@ void AddProducts() {
   depthwise.groups = 64;
   const NDArray filters = Values({64, 3, 3, 1});
   Add("conv_depthwise", [=] { Conv2d(image, filters, nullptr, depthwise); });
+  const NDArray series = Values({16, 1024, 64}), window = Values({64, 5, 64});
+  Conv1dAttributes along;
+  along.pad_before = along.pad_behind = 2;
+  Add("conv_1d", [=] { Conv1d(series, window, nullptr, along); });
+  const NDArray volume = Values({2, 8, 28, 28, 32}), block = Values({32, 3, 3, 3, 32});
+  Conv3dAttributes around;
+  for (int axis = 0; axis < 3; ++axis) around.pad_before[axis] = around.pad_behind[axis] = 1;
+  Add("conv_3d", [=] { Conv3d(volume, block, nullptr, around); });
+  const NDArray small = Values({8, 14, 14, 64}), spread = Values({64, 4, 4, 32});
+  Conv2dAttributes twice = same;
+  twice.stride_height = twice.stride_width = 2;
+  Add("conv_transposed", [=] { Conv2dTranspose(small, spread, nullptr, twice); });
+  Add("resize", [=] { Resize2d(image, 56, 56); });
 }
 
 }  // namespace
@@ -153,6 +177,7 @@ int main(int argc, char** argv) {
   tidepool::AddReductions();
   tidepool::AddNetworks();
   tidepool::AddProducts();
+  tidepool::AddConvolutions();
   tidepool::AddAttention();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

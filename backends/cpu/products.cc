@@ -1,11 +1,12 @@
 // Matrix products on our own blocked kernels (backends/cpu/gemm): f32 and f64 as they are, 16-bit
-// floats converted to f32 a block at a time. Small items of a batch are tasks of the pool, large
+// floats converted to f32 a block at a time, or bf16 multiplied as it is. Small items of a batch are tasks of the pool, large
 // ones are run one after the other, each by all threads.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
 #include "tidepool/backends/cpu/gemm/gemm.h"
+#include "tidepool/backends/cpu/gemm/gemm_bf16.h"
 #include "tidepool/backends/cpu/gemm/gemm_f64.h"
 #include "tidepool/backends/cpu/nn_loops.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
@@ -238,6 +239,19 @@ size_t MatMulScratch(const KernelCall& call) {
   return ScratchOf(call, Batch(call), kScratch);
 }
 
+// ---- bf16, by its own instruction where the processor has it ----
+
+size_t Bf16Scratch(const Batch& b, int threads) { return GemmBf16ScratchBytes(b.m, b.n, b.k, threads); }
+
+void RunBrainMatMul(const KernelCall& call) {
+  static const bool has_gemm = HasGemmBf16();
+  has_gemm ? RunMatMul<uint16_t, GemmBf16Problem, &GemmBf16, &Bf16Scratch>(call) : RunHalfMatMul<true>(call);
+}
+
+size_t BrainMatMulScratch(const KernelCall& call) {
+  return HasGemmBf16() ? MatMulScratch<&Bf16Scratch>(call) : MatMulScratch<&HalfScratch>(call);
+}
+
 constexpr DeviceType kHost = DeviceType::kHost;
 constexpr int kPriority = 10;
 
@@ -248,8 +262,8 @@ const KernelRegistrar registrar({
      &RunMatMul<double, GemmF64Problem, &GemmF64, &F64Scratch>, &MatMulScratch<&F64Scratch>},
     {OpCode::kMatMul, kHost, DType::kFloat16, "cpu", kPriority, &RunHalfMatMul<false>,
      &MatMulScratch<&HalfScratch>},
-    {OpCode::kMatMul, kHost, DType::kBFloat16, "cpu", kPriority, &RunHalfMatMul<true>,
-     &MatMulScratch<&HalfScratch>},
+    {OpCode::kMatMul, kHost, DType::kBFloat16, "cpu", kPriority, &RunBrainMatMul,
+     &BrainMatMulScratch},
 });
 
 }  // namespace

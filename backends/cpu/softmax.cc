@@ -77,13 +77,29 @@ void RunLogSoftmax(const KernelCall& call) {
   });
 }
 
-template <typename T, auto kLoop>
-void RunGrad(const KernelCall& call) {
+template <typename T>
+void RunSoftmaxGrad(const KernelCall& call) {
+  const T* z = call.inputs[0].as<T>();
+  const T* dz = call.inputs[1].as<T>();
+  T* dx = call.outputs[0].as<T>();
+  const LayerLoops<T>& loops = LayerLoopsOf<T>();
+  ForEachColumns(
+      call,
+      [&](int64_t offset, int64_t n, int64_t rows) {
+        loops.softmax_grad_rows(z + offset, dz + offset, dx + offset, n, rows);
+      },
+      [&](int64_t offset, int64_t n, int64_t stride, int64_t width) {
+        loops.softmax_grad(z + offset, dz + offset, dx + offset, n, stride, width);
+      });
+}
+
+template <typename T>
+void RunLogSoftmaxGrad(const KernelCall& call) {
   const T* z = call.inputs[0].as<T>();
   const T* dz = call.inputs[1].as<T>();
   T* dx = call.outputs[0].as<T>();
   ForEachColumns(call, [&](int64_t offset, int64_t n, int64_t stride, int64_t width) {
-    (LayerLoopsOf<T>().*kLoop)(z + offset, dz + offset, dx + offset, n, stride, width);
+    LayerLoopsOf<T>().log_softmax_grad(z + offset, dz + offset, dx + offset, n, stride, width);
   });
 }
 
@@ -223,8 +239,8 @@ template <typename T>
 constexpr NetworkKernel kKernels[] = {
     {OpCode::kSoftmax, &RunSoftmax<T>},
     {OpCode::kLogSoftmax, &RunLogSoftmax<T>},
-    {OpCode::kSoftmaxGrad, &RunGrad<T, &LayerLoops<T>::softmax_grad>},
-    {OpCode::kLogSoftmaxGrad, &RunGrad<T, &LayerLoops<T>::log_softmax_grad>},
+    {OpCode::kSoftmaxGrad, &RunSoftmaxGrad<T>},
+    {OpCode::kLogSoftmaxGrad, &RunLogSoftmaxGrad<T>},
     {OpCode::kSoftmaxCrossEntropy, &RunSoftmaxCrossEntropy<T>},
     {OpCode::kSoftmaxCrossEntropyGrad, &RunSoftmaxCrossEntropyGrad<T>},
     {OpCode::kDenseCrossEntropy, &RunDenseCrossEntropy<T>},

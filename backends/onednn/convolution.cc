@@ -90,6 +90,59 @@ bool IsBroken(const ConvolutionShape& s) {
   return s.kernel_height == 1 && s.kernel_width == 1 && (s.stride_height > 1 || s.stride_width > 1);
 }
 
+// ---- what versions 2 and 3 of oneDNN spell in different ways ----
+
+// How a filter goes over an image.
+struct Window {
+  Dims strides, dilations, pads, end_pads;
+};
+
+void AppendRelu(dnnl::post_ops* post) {
+#if DNNL_VERSION_MAJOR >= 3
+  post->append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+#else
+  post->append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+#endif
+}
+
+dnnl::convolution_forward::primitive_desc ForwardPlan(dnnl::prop_kind kind,
+                                                      const memory::desc& input,
+                                                      const memory::desc& filter,
+                                                      const memory::desc& bias,
+                                                      const memory::desc& output, const Window& w,
+                                                      const dnnl::primitive_attr& attr) {
+  using Forward = dnnl::convolution_forward;
+  const auto direct = dnnl::algorithm::convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+  return Forward::primitive_desc(Engine(), kind, direct, input, filter, bias, output, w.strides,
+                                 w.dilations, w.pads, w.end_pads, attr, /*allow_empty=*/true);
+#else
+  return Forward::primitive_desc(Forward::desc(kind, direct, input, filter, bias, output, w.strides,
+                                               w.dilations, w.pads, w.end_pads),
+                                 attr, Engine(),
+                                 /*allow_empty=*/true);
+#endif
+}
+
+// Of either gradient.
+template <typename Backward>
+typename Backward::primitive_desc BackwardPlan(
+    const memory::desc& input, const memory::desc& filter, const memory::desc& output,
+    const Window& w, const dnnl::primitive_attr& attr,
+    const dnnl::convolution_forward::primitive_desc& forward) {
+  using Plan = typename Backward::primitive_desc;
+  const auto direct = dnnl::algorithm::convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+  return Plan(Engine(), direct, input, filter, output, w.strides, w.dilations, w.pads, w.end_pads,
+              forward, attr,
+              /*allow_empty=*/true);
+#else
+  return Plan(typename Backward::desc(direct, input, filter, output, w.strides, w.dilations, w.pads,
+                                      w.end_pads),
+              attr, Engine(), forward, /*allow_empty=*/true);
+#endif
+}
+
 memory Operand(const memory::desc& desc, const void* data) {
   return memory(desc, Engine(), const_cast<void*>(data));
 }
@@ -118,10 +171,10 @@ bool Convolution::Primitives::Make(const ConvolutionShape& s) {
   if (IsBroken(s)) return false;
   const dnnl::engine& engine = Engine();
   const auto any = memory::desc(FilterDims(s), memory::data_type::f32, memory::format_tag::any);
-  const Dims strides = {s.stride_height, s.stride_width};
-  const Dims dilations = {s.dilation_height - 1, s.dilation_width - 1};
-  const Dims pads = {s.pad_top, s.pad_left}, end_pads = {s.pad_bottom, s.pad_right};
-  const auto direct = dnnl::algorithm::convolution_direct;
+  const Window window = {{s.stride_height, s.stride_width},
+                         {s.dilation_height - 1, s.dilation_width - 1},
+                         {s.pad_top, s.pad_left},
+                         {s.pad_bottom, s.pad_right}};
   input = ImageDesc(s.batch, s.channels, s.in_height, s.in_width);
   output = ImageDesc(s.batch, s.filters, s.out_height, s.out_width);
   plain_filter = PlainFilterDesc(s);
@@ -132,35 +185,29 @@ bool Convolution::Primitives::Make(const ConvolutionShape& s) {
   dnnl::primitive_attr forward_attr = UserScratchpad();
   if (s.relu != 0) {
     dnnl::post_ops post;
-    post.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+    AppendRelu(&post);
     forward_attr.set_post_ops(post);
   }
-  using Forward = dnnl::convolution_forward;
-  const Forward::desc forward_desc(
-      s.kind == ConvolutionKind::kForward ? dnnl::prop_kind::forward_inference
-                                          : dnnl::prop_kind::forward_training,
-      direct, input, any, bias, output, strides, dilations, pads, end_pads);
-  const Forward::primitive_desc forward(forward_desc, forward_attr, engine, /*allow_empty=*/true);
+  const dnnl::convolution_forward::primitive_desc forward =
+      ForwardPlan(s.kind == ConvolutionKind::kForward ? dnnl::prop_kind::forward_inference
+                                                      : dnnl::prop_kind::forward_training,
+                  input, any, bias, output, window, forward_attr);
   if (!forward) return false;
   if (s.kind == ConvolutionKind::kForward) {
     if (!IsOptimised(forward)) return false;
     own_filter = forward.weights_desc();
     scratchpad = forward.scratchpad_desc();
-    convolution = Forward(forward);
+    convolution = dnnl::convolution_forward(forward);
   } else if (s.kind == ConvolutionKind::kGradInput) {
     using Backward = dnnl::convolution_backward_data;
-    const Backward::primitive_desc backward(
-        Backward::desc(direct, input, any, output, strides, dilations, pads, end_pads), attr, engine,
-        forward, /*allow_empty=*/true);
+    const auto backward = BackwardPlan<Backward>(input, any, output, window, attr, forward);
     if (!backward || !IsOptimised(backward)) return false;
     own_filter = backward.weights_desc();
     scratchpad = backward.scratchpad_desc();
     convolution = Backward(backward);
   } else {
     using Backward = dnnl::convolution_backward_weights;
-    const Backward::primitive_desc backward(
-        Backward::desc(direct, input, any, output, strides, dilations, pads, end_pads), attr, engine,
-        forward, /*allow_empty=*/true);
+    const auto backward = BackwardPlan<Backward>(input, any, output, window, attr, forward);
     if (!backward || !IsOptimised(backward)) return false;
     own_filter = backward.diff_weights_desc();
     scratchpad = backward.scratchpad_desc();

@@ -237,11 +237,21 @@ def operators():
     wide, narrow = values(3072, 768), values(768, 3072)
     yield "matmul_up", lambda: F.linear(tokens, wide)
     yield "matmul_down", lambda: F.linear(within, narrow)
+    heads = values(2, 512, 8, 64)
+    yield "einsum", lambda: torch.einsum("bqhd,bkhd->bhqk", heads, heads)
     small = values(8, 64, 28, 28).to(memory_format=last)
     filters = values(64, 64, 3, 3).to(memory_format=last)
     yield "conv_3x3", lambda: F.conv2d(small, filters, padding=1)
     each = values(64, 1, 3, 3).to(memory_format=last)
     yield "conv_depthwise", lambda: F.conv2d(small, each, padding=1, groups=64)
+    series, window = values(16, 64, 1024), values(64, 64, 5)  # there is no other layout
+    yield "conv_1d", lambda: F.conv1d(series, window, padding=2)
+    deep = torch.channels_last_3d
+    volume, block = values(2, 32, 8, 28, 28).to(memory_format=deep), values(32, 32, 3, 3, 3).to(memory_format=deep)
+    yield "conv_3d", lambda: F.conv3d(volume, block, padding=1)
+    tiny, spread = values(8, 64, 14, 14).to(memory_format=last), values(64, 32, 4, 4).to(memory_format=last)
+    yield "conv_transposed", lambda: F.conv_transpose2d(tiny, spread, stride=2, padding=1)
+    yield "resize", lambda: F.interpolate(small, size=(56, 56), mode="bilinear")
 
 
 def ours(path):

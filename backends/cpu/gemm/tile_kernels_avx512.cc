@@ -16,6 +16,14 @@ namespace {
 
 constexpr __mmask16 FirstOf(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
 
+// Distances of successive elements of A.
+struct Neighbours {
+  static constexpr int64_t kBytes = sizeof(float);
+};
+struct Packed {
+  static constexpr int64_t kBytes = kVectorFloats * sizeof(float);
+};
+
 // `kVectors` of 8 floats: whole registers, and half a one.
 template <int kRows, int kVectors>
 void Tile(const TileArgs* args) {
@@ -31,21 +39,37 @@ void Tile(const TileArgs* args) {
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) rows[r] = reinterpret_cast<const char*>(args->a_rows[r]);
   const char* b = reinterpret_cast<const char*>(args->b);
-  const int64_t a_step = args->a_step, b_step = args->b_step, length = args->segment_length;
-  for (const int64_t* segment = args->segments_begin; segment != args->segments_end; ++segment) {
-    int64_t offset = *segment;
-    for (int64_t i = 0; i < length; ++i, offset += a_step, b += b_step) {
-      __m512 columns[kRegisters];
+  const auto step = [&](int64_t a_offset, int64_t b_offset) __attribute__((always_inline)) {
+    __m512 columns[kRegisters];
 #pragma GCC unroll 2
-      for (int v = 0; v < kLast; ++v) columns[v] = _mm512_loadu_ps(b + 64 * v);
-      columns[kLast] = _mm512_maskz_loadu_ps(kReadable, b + 64 * kLast);
+    for (int v = 0; v < kLast; ++v) columns[v] = _mm512_loadu_ps(b + b_offset + 64 * v);
+    columns[kLast] = _mm512_maskz_loadu_ps(kReadable, b + b_offset + 64 * kLast);
 #pragma GCC unroll 12
-      for (int r = 0; r < kRows; ++r) {
-        const __m512 element = _mm512_set1_ps(*reinterpret_cast<const float*>(rows[r] + offset));
+    for (int r = 0; r < kRows; ++r) {
+      const __m512 element = _mm512_set1_ps(*reinterpret_cast<const float*>(rows[r] + a_offset));
 #pragma GCC unroll 2
-        for (int v = 0; v < kRegisters; ++v) sums[r][v] = _mm512_fmadd_ps(element, columns[v], sums[r][v]);
-      }
+      for (int v = 0; v < kRegisters; ++v)
+        sums[r][v] = _mm512_fmadd_ps(element, columns[v], sums[r][v]);
     }
+  };
+  constexpr int64_t kPacked = 32 * kVectors;  // bytes between rows of a packed panel
+  constexpr int64_t kAtOnce = 4;              // steps from one set of addresses
+  const int64_t a_step = args->a_step, b_step = args->b_step, length = args->segment_length;
+  // Elements of A that are neighbours, or packed.
+  const auto several = [&](auto distance, int64_t* offset, int64_t* i)
+      __attribute__((always_inline)) {
+    constexpr int64_t kStep = decltype(distance)::kBytes;
+    for (; *i + kAtOnce <= length;
+         *i += kAtOnce, *offset += kAtOnce * kStep, b += kAtOnce * kPacked) {
+#pragma GCC unroll 4
+      for (int64_t next = 0; next < kAtOnce; ++next) step(*offset + next * kStep, next * kPacked);
+    }
+  };
+  for (const int64_t* segment = args->segments_begin; segment != args->segments_end; ++segment) {
+    int64_t offset = *segment, i = 0;
+    if (b_step == kPacked && a_step == Neighbours::kBytes) several(Neighbours(), &offset, &i);
+    if (b_step == kPacked && a_step == Packed::kBytes) several(Packed(), &offset, &i);
+    for (; i < length; ++i, offset += a_step, b += b_step) step(offset, 0);
   }
   const __mmask16 valid = FirstOf(8 * (kVectors - 1) + args->tail - 16 * kLast);  // of the last
   const int64_t flags = args->flags;
