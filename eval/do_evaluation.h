@@ -79,6 +79,13 @@ EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
 }
 
 // The epoch of an iterator, from where it is; its Reset() is the caller's.
+inline EvaluatedCounts DoEvaluation(nn::Network& network, nn::DataSetIterator& batches,
+                                    const DoEvaluationOptions& options,
+                                    absl::Span<BaseEvaluation* const> evaluations) {
+  return DoEvaluation(
+      network, [&batches] { return batches.Next(); }, options, evaluations);
+}
+
 template <typename... E>
 EvaluatedCounts DoEvaluation(nn::Network& network, nn::DataSetIterator& batches,
                              const DoEvaluationOptions& options, E&... evaluations) {

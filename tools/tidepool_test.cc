@@ -247,15 +247,19 @@ TEST(Tidepool, SameSeedSameBytes) {
   ExpectOk(Train({"--save=b"}), {.folder = folder});
   ExpectOk(Train({"--save=two", "--threads=2"}), {.folder = folder});
   ExpectOk(Train({"--save=heap", "--workspace_mode=none"}), {.folder = folder});
+  ExpectOk(Train({"--save=ahead", "--prefetch=3"}), {.folder = folder});
   ExpectOk(Train({"--save=other", "--seed=2"}), {.folder = folder});
   // Relative paths mean the working directory, and nothing else is left there.
-  EXPECT_THAT(FilesIn(folder), ElementsAre("a", "b", "heap", "other", "two"));
+  EXPECT_THAT(FilesIn(folder), ElementsAre("a", "ahead", "b", "heap", "other", "two"));
   const std::string bytes = ReadWhole(folder + "/a");
   EXPECT_GT(bytes.size(), 940584u);
   EXPECT_TRUE(ReadWhole(folder + "/b") == bytes);
   EXPECT_TRUE(ReadWhole(folder + "/two") == bytes);
   EXPECT_TRUE(ReadWhole(folder + "/heap") == bytes);
+  EXPECT_TRUE(ReadWhole(folder + "/ahead") == bytes);
   EXPECT_FALSE(ReadWhole(folder + "/other") == bytes);
+  EXPECT_THAT(Tidepool(Train({"--prefetch=-1"})).err,
+              HasSubstr("flag --prefetch is -1, expected 0 (none) to 1024"));
 }
 
 TEST(Tidepool, PlanPlacesAndWrites) {

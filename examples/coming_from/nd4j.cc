@@ -1,7 +1,5 @@
 #include <cstdio>
 #include <memory>
-#include <optional>
-#include <utility>
 
 #include "tidepool/eval/do_evaluation.h"
 #include "tidepool/eval/evaluation.h"
@@ -58,10 +56,7 @@ void ANetwork() {
   UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
   adam.learning_rate = 0.01;
   Trainer trainer(model, adam);
-  for (int epoch = 0; epoch < 30; ++epoch, ahead.Reset()) {
-    while (std::optional<DataSet> batch = ahead.Next())
-      trainer.Step([&] { return std::move(*batch); });
-  }
+  for (int epoch = 0; epoch < 30; ++epoch, ahead.Reset()) trainer.Fit(ahead);
   Evaluation evaluation(2);
   DoEvaluation(*model.network, batches, {.outputs = OutputsAre::kLogits}, evaluation);
   const WorkspaceStats stats = model.network->training_workspace().stats();

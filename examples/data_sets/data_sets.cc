@@ -2,9 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tidepool/nn/data/async_iterator.h"
@@ -53,11 +51,7 @@ int main() {
   adam.learning_rate = 0.01;
   Trainer trainer(model, adam);
   double loss = 0;
-  for (int epoch = 0; epoch < 60; ++epoch, ahead.Reset()) {
-    loss = 0;
-    while (std::optional<DataSet> batch = ahead.Next())
-      loss += trainer.Step([&] { return std::move(*batch); }) / static_cast<double>(batches.size());
-  }
+  for (int epoch = 0; epoch < 60; ++epoch, ahead.Reset()) loss = trainer.Fit(ahead).loss;
   std::printf("\n%lld batches of an epoch; what sells is learned: %d\n",
               static_cast<long long>(batches.size()), loss < 0.1);
   SaveModel(model, saved);

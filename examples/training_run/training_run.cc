@@ -1,13 +1,16 @@
 #include "tidepool/examples/training_run/training_run.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <stop_token>
 #include <vector>
 
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/ops/random.h"
+#include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/training/listener.h"
 #include "tidepool/nn/training/trainer.h"
@@ -45,22 +48,28 @@ void Train(
   tools::LastFinite last_finite(model, run.save, "a lower learning rate may help");
   tools::StepCounters counters;
   counters.Start();
-  for (int64_t epoch = 0; epoch < run.epochs; ++epoch) {
-    const std::vector<int64_t> order =
-        RandomPermutation(examples, run.seed, static_cast<uint64_t>(epoch)).ToVector<int64_t>();
-    for (int64_t i = 0; i < examples; i += run.batch) {
-      const auto of_step = absl::MakeConstSpan(order).subspan(
-          static_cast<size_t>(i), static_cast<size_t>(std::min(run.batch, examples - i)));
-      if (epoch > 0) counters.BeginStep();
-      const double loss = trainer.Step([&] { return make_batch(of_step, epoch); });
-      if (epoch > 0) counters.EndStep();
-      last_finite.CheckLoss(loss, trainer.steps(), static_cast<int>(epoch) + 1);
-      watch.OnStep(static_cast<int64_t>(of_step.size()), loss);
-    }
-    last_finite.EndEpoch(trainer.steps(), static_cast<int>(epoch) + 1, [&] {
-      const auto first = static_cast<size_t>(std::min(run.batch, examples));
-      return make_batch(absl::MakeConstSpan(order).subspan(0, first), epoch).features;
-    });
+  int64_t epoch = 0;
+  std::vector<int64_t> order;
+  // In the order of the epoch; of each, the examples that make_batch makes.
+  nn::FunctionIterator<nn::DataSet> batches(
+      StepsOf({.batch = run.batch}, examples), [&](int64_t i) {
+        const auto of_batch = absl::MakeConstSpan(order).subspan(
+            static_cast<size_t>(i * run.batch),
+            static_cast<size_t>(std::min(run.batch, examples - i * run.batch)));
+        return make_batch(of_batch, epoch);
+      });
+  trainer.set_listener([&](const nn::TrainedStep& step) {
+    if (epoch > 0) counters.EndStep();
+    last_finite.CheckLoss(step.loss, trainer.steps(), static_cast<int>(epoch) + 1);
+    watch.OnStep(step.examples, step.loss);
+    if (epoch > 0) counters.BeginStep();
+  });
+  for (; epoch < run.epochs; ++epoch, batches.Reset()) {
+    order = RandomPermutation(examples, run.seed, static_cast<uint64_t>(epoch)).ToVector<int64_t>();
+    if (epoch > 0) counters.BeginStep();
+    trainer.Fit(batches);
+    last_finite.EndEpoch(trainer.steps(), static_cast<int>(epoch) + 1,
+                         [&] { return batches.Make(0, std::stop_token()).features; });
     watch.OnEpoch(score());
   }
   watch.OnEnd();

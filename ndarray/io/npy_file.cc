@@ -36,25 +36,26 @@ NpyArrays MakeNpyArrays(const NpyHeader& header, Place place, const std::string&
   }
 }
 
-NDArray FinishNpyArray(const NpyHeader& header, const NDArray& read, NDArray array) {
-  const size_t width = DTypeBytes(header.dtype);
-  std::byte* const data = read.raw_data();
+void FixNpyElements(const NpyHeader& header, absl::Span<std::byte> elements) {
   if (header.swapped) {
-    for (uint64_t at = 0; at < header.data_bytes(); at += width) {
-      std::reverse(data + at, data + at + width);
+    const size_t width = DTypeBytes(header.dtype);
+    for (size_t at = 0; at < elements.size(); at += width) {
+      std::reverse(elements.data() + at, elements.data() + at + width);
     }
   }
   if (header.dtype == DType::kBool) {
     // A bool of another value than 0 and 1 is not one.
-    for (uint64_t at = 0; at < header.data_bytes(); ++at)
-      data[at] = std::byte(data[at] != std::byte{0});
+    for (std::byte& element : elements) element = std::byte(element != std::byte{0});
   }
+}
+
+NDArray FinishNpyArray(const NpyHeader& header, const NDArray& read, NDArray array) {
+  FixNpyElements(header, absl::MakeSpan(read.raw_data(), header.data_bytes()));
   if (array.device() != Host()) Dispatch(OpCode::kCopy, {&read}, {&array});
   return header.fortran_order ? array.Transpose() : array;
 }
 
-NDArray ReadNpy(const std::string& path, Place place) {
-  FileReader file(path);
+NpyHeader ReadNpyHeader(FileReader& file, uint64_t* begin) {
   std::string text(std::min<uint64_t>(file.size(), kNpyPrefixBytes), '\0');
   file.ReadExactly(absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size()),
                    "header");
@@ -78,6 +79,14 @@ NDArray ReadNpy(const std::string& path, Place place) {
                                header.data_bytes(), " for ", header.shape.ToString(), " ",
                                DTypeName(header.dtype)));
   }
+  *begin = range.end;
+  return header;
+}
+
+NDArray ReadNpy(const std::string& path, Place place) {
+  FileReader file(path);
+  uint64_t begin;
+  const NpyHeader header = ReadNpyHeader(file, &begin);
   const auto [array, host] = MakeNpyArrays(header, place, file.name());
   if (header.data_bytes() > 0) {
     // What the prefix read beyond a short header of version 1.0 cannot be: headers are longer.

@@ -23,22 +23,27 @@ const AsyncOptions& Checked(const AsyncOptions& options) {
   return options;
 }
 
-WorkspaceConfig ConfigOf(const AsyncOptions& options) {
-  WorkspaceConfig config = WorkspaceConfig::Ring(options.prefetch + options.kept);
+}  // namespace
+
+WorkspaceConfig AsyncOptions::RingConfig() const {
+  WorkspaceConfig config = WorkspaceConfig::Ring(prefetch + kept);
   // Readers that keep more get temporary slots. A producer must never wait for a slot: the one
   // before it in order could be waiting as well while later batches hold all of them.
   config.policy_ring_full = RingFullPolicy::kSpill;
-  if (options.device != Host()) config.policy_mirroring = MirroringPolicy::kHostOnly;
+  if (device != Host()) config.policy_mirroring = MirroringPolicy::kHostOnly;
   return config;
 }
 
-}  // namespace
-
 template <typename Set>
 AsyncIterator<Set>::AsyncIterator(Iterator<Set>& base, const AsyncOptions& options)
-    : base_(base), options_(Checked(options)), by_index_(base.goes_by_index()) {
+    : base_(base),
+      options_(Checked(options)),
+      by_index_(base.goes_by_index()),
+      epoch_(options.first_epoch) {
   if (!base.allows_prefetch()) return;
-  ring_.emplace(options_.name, ConfigOf(options_), options_.device);
+  ring_ = options_.ring;
+  if (ring_ == nullptr)
+    ring_ = &own_ring_.emplace(options_.name, options_.RingConfig(), options_.device);
   ready_.resize(static_cast<size_t>(options_.prefetch));
   producers_.reserve(static_cast<size_t>(options_.producers));
   try {
@@ -150,7 +155,7 @@ std::optional<Set> AsyncIterator<Set>::MakeBatch(const std::stop_token& stop, bo
 
 template <typename Set>
 std::optional<Set> AsyncIterator<Set>::NextBatch(const std::stop_token& stop) {
-  if (!ring_.has_value()) return base_.Next(stop);
+  if (ring_ == nullptr) return base_.Next(stop);
   std::unique_lock<std::mutex> lock(mutex_);
   std::optional<Set>* next = nullptr;
   const bool is_there = changed_.wait(lock, stop, [&] {
@@ -171,7 +176,7 @@ std::optional<Set> AsyncIterator<Set>::NextBatch(const std::stop_token& stop) {
 
 template <typename Set>
 void AsyncIterator<Set>::Reset() {
-  if (!ring_.has_value()) return base_.Reset();
+  if (ring_ == nullptr) return base_.Reset();
   std::vector<std::optional<Set>> unwanted(ready_.size());
   std::stop_source stop;
   std::unique_lock<std::mutex> lock(mutex_);
@@ -217,7 +222,7 @@ std::optional<int64_t> AsyncIterator<Set>::failed_batch() const {
 
 template <typename Set>
 RingStats AsyncIterator<Set>::ring_stats() const {
-  return ring_.has_value() ? ring_->stats() : RingStats();
+  return ring_ != nullptr ? ring_->stats() : RingStats();
 }
 
 template class AsyncIterator<DataSet>;

@@ -2,10 +2,7 @@
 // of their own.
 //
 //   AsyncDataSetIterator ahead(batches, {.prefetch = 4, .producers = 2});
-//   while (std::optional<DataSet> batch = ahead.Next()) {
-//     trainer.Step([&] { return std::move(*batch); });
-//   }
-//   ahead.Reset();   // the next epoch
+//   for (int epoch = 0; epoch < 3; ++epoch, ahead.Reset()) trainer.Fit(ahead);
 //
 // Each batch is made in a slot of a ring, by the iterator that reads or decodes it: nothing is
 // copied afterwards, and from the second round on memory is what the ring has; batches of other
@@ -60,7 +57,14 @@ struct AsyncOptions {
   int producers = 1;       // threads that make them
   int kept = 1;            // batches that the reader keeps at a time, for which there is memory
   Device device = Host();  // that batches will be copied to
-  std::string name = "batches";  // the name of the ring
+  std::string name = "batches";  // the ring's, and in messages
+  int64_t first_epoch = 0;       // in messages
+  // That batches are made in, of one iterator after the other, which it outlives: made by
+  // RingConfig(). Null: each has its own.
+  RingWorkspace* ring = nullptr;
+
+  // Of a ring with slots for what is made ahead and what is kept.
+  WorkspaceConfig RingConfig() const;
 };
 
 template <typename Set>
@@ -96,7 +100,8 @@ class AsyncIterator final : public Iterator<Set> {
   Iterator<Set>& base_;
   const AsyncOptions options_;
   const bool by_index_;
-  std::optional<RingWorkspace> ring_;  // none: no prefetching
+  std::optional<RingWorkspace> own_ring_;
+  RingWorkspace* ring_ = nullptr;  // null: no prefetching
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
@@ -107,7 +112,7 @@ class AsyncIterator final : public Iterator<Set> {
   int64_t end_ = kNoEnd;      // no batch from there on
   std::exception_ptr error_;  // of batch end_
   int64_t failed_batch_ = 0;
-  int64_t epoch_ = 0;
+  int64_t epoch_;
   int making_ = 0;           // producers that are at a batch
   bool asking_ = false;      // one of them is asking base_ for it
   bool is_stopped_ = false;  // no new batch begins

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -15,13 +16,17 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/system_counters.h"
+#include "tidepool/memory/testing/allocation_counter.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/random.h"
+#include "tidepool/nn/data/example_iterator.h"
+#include "tidepool/nn/data/testing/numbered.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/training/trainer.h"
-#include "tidepool/nn/data/testing/numbered.h"
 
 namespace tidepool::nn {
 namespace {
@@ -113,6 +118,40 @@ TEST(AsyncIterator, SlotsForWhatTheReaderKeeps) {
     EXPECT_TRUE(kept == 6 || ahead.ring_stats().temporary >= 198) << ahead.ring_stats().temporary;
     for (const DataSet& batch : in_hand) EXPECT_TRUE(batch.features.IsAttached());
   }
+}
+
+// Of batches of a size: once each slot has had one.
+TEST(AsyncIterator, ABatchTakesNoAllocationNoPageAndNothingFromTheSystem) {
+  PrefaultProgram();
+  ExampleIterator<DataSet> source(
+      std::make_shared<ArrayExamples>(RandomUniform({512, 784}, 0, 1, 1),
+                                      RandomIntegers({512}, 0, 10, 2)),
+      {.batch_size = 64, .seed = 7});
+  AsyncDataSetIterator ahead(source, {.prefetch = 4, .producers = 2, .kept = 2});
+  // Slots are opened again in any order: by then all six have been.
+  std::vector<DataSet> all;
+  for (int i = 0; i < 6; ++i) all.push_back(*ahead.Next());
+  all.clear();
+  const auto epochs = [&](int count) {
+    for (int epoch = 0; epoch < count; ++epoch) {
+      ahead.Reset();
+      while (const std::optional<DataSet> batch = ahead.Next())
+        ASSERT_EQ(batch->features.dim(1), 784);
+    }
+  };
+  epochs(20);
+  const int64_t allocations = AllocationCount(), faults = PageFaults(),
+                system = MemoryTracker::Global().system_allocations();
+  const RingStats before = ahead.ring_stats();
+  epochs(100);
+  const RingStats after = ahead.ring_stats();
+  // Reset() makes what is to be stopped anew.
+  EXPECT_LE(AllocationCount() - allocations, 100 * 4);
+  EXPECT_EQ(PageFaults() - faults, 0);
+  EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, 0);
+  EXPECT_EQ(after.committed - before.committed, 800u);
+  EXPECT_EQ(after.spills - before.spills, 0u);
+  EXPECT_EQ(after.temporary - before.temporary, 0u);
 }
 
 // Series of different lengths with their masks: each batch's four arrays are of one number, when it

@@ -1,10 +1,12 @@
 // DataSetIterator and MultiDataSetIterator: batches one after the other, epoch after epoch.
 //
 //   ExampleIterator batches(examples, {.batch_size = 64, .seed = 7});        // example_iterator.h
-//   for (int epoch = 0; epoch < 3; ++epoch, batches.Reset()) {
-//     while (std::optional<DataSet> batch = batches.Next()) {
-//       trainer.Step([&] { return std::move(*batch); });
-//     }
+//   for (int epoch = 0; epoch < 3; ++epoch, batches.Reset()) trainer.Fit(batches);
+//
+// or, with the loop in one's own hands,
+//
+//   while (std::optional<DataSet> batch = batches.Next()) {
+//     trainer.Step([&] { return std::move(*batch); });
 //   }
 //
 // Whoever writes one derives from Iterator, if batches can only be had one behind the other (a

@@ -9,13 +9,13 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/error_context.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
-#include "tidepool/nn/data/async_iterator.h"
 #include "tidepool/nn/distributed/rank_agreement.h"
 
 namespace tidepool::nn {
@@ -39,10 +39,9 @@ DistributedTrainer::DistributedTrainer(Trainer& trainer, Communicator& communica
       buckets_(trainer.network(), communicator, config.bucket_bytes,
                config.shard_updater || config.shard_parameters ? GradientBuckets::Sums::kOwnPart
                                                                : GradientBuckets::Sums::kWhole) {
-  if (config.ranks < 0 || config.prefetch < 1) {
-    ThrowInvalidArgument(absl::StrCat(kName, ": ", config.ranks, " ranks and prefetch ",
-                                      config.prefetch,
-                                      ", expected 0 (any) or more, and at least 1"));
+  if (config.ranks < 0) {
+    ThrowInvalidArgument(
+        absl::StrCat(kName, ": ", config.ranks, " ranks, expected 0 (any) or more"));
   }
   if (config.ranks != 0 && config.ranks != communicator.size()) {
     ThrowFailedPrecondition(absl::StrCat(
@@ -85,11 +84,17 @@ DistributedPass DistributedTrainer::FitOn(Iterator<Set>& batches) {
   if (fitting_) ThrowFailedPrecondition(absl::StrCat(kName, ": Fit while a pass is under way"));
   fitting_ = true;
   const absl::Cleanup done = [&] { fitting_ = false; };
-  AsyncIterator<Set> ahead(
-      batches,
-      {.prefetch = config_.prefetch, .device = trainer_.network().device(), .name = kName});
   DistributedPass pass;
-  while (const std::optional<DistributedStep> step = StepOf<Set>([&] { return ahead.Next(); })) {
+  const auto next = [&] {
+    try {
+      return batches.Next();
+    } catch (...) {
+      // A source may throw the same one again.
+      std::rethrow_exception(
+          WithContext(std::current_exception(), absl::StrCat(kName, ": batch ", pass.steps)));
+    }
+  };
+  while (const std::optional<DistributedStep> step = StepOf<Set>(next)) {
     ++pass.steps;
     pass.examples += step->examples;
     pass.loss += step->loss * static_cast<double>(step->examples);

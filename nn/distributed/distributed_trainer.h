@@ -74,7 +74,6 @@ struct DistributedConfig {
   // Each rank keeps its part of parameters, gradients and the updater's state.
   bool shard_parameters = false;
   int gather_ahead = 1;  // buckets of parameters that are gathered before they are needed
-  int prefetch = 2;      // of Fit: batches made ahead
 };
 
 // What a step was, the same on all ranks.
@@ -114,8 +113,10 @@ class DistributedTrainer {
     return StepOf(next);
   }
 
-  // Steps over the epoch of `batches`, this rank's, from where it is, made ahead of their use where
-  // it allows that. Its Reset() is the caller's. At the end the ranks' parameters are compared.
+  // Steps over the epoch of `batches`, this rank's, from where it is; its Reset() is the caller's.
+  // Batches are asked for inside the steps' workspace, one at a time, as by Trainer::Fit. An Error
+  // of `batches` says in front of its message which batch of the pass it was. At the end the ranks'
+  // parameters are compared.
   DistributedPass Fit(DataSetIterator& batches) { return FitOn(batches); }
   DistributedPass Fit(MultiDataSetIterator& batches) { return FitOn(batches); }
   // Called behind each step; what it throws ends the pass on this rank alone, so it throws on all

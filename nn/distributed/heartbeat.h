@@ -41,6 +41,8 @@ struct HeartbeatConfig {
   // Longer than anything takes that one rank does while others wait: the first step, an evaluation,
   // a checkpoint.
   std::chrono::milliseconds limit{60000};
+  // Longer than a connection takes, once all ranks have come, or another's word.
+  std::chrono::milliseconds patience{10000};
   // Called once, on the heartbeat's thread, with what the job ends by: for who wants to say it at
   // once, as a launcher may end the process before the error has come up.
   std::function<void(const std::string& verdict)> on_verdict;

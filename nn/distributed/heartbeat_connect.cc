@@ -100,7 +100,7 @@ Heartbeat::Watch::Watch(Communicator& communicator, HeartbeatConfig config)
 }
 
 void Heartbeat::Watch::Listen(Descriptor listener, const std::string& cookie) {
-  const Clock::time_point until = Clock::now() + kPatience;
+  const Clock::time_point until = Clock::now() + config_.patience;
   std::vector<std::unique_ptr<HeartbeatLink>> strangers;
   const auto others = static_cast<size_t>(communicator_.size()) - 1;
   while (peers_.size() < others) {
@@ -110,7 +110,7 @@ void Heartbeat::Watch::Listen(Descriptor listener, const std::string& cookie) {
     if (left <= 0) {
       throw Error(absl::StatusCode::kUnavailable,
                   absl::StrCat("heartbeat: ", peers_.size(), " of ", others,
-                               " ranks have connected within ", kPatience.count() / 1000, " s"));
+                               " ranks have connected within ", config_.patience.count(), " ms"));
     }
     poll(waits.data(), waits.size(), static_cast<int>(left));
     for (size_t i = strangers.size(); i-- > 0;) {
@@ -143,7 +143,7 @@ void Heartbeat::Watch::ConnectToRank0(const std::vector<std::string>& addresses,
   });
   if (is_here || addresses.size() == 1) std::rotate(order.begin(), order.end() - 1, order.end());
   for (const std::string& address : order) {
-    Descriptor connected = Connect(address, port, kPatience / 4);
+    Descriptor connected = Connect(address, port, config_.patience / 4);
     if (connected.get() < 0) continue;
     auto link = std::make_unique<HeartbeatLink>(std::move(connected));
     if (!link->Send(FrameKind::kHello, rank_, MyProgress(), cookie)) continue;

@@ -245,7 +245,8 @@ TEST(Heartbeat, OneRankNeedsNoneAndWrongTimesAreRefused) {
                   Heartbeat(communicator,
                             {.interval = milliseconds(10), .limit = milliseconds(15)});
                 }),
-                IsError(StatusCode::kInvalidArgument, {"interval of 10 ms and a limit of 15 ms"}));
+                IsError(StatusCode::kInvalidArgument,
+                        {"interval of 10 ms, a limit of 15 ms and a patience of 10000 ms"}));
   });
 }
 

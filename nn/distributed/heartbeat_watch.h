@@ -31,9 +31,6 @@ class Heartbeat::Watch {
   std::string verdict() const;
 
  private:
-  // For a connection, or another's word: more than a network takes.
-  static constexpr std::chrono::milliseconds kPatience{10000};
-
   // Another rank as this one sees it; on ranks from 1 on there is rank 0 alone.
   struct Peer {
     int rank = 0;

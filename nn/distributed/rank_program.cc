@@ -113,6 +113,16 @@ void Hang(Communicator& communicator, bool as_another) {
   });
 }
 
+// Rank 1 comes to the heartbeat later than a connection may take.
+void ComeLate(Communicator& communicator) {
+  HeartbeatConfig config;
+  config.patience = std::chrono::milliseconds(3000);
+  if (communicator.rank() == 1) std::this_thread::sleep_for(config.patience * 4 / 3);
+  const Heartbeat heartbeat(communicator, config);
+  communicator.Barrier("start");
+  Expect(heartbeat.verdict().empty(), heartbeat.verdict());
+}
+
 // Seconds of an all-reduce by size, the least of some: what a model of cost is fitted to
 // (docs/distributed.md).
 void MeasureCost(Communicator& communicator) {
@@ -168,6 +178,8 @@ int Main(const std::string& what) {
     MeasureCost(*communicator);
   } else if (what == "hang" || what == "part") {
     Hang(*communicator, what == "part");
+  } else if (what == "late") {
+    ComeLate(*communicator);
   } else {
     Expect(false, "no such test: " + what);
   }

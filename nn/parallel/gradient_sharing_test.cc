@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -35,7 +34,7 @@ TEST(GradientSharing, WorkersEqualOneWorkerWithALargerBatch) {
         double loss = 0;
         for (int i = 0; i < kSteps; ++i) loss += alone.Step([&] { return large(i); });
         const ParallelPass pass =
-            parallel.Fit(kSteps * workers, [&](int64_t i) { return small(i); });
+            FitOver(parallel, kSteps * workers, [&](int64_t i) { return small(i); });
         EXPECT_EQ(pass.rounds, kSteps);
         EXPECT_EQ(pass.batches, kSteps * workers);
         EXPECT_EQ(pass.examples, kSteps * workers * 4);
@@ -63,11 +62,8 @@ TEST(GradientSharing, EveryExampleCountsAlikeInBatchesOfDifferentSizes) {
   parts.push_back(part(13, 14));
   parts.push_back(part(14, 20));
   alone.Step([&] { return Batch(whole.features, whole.labels); });
-  size_t next = 0;
-  const ParallelPass pass = parallel.Fit([&]() -> std::optional<Batch> {
-    if (next == parts.size()) return std::nullopt;
-    return std::move(parts[next++]);
-  });
+  const ParallelPass pass =
+      FitOver(parallel, 3, [&](int64_t i) { return std::move(parts[static_cast<size_t>(i)]); });
   EXPECT_EQ(pass.examples, 20);
   EXPECT_LT(LargestDifference(one.parameters(), many.parameters()), 1e-6);
 }
@@ -79,7 +75,7 @@ TEST(GradientSharing, TheSameBatchesGiveTheSameBitsWhateverTheTiming) {
     Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
     ParallelWrapper parallel(trainer, {.workers = 3, .threads_of_worker = 1 + run % 2});
     Batches small(4);
-    parallel.Fit(20, [&](int64_t i) { return small(i); });  // the last round has two workers
+    FitOver(parallel, 20, [&](int64_t i) { return small(i); });  // the last round has two workers
     const std::vector<float> parameters = network.parameters().ToVector<float>();
     if (run > 0) {
       EXPECT_EQ(parameters, before);
@@ -99,7 +95,7 @@ TEST(GradientSharing, RunningAveragesAreTheWorkersMean) {
   }
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
   ParallelWrapper parallel(trainer, {.workers = 2});
-  parallel.Fit(2, [&](int64_t i) { return small(i); });
+  FitOver(parallel, 2, [&](int64_t i) { return small(i); });
   const NDArray mean = (alone[0].beside() + alone[1].beside()) * 0.5;
   EXPECT_LT(LargestDifference(network.beside(), mean), 1e-7);
   EXPECT_GT(LargestDifference(alone[0].beside(), alone[1].beside()), 1e-4);
@@ -122,7 +118,7 @@ TEST(GradientSharing, WorkersDrawOtherRandomNumbers) {
   Network network(std::move(config), {.seed = 3});
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
   ParallelWrapper parallel(trainer, {.workers = 3});
-  parallel.Fit(3, [](int64_t) { return Batch(Ones({1, 64}), Zeros({1}, DType::kInt64)); });
+  FitOver(parallel, 3, [](int64_t) { return Batch(Ones({1, 64}), Zeros({1}, DType::kInt64)); });
   const std::set<int> second = dropped(parallel.network(1)), third = dropped(parallel.network(2));
   EXPECT_NE(second, third);
   EXPECT_GT(second.size(), 10u);
@@ -137,7 +133,7 @@ TEST(GradientSharing, AStepThatALossScaleSkipsChangesNothing) {
   parallel.set_listener([&](const ParallelRound& round) { updated.push_back(round.updated); });
   const std::vector<float> before = network.arrays().ToVector<float>();
   Batches small(8);
-  parallel.Fit(2, [&](int64_t i) {
+  FitOver(parallel, 2, [&](int64_t i) {
     Batch batch = small(i);
     if (i == 1) batch.features *= std::numeric_limits<double>::infinity();  // of one worker alone
     return batch;
@@ -153,10 +149,10 @@ TEST(GradientSharing, NumbersThatLayersDrawGoOnFromTheTrainersOwnSteps) {
   Network network(NetworkConfig::Sequential({64}, {DropoutLayer(0.5), Dense(2)}), {.seed = 3});
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
   ParallelWrapper parallel(trainer, {.workers = 3});
-  parallel.Fit(7, batch);  // the last round has one worker
+  FitOver(parallel, 7, batch);  // the last round has one worker
   trainer.Step(batch);
   EXPECT_EQ(network.step(), 4u);
-  parallel.Fit(3, batch);
+  FitOver(parallel, 3, batch);
   for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(parallel.network(worker).step(), 5u);
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/models.h"
 #include "tidepool/nn/parallel/parallel_inference.h"
 #include "tidepool/nn/parallel/parallel_wrapper.h"
@@ -34,16 +34,12 @@ void Fit(benchmark::State& state, const std::string& model, ParallelTraining tra
   ParallelWrapper parallel(trainer, {.workers = std::max(workers, 1), .training = training});
   const NDArray features = RandomUniform({kBatch, 28, 28, 1}, 0, 1, 1),
                 labels = Zeros({kBatch}, DType::kInt64);
+  FunctionIterator<DataSet> batches(kRounds * std::max(workers, 1),
+                                    [&](int64_t) { return DataSet(features, labels); });
+  AsyncShieldDataSetIterator same(batches);  // there is nothing to make ahead
   const auto pass = [&] {
-    if (workers == 0) {
-      for (int i = 0; i < kRounds; ++i) trainer.Step([&] { return Batch(features, labels); });
-      return;
-    }
-    int left = kRounds * workers;
-    parallel.Fit([&]() -> std::optional<Batch> {
-      if (left-- == 0) return std::nullopt;
-      return Batch(features, labels);
-    });
+    workers == 0 ? static_cast<void>(trainer.Fit(same)) : static_cast<void>(parallel.Fit(same));
+    same.Reset();
   };
   for (int i = 0; i < 3; ++i) pass();
   for (int w = 0; w < std::max(workers, 1); ++w)

@@ -4,14 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/models.h"
 #include "tidepool/nn/network.h"
+#include "tidepool/nn/parallel/parallel_wrapper.h"
 
 namespace tidepool::nn {
 
@@ -41,6 +46,22 @@ class Batches {
   ImageBatches batches_;
   DType dtype_;
 };
+
+// A pass over batches 0 to count - 1 of a function, made ahead.
+template <typename Make>
+ParallelPass FitOver(ParallelWrapper& parallel, int64_t count, Make make) {
+  FunctionIterator<std::invoke_result_t<Make, int64_t>> batches(count, std::move(make));
+  return parallel.Fit(batches);
+}
+
+// The same, made on the calling thread.
+template <typename Make>
+ParallelPass FitHere(ParallelWrapper& parallel, int64_t count, Make make) {
+  using Set = std::invoke_result_t<Make, int64_t>;
+  FunctionIterator<Set> batches(count, std::move(make));
+  ShieldedIterator<Set> shielded(batches);
+  return parallel.Fit(shielded);
+}
 
 inline double LargestDifference(const NDArray& a, const NDArray& b) {
   const std::vector<double> x = Cast(a, DType::kFloat64).ToVector<double>(),

@@ -117,25 +117,21 @@ std::pair<int64_t, int64_t> ParallelWrapper::PartOf(int worker, int64_t count) c
 
 template <typename Set>
 ParallelPass ParallelWrapper::FitAhead(Iterator<Set>& batches) {
-  const AsyncOptions options{.prefetch = config_.prefetch * config_.workers,
-                             .kept = config_.workers,
-                             .device = trainer_.network().device(),
-                             .name = kName};
+  if (fitting_) ThrowFailedPrecondition(absl::StrCat(kName, ": Fit while a pass is under way"));
+  AsyncOptions options{.prefetch = config_.prefetch * config_.workers,
+                       .kept = config_.workers,
+                       .device = trainer_.network().device(),
+                       .name = kName,
+                       .first_epoch = passes_++};
+  if (batches.allows_prefetch()) {
+    if (!ring_.has_value()) ring_.emplace(options.name, options.RingConfig(), options.device);
+    options.ring = &*ring_;
+  }
   AsyncIterator<Set> ahead(batches, options);
   return FitRounds<Set>([&] { return ahead.Next(); });
 }
 template ParallelPass ParallelWrapper::FitAhead(DataSetIterator& batches);
 template ParallelPass ParallelWrapper::FitAhead(MultiDataSetIterator& batches);
-
-ParallelPass ParallelWrapper::Fit(int64_t count, std::function<Batch(int64_t index)> make) {
-  FunctionIterator<DataSet> batches(count, std::move(make));
-  return FitAhead(batches);
-}
-
-ParallelPass ParallelWrapper::Fit(int64_t count, std::function<MultiDataSet(int64_t index)> make) {
-  FunctionIterator<MultiDataSet> sets(count, std::move(make));
-  return FitAhead(sets);
-}
 
 void ParallelWrapper::CheckLayout() const {
   if (trainer_.network().layout_version() != layout_) {
@@ -147,7 +143,6 @@ void ParallelWrapper::CheckLayout() const {
 
 template <typename Set>
 ParallelPass ParallelWrapper::FitRounds(absl::FunctionRef<std::optional<Set>()> next) {
-  if (fitting_) ThrowFailedPrecondition(absl::StrCat(kName, ": Fit while a pass is under way"));
   CheckLayout();
   fitting_ = true;
   const absl::Cleanup done = [&] { fitting_ = false; };

@@ -3,11 +3,11 @@
 //   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
 //   ParallelWrapper parallel(trainer, {.workers = 4});
 //   for (int epoch = 0; epoch < 10; ++epoch) {
-//     const ParallelPass pass = parallel.Fit(batches.size(),
-//                                            [&](int64_t i) { return batches.Make(i); });
+//     const ParallelPass pass = parallel.Fit(batches);
+//     batches.Reset();
 //   }
 //
-// Networks of several inputs or outputs are given MultiDataSets in the place of Batches. Batches are dealt in rounds, one to each worker. Worker 0 is the calling thread with the
+// Networks of several inputs or outputs are given a MultiDataSetIterator. Batches are dealt in rounds, one to each worker. Worker 0 is the calling thread with the
 // trainer's own network; the others have replicas of it (Network::NewReplica), threads, and
 // workspaces, all made once and kept until the wrapper goes.
 //   kGradientSharing     a round is one step of one network on all of its examples: gradients are
@@ -24,9 +24,9 @@
 // batches has as many workers. Results do not depend on timing: the same batches give the same
 // bits.
 //
-// Memory beside the network's: by worker beyond the first gradients, running averages and a
-// workspace; with kParameterAveraging parameters and the updater's state too. From the second round
-// of the same shapes on nothing is allocated.
+// Memory beside the network's: a ring of the batches made ahead; by worker beyond the first
+// gradients, running averages and a workspace; with kParameterAveraging parameters and the updater's
+// state too. From the second pass of the same shapes on nothing is taken from the system.
 //
 // Ownership: trainer and network outlive it. Between passes the trainer may be used by itself,
 // loaded into, saved; each pass begins with what it has then. Threads: one at a time. Errors: what
@@ -45,6 +45,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "tidepool/memory/workspace/ring.h"
 #include "tidepool/nn/data/batch.h"
 #include "tidepool/nn/data/data_set.h"
 #include "tidepool/nn/data/data_set_iterator.h"
@@ -92,18 +93,12 @@ class ParallelWrapper {
   explicit ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& config = {});
   ~ParallelWrapper();
 
-  // A pass over the epoch of `batches`, from where it is, made ahead of their use where it allows
-  // that (AsyncDataSetIterator). Its Reset() is the caller's.
+  // A pass over the epoch of `batches`, from where it is. Workers must not wait for the next round's,
+  // so they are made ahead of their use (AsyncDataSetIterator) where `batches` allows that: a pass
+  // that an exception ends leaves it further on than what was trained on. Else they are made on the
+  // calling thread, a round at a time. Its Reset() is the caller's.
   ParallelPass Fit(DataSetIterator& batches) { return FitAhead(batches); }
   ParallelPass Fit(MultiDataSetIterator& sets) { return FitAhead(sets); }
-  // Over batches 0 to count - 1 of a function, made ahead likewise.
-  ParallelPass Fit(int64_t count, std::function<Batch(int64_t index)> make);
-  ParallelPass Fit(int64_t count, std::function<MultiDataSet(int64_t index)> make);
-  // Over what `next` gives on the calling thread, a round at a time, until it gives none.
-  ParallelPass Fit(absl::FunctionRef<std::optional<Batch>()> next) { return FitRounds(next); }
-  ParallelPass Fit(absl::FunctionRef<std::optional<MultiDataSet>()> next) {
-    return FitRounds(next);
-  }
 
   // Called behind each round on the calling thread; what it throws ends the pass, whose round is
   // done.
@@ -150,6 +145,8 @@ class ParallelWrapper {
   // move it while others read parameters of the same array.
   std::unique_ptr<Worker> first_;
   std::function<void(const ParallelRound&)> listener_;
+  std::optional<RingWorkspace> ring_;  // of batches made ahead
+  int64_t passes_ = 0;
   bool fitting_ = false, has_fitted_ = false;
   std::unique_ptr<WorkerGroup> group_;  // last: its threads use all of the above
 };

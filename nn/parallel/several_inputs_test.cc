@@ -6,7 +6,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -119,7 +118,7 @@ TEST(SeveralInputs, WorkersEqualOneWorkerWithALargerBatchInEveryMode) {
       for (int64_t i = 0; i < kSteps; ++i)
         loss += alone.Step([&] { return SetOf(i * 4 * workers, (i + 1) * 4 * workers); });
       const ParallelPass pass =
-          parallel.Fit(kSteps * workers, [](int64_t i) { return SetOf(4 * i, 4 * i + 4); });
+          FitOver(parallel, kSteps * workers, [](int64_t i) { return SetOf(4 * i, 4 * i + 4); });
       EXPECT_EQ(pass.rounds, kSteps);
       EXPECT_EQ(pass.examples, kSteps * workers * 4);
       EXPECT_NEAR(pass.loss, loss / kSteps, 1e-12);
@@ -138,7 +137,7 @@ TEST(SeveralInputs, SequencesOfABatchToo) {
     Trainer alone(one, Adam()), trainer(many, Adam());
     ParallelWrapper parallel(trainer, {.workers = 3});
     for (int64_t i = 0; i < 8; ++i) alone.Step([&] { return BatchOf(9 * i, 9 * i + 9); });
-    parallel.Fit(24, [](int64_t i) { return BatchOf(3 * i, 3 * i + 3); });
+    FitOver(parallel, 24, [](int64_t i) { return BatchOf(3 * i, 3 * i + 3); });
     EXPECT_LT(LargestDifference(one.parameters(), many.parameters()), 1e-12);
   }
 }
@@ -163,7 +162,7 @@ TEST(SeveralInputs, AveragesAreThoseByHandInEveryMode) {
       mean(first.parameters(), second.parameters());
       for (size_t i = 0; i < 2; ++i) mean(*a.updater().state()[i], *b.updater().state()[i]);
     }
-    parallel.Fit(8, [](int64_t i) { return SetOf(4 * i, 4 * i + 4); });
+    FitOver(parallel, 8, [](int64_t i) { return SetOf(4 * i, 4 * i + 4); });
     EXPECT_EQ(many.parameters().ToVector<double>(), first.parameters().ToVector<double>());
     EXPECT_EQ(parallel.network(1).parameters().ToVector<double>(),
               first.parameters().ToVector<double>());
@@ -178,12 +177,8 @@ TEST(SeveralInputs, EveryExampleCountsAlikeInSetsOfDifferentSizes) {
   const int64_t ends[] = {0, 7, 8, 12, 15};
   alone.Step([] { return SetOf(0, 12); });
   alone.Step([] { return SetOf(12, 15); });
-  size_t next = 0;
-  const ParallelPass pass = parallel.Fit([&]() -> std::optional<MultiDataSet> {
-    if (next == 4) return std::nullopt;
-    ++next;
-    return SetOf(ends[next - 1], ends[next]);
-  });
+  const ParallelPass pass =
+      FitHere(parallel, 4, [&](int64_t i) { return SetOf(ends[i], ends[i + 1]); });
   EXPECT_EQ(pass.examples, 15);
   EXPECT_EQ(pass.rounds, 2);
   EXPECT_LT(LargestDifference(one.parameters(), many.parameters()), 1e-12);
@@ -215,7 +210,7 @@ TEST(SeveralInputs, WhatCannotBeIsRefusedAndTheNextPassWorks) {
   const std::vector<double> before = network.parameters().ToVector<double>();
   const auto error_of = [&](std::function<MultiDataSet()> second) {
     const Error error = ErrorOf(
-        [&] { parallel.Fit(2, [&](int64_t i) { return i == 0 ? SetOf(0, 4) : second(); }); });
+        [&] { FitOver(parallel, 2, [&](int64_t i) { return i == 0 ? SetOf(0, 4) : second(); }); });
     EXPECT_EQ(network.parameters().ToVector<double>(), before);
     EXPECT_EQ(trainer.steps(), 0);
     return error;
@@ -237,14 +232,14 @@ TEST(SeveralInputs, WhatCannotBeIsRefusedAndTheNextPassWorks) {
                 return set;
               }),
               IsError(StatusCode::kInvalidArgument, {"worker 1", "4 and 3 examples"}));
-  EXPECT_THROW(parallel.Fit(4,
-                            [](int64_t i) {
-                              if (i == 3) throw std::out_of_range("no more");
-                              return SetOf(4 * i, 4 * i + 4);
-                            }),
+  EXPECT_THROW(FitOver(parallel, 4,
+                       [](int64_t i) {
+                         if (i == 3) throw std::out_of_range("no more");
+                         return SetOf(4 * i, 4 * i + 4);
+                       }),
                std::out_of_range);
   EXPECT_EQ(trainer.steps(), 1);
-  EXPECT_EQ(parallel.Fit(2, [](int64_t i) { return SetOf(4 * i, 4 * i + 4); }).rounds, 1);
+  EXPECT_EQ(FitOver(parallel, 2, [](int64_t i) { return SetOf(4 * i, 4 * i + 4); }).rounds, 1);
 }
 
 TEST(SeveralInputs, PassesTakeNothingFromTheSystem) {
@@ -254,10 +249,8 @@ TEST(SeveralInputs, PassesTakeNothingFromTheSystem) {
   const MultiDataSet kept[] = {SetOf(0, 6, DType::kFloat32), SetOf(6, 12, DType::kFloat32)};
   int64_t asked = 0;
   for (int pass = 0; pass < 30; ++pass) {
-    int64_t next = 0;
-    parallel.Fit([&]() -> std::optional<MultiDataSet> {
-      if (next == 6) return std::nullopt;
-      const MultiDataSet& of = kept[next++ % 2];
+    FitHere(parallel, 6, [&](int64_t i) {
+      const MultiDataSet& of = kept[i % 2];
       MultiDataSet set(of.features, of.labels);
       set.features_masks = of.features_masks;
       set.labels_masks = of.labels_masks;

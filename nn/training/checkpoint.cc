@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/ndarray/io/safetensors_arrays.h"
 #include "tidepool/nn/parameter_file.h"
@@ -238,10 +240,31 @@ std::string CheckpointFolder::Save(const Network& network, const Updater& update
   return SaveBy(updater.steps(), [&](const std::string& path) { SaveCheckpoint(network, updater, path, notes, loss_scale); });
 }
 
+// A writer that was killed was at another step than the next one is, and a temporary file goes only with an AtomicFile of the same path.
+void CheckpointFolder::RemoveLeftFiles() const {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored)) {
+    // <name>.tidepool-<number>.tmp
+    const std::string name = entry.path().filename().string();
+    const size_t end = name.find(".tidepool-");
+    if (end == std::string::npos || !absl::EndsWith(name, ".tmp") || !IsCheckpointName(name.substr(0, end))) continue;
+    names.push_back(name.substr(0, end));
+  }
+  for (const std::string& name : names) {
+    try {
+      const AtomicFile removes(absl::StrCat(folder_, "/", name));
+    } catch (const Error&) {
+      // It is in nobody's way.
+    }
+  }
+}
+
 std::string CheckpointFolder::SaveBy(int64_t steps, absl::FunctionRef<void(const std::string& path)> write) {
   std::string digits = absl::StrCat(steps);
   if (digits.size() < 9) digits.insert(0, 9 - digits.size(), '0');
   const std::string path = absl::StrCat(folder_, "/", kPrefix, digits, kSuffix);
+  RemoveLeftFiles();
   write(path);
   // A run that went back to an earlier step has files of later ones: those are the old run's, and the new one is never removed.
   std::vector<std::string> all = All();

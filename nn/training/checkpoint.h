@@ -67,7 +67,8 @@ class CheckpointFolder {
   // Oldest first. Files of other names are not looked at.
   std::vector<std::string> All() const;
   std::optional<std::string> Latest() const;
-  // The file that it is called by the updater's steps; then those beyond `keep` go. Returns its path. What cannot be removed stays.
+  // The file that it is called by the updater's steps; then those beyond `keep` go, and before it what writers that were killed have
+  // left of others. Returns its path. What cannot be removed stays.
   std::string Save(const Network& network, const Updater& updater, const CheckpointNotes& notes = {},
                    const LossScale* loss_scale = nullptr);
   std::string Save(Trainer& trainer, const CheckpointNotes& notes = {});
@@ -75,6 +76,8 @@ class CheckpointFolder {
   std::string SaveBy(int64_t steps, absl::FunctionRef<void(const std::string& path)> write);
 
  private:
+  void RemoveLeftFiles() const;
+
   std::string folder_;
   Options options_;
 };

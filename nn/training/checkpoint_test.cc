@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/dropout.h"
@@ -111,6 +112,27 @@ TEST(Checkpoint, TheNewestAreKept) {
   EXPECT_THAT(folder.All(), ElementsAre(path + "/step-000000001.safetensors", path + "/step-1234567890123.safetensors"));
   for (const std::string& name : others) EXPECT_TRUE(std::filesystem::exists(path + "/" + name)) << name;
   EXPECT_TRUE(std::filesystem::exists(path + "/step-000000000.safetensors"));
+}
+
+// A writer that is killed leaves a temporary file that no later checkpoint is called by.
+TEST(Checkpoint, WhatAKilledWriterLeftGoesWithTheNextCheckpoint) {
+  const std::string path = Folder("killed");
+  CheckpointFolder folder(path);
+  const std::string left = path + "/step-000000358.safetensors.tidepool-0.tmp",
+                    another = path + "/step-1234567890123.safetensors.tidepool-3.tmp";
+  const std::vector<std::string> others = {"notes.txt.tidepool-0.tmp", "step-best.safetensors.tidepool-0.tmp",
+                                           "step-000000358.safetensors.tidepool-0x.tmp", "step-000000358.safetensors.tmp",
+                                           "step-000000358.safetensors.tidepool-0.tmp.mine"};
+  for (const std::string& name : others) std::ofstream(path + "/" + name) << "mine";
+  for (const std::string& name : {left, another}) std::ofstream(name) << "half a checkpoint";
+  const AtomicFile being_written(path + "/step-000000400.safetensors");
+  Network network = NewNetwork();
+  Trainer trainer(network, Config(UpdaterKind::kSgd));
+  folder.Save(trainer);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_FALSE(std::filesystem::exists(another));
+  EXPECT_TRUE(std::filesystem::exists(being_written.temporary_path()));
+  for (const std::string& name : others) EXPECT_TRUE(std::filesystem::exists(path + "/" + name)) << name;
 }
 
 // Where layers draw nothing, and files of before there was such a field.

@@ -12,6 +12,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/data/data_set.h"
+#include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/merge.h"
 #include "tidepool/nn/model.h"
@@ -75,6 +76,17 @@ TEST(SeveralInputs, StepsAreThoseOfTheNetworkAndAnUpdater) {
     }
     EXPECT_EQ(network.parameters().ToVector<float>(), expected) << static_cast<int>(mode);
     EXPECT_EQ(network.training_workspace().stats().leaked_arrays, 0u);
+  }
+  // By an iterator.
+  {
+    Network network = TwoByTwo();
+    Trainer trainer(network, Adam());
+    FunctionIterator<MultiDataSet> sets(
+        6, [](int64_t i) { return SomeSet(8, static_cast<uint64_t>(i)); });
+    const TrainingPass pass = trainer.Fit(sets);
+    EXPECT_EQ(pass.batches, 6);
+    EXPECT_EQ(pass.examples, 48);
+    EXPECT_EQ(network.parameters().ToVector<float>(), expected);
   }
   // In parts, in the caller's place.
   Network network = TwoByTwo();

@@ -76,7 +76,7 @@ Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
 template <typename Set>
 struct Trainer::Made {
   NDManager manager;  // before the arrays, which go first; none where the trainer has none
-  Set set;
+  std::optional<Set> set;
 };
 
 NetworkInputs InputsOf(const Batch& batch) {
@@ -139,17 +139,18 @@ void Trainer::ForgetGraph() {
 }
 
 template <typename Set>
-double Trainer::StepByGraph(absl::FunctionRef<Set()> make) {
+std::optional<double> Trainer::StepByGraph(absl::FunctionRef<std::optional<Set>()> next) {
   CheckOpen();
   std::optional<WorkspaceScope> scope;
   if (model_ == nullptr) scope.emplace(graphs_->batches);
   Made<Set> made;
   if (model_ != nullptr) {
-    made = Make(make, graphs_->batches);
+    made = Make(next, graphs_->batches);
   } else {
-    made.set = make();
+    made.set = next();
   }
-  return ReplayStep(network_.PrepareInputs(InputsOf(made.set)));
+  if (!made.set.has_value()) return std::nullopt;
+  return ReplayStep(network_.PrepareInputs(InputsOf(*made.set)));
 }
 
 double Trainer::ReplayStep(const NetworkInputs& inputs) {
@@ -243,34 +244,36 @@ bool Trainer::Observe(bool finite) {
 }
 
 template <typename Set>
-double Trainer::StepOf(absl::FunctionRef<Set()> make) {
-  if (graphs_ != nullptr) return StepByGraph(make);
+std::optional<double> Trainer::StepOf(absl::FunctionRef<std::optional<Set>()> next) {
+  if (graphs_ != nullptr) return StepByGraph(next);
   CheckOpen();
   double loss;
   if (model_ == nullptr) {
     WorkspaceScope scope(network_.training_workspace());
     {
-      const Set set = make();
-      loss = Gradients(InputsOf(set));
+      const std::optional<Set> set = next();
+      if (!set.has_value()) return std::nullopt;
+      loss = Gradients(InputsOf(*set));
     }
     Update();
     return loss;
   }
-  const Made<Set> made = Make(make, network_.training_workspace());
+  const Made<Set> made = Make(next, network_.training_workspace());
+  if (!made.set.has_value()) return std::nullopt;
   const ManagerScope scope(made.manager);
-  loss = Gradients(InputsOf(made.set));
+  loss = Gradients(InputsOf(*made.set));
   Update();
   return loss;
 }
-template double Trainer::StepOf(absl::FunctionRef<Batch()> make);
-template double Trainer::StepOf(absl::FunctionRef<MultiDataSet()> make);
+template std::optional<double> Trainer::StepOf(absl::FunctionRef<std::optional<Batch>()> next);
+template std::optional<double> Trainer::StepOf(absl::FunctionRef<std::optional<MultiDataSet>()> next);
 
 template <typename Set>
-Trainer::Made<Set> Trainer::Make(absl::FunctionRef<Set()> make, Workspace& workspace) {
+Trainer::Made<Set> Trainer::Make(absl::FunctionRef<std::optional<Set>()> next, Workspace& workspace) {
   Made<Set> made;
   made.manager = manager_.NewCycleManager("batch", workspace);
   const ManagerScope scope(made.manager);
-  made.set = make();
+  made.set = next();
   return made;
 }
 
@@ -280,9 +283,10 @@ Batch Trainer::NewBatch(absl::FunctionRef<Batch()> make_batch) {
     ThrowFailedPrecondition("trainer: NewBatch needs a trainer of a model, which has managers");
   }
   ForgetGraph();
-  Made<Batch> made = Make(make_batch, network_.training_workspace());
-  made.set.manager = std::move(made.manager);
-  return std::move(made.set);
+  Made<Batch> made =
+      Make<Batch>([&] { return std::optional<Batch>(make_batch()); }, network_.training_workspace());
+  made.set->manager = std::move(made.manager);
+  return std::move(*made.set);
 }
 
 double Trainer::ComputeGradients(const Batch& batch) {

@@ -10,6 +10,10 @@
 //   trainer.Update();
 //                                      // the batch's end frees all the step made
 //
+// or, an epoch at a time,
+//
+//   for (int epoch = 0; epoch < 10; ++epoch, batches.Reset()) trainer.Fit(batches);
+//
 // A network of several inputs or outputs is given a MultiDataSet in the place of the Batch.
 //
 // A trainer of a model has a manager below the model's that owns the updater's state and is capped;
@@ -37,6 +41,8 @@
 #ifndef TIDEPOOL_NN_TRAINING_TRAINER_H_
 #define TIDEPOOL_NN_TRAINING_TRAINER_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +56,7 @@
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/data/batch.h"
 #include "tidepool/nn/data/data_set.h"
+#include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/model.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/training/loss_scale.h"
@@ -66,6 +73,19 @@ class DivergedError final : public Error {
 // What a network is given of a batch.
 NetworkInputs InputsOf(const Batch& batch);
 NetworkInputs InputsOf(const MultiDataSet& set);
+
+// What a listener is told of a step.
+struct TrainedStep {
+  int64_t batches = 0;  // of the pass, this one too: with where it began the place to go on from
+  int64_t examples = 0;
+  double loss = 0;      // of the examples, the mean
+  bool updated = true;  // false: a step that a loss scale skipped
+};
+
+struct TrainingPass {
+  int64_t batches = 0, examples = 0;
+  double loss = 0;  // of the examples, the mean; 0 without any
+};
 
 class Trainer {
  public:
@@ -90,8 +110,17 @@ class Trainer {
 
   // Makes the batch inside the step's workspace, computes its gradients, updates the parameters or skips that (loss scale);
   // returns the mean loss.
-  double Step(absl::FunctionRef<Batch()> make_batch) { return StepOf(make_batch); }
-  double Step(absl::FunctionRef<MultiDataSet()> make_set) { return StepOf(make_set); }
+  double Step(absl::FunctionRef<Batch()> make_batch) { return StepOn(make_batch); }
+  double Step(absl::FunctionRef<MultiDataSet()> make_set) { return StepOn(make_set); }
+
+  // Steps over the epoch of `batches`, from where it is; its Reset() is the caller's. Batches are asked for inside the steps'
+  // workspace, one at a time: made there, or ahead of their use where `batches` is an AsyncDataSetIterator. Errors, of steps and of
+  // `batches`: an Error (but of a type derived by others) is a copy that says in front of its message which batch of the pass it was.
+  // Throws kFailedPrecondition in a listener.
+  TrainingPass Fit(DataSetIterator& batches) { return FitOn(batches); }
+  TrainingPass Fit(MultiDataSetIterator& sets) { return FitOn(sets); }
+  // Called behind each step of Fit; what it throws ends the pass, whose step is done.
+  void set_listener(std::function<void(const TrainedStep&)> listener) { listener_ = std::move(listener); }
 
   // A batch with a manager of its own whose cycle of the training workspace begins here: one at a
   // time, on one thread. Needs a model.
@@ -120,11 +149,20 @@ class Trainer {
   template <typename Set>
   struct Made;  // a batch and the manager of its step
   template <typename Set>
-  Made<Set> Make(absl::FunctionRef<Set()> make, Workspace& workspace);
+  Made<Set> Make(absl::FunctionRef<std::optional<Set>()> next, Workspace& workspace);
   template <typename Set>
-  double StepOf(absl::FunctionRef<Set()> make);
+  double StepOn(absl::FunctionRef<Set()> make) {
+    return *StepOf<Set>([&] { return std::optional<Set>(make()); });
+  }
+  // None: `next` gave none, and nothing was done.
   template <typename Set>
-  double StepByGraph(absl::FunctionRef<Set()> make);
+  std::optional<double> StepOf(absl::FunctionRef<std::optional<Set>()> next);
+  template <typename Set>
+  std::optional<double> StepByGraph(absl::FunctionRef<std::optional<Set>()> next);
+  template <typename Set>
+  TrainingPass FitOn(Iterator<Set>& batches);
+  template <typename Set>
+  bool FitOne(Iterator<Set>& batches, TrainingPass& pass);
   double ReplayStep(const NetworkInputs& inputs);
   double CountStep();
   bool Observe(bool finite);
@@ -145,6 +183,8 @@ class Trainer {
   uint32_t updated_version_ = 0;  // of the gradients that the last update was by
   NDManager manager_;
   std::unique_ptr<Graphs> graphs_;
+  std::function<void(const TrainedStep&)> listener_;
+  bool fitting_ = false;
 };
 
 }  // namespace tidepool::nn

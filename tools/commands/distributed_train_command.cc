@@ -20,6 +20,7 @@
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/nn/data/async_iterator.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/distributed/distributed_checkpoint.h"
@@ -57,6 +58,7 @@ namespace {
 struct Settings {
   int epochs = 0;
   int64_t batch = 0;
+  int prefetch = 0;
   uint64_t seed = 0;
   std::string save, checkpoints;
   int64_t checkpoint_every = 0;
@@ -81,10 +83,9 @@ void EvaluateInParts(nn::DistributedTrainer& distributed, const LabelledImages& 
                      Evaluation& evaluation) {
   std::optional<nn::ImageBatches> batches;
   if (part.count > 0) batches.emplace(part, batch);
-  int64_t made = 0;
   const auto next = [&]() -> std::optional<nn::Batch> {
-    if (!batches.has_value() || made == batches->size()) return std::nullopt;
-    return batches->Make(made++);
+    if (!batches.has_value()) return std::nullopt;
+    return batches->Next();
   };
   try {
     DoEvaluation(
@@ -167,10 +168,13 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
   DiskReservation room;
   if (is_first && !settings.save.empty()) room = nn::ReserveModelFile(model, settings.save);
 
-  nn::ImageBatches batches(train,
-                           nn::Batching{.rank = rank, .ranks = ranks, .together = settings.batch});
+  nn::ImageBatches images(train, nn::Batching{.seed = settings.seed,
+                                              .epoch = at.epoch,
+                                              .rank = rank,
+                                              .ranks = ranks,
+                                              .together = settings.batch});
   nn::UpdaterConfig updater = UpdaterOfFlags();
-  updater.schedule = ScheduleOfFlags(std::max<int64_t>(1, settings.epochs * batches.size()));
+  updater.schedule = ScheduleOfFlags(std::max<int64_t>(1, settings.epochs * images.size()));
   nn::Trainer trainer(model, updater);
   const bool in_parts = settings.shard_parameters;
   std::optional<nn::CheckpointFolder> checkpoints;
@@ -190,36 +194,43 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
     if (at.epoch < 1) ThrowDataLoss("checkpoint: data_epoch is 0, expected 1 or more");
     Say(communicator, "goes on behind batch %lld of epoch %llu\n", static_cast<long long>(at.batch),
         static_cast<unsigned long long>(at.epoch));
+    images.StartEpoch(at.epoch);
+    images.Seek(at.batch);
   }
   LastFinite last_finite(model, is_first && !in_parts ? settings.save : "");
   Progress progress(settings.epochs, train.count);
-  for (; at.epoch <= static_cast<uint64_t>(settings.epochs); ++at.epoch, at.batch = 0) {
+  double loss = 0;           // of the epoch's steps:
+  int64_t first = at.batch;  // those from there on
+  distributed.set_listener([&](const nn::DistributedStep& step) {
     const int epoch = static_cast<int>(at.epoch);
-    batches.Shuffle(settings.seed, at.epoch);
-    double loss = 0;
-    const int64_t first = at.batch;
-    while (at.batch < batches.size()) {
-      const auto step =
-          distributed.Step([&] { return std::optional<nn::Batch>(batches.Make(at.batch)); });
-      last_finite.CheckLoss(step->loss, trainer.steps(), epoch);
-      loss += step->loss;
-      ++at.batch;
-      if (is_first)
-        progress.Step(epoch, std::min(at.batch * settings.batch, train.count),
-                      loss / static_cast<double>(at.batch - first));
-      if (checkpoints.has_value() && trainer.steps() % settings.checkpoint_every == 0) {
-        distributed.SaveLatest(*checkpoints, at.ToNotes());
-      }
+    last_finite.CheckLoss(step.loss, trainer.steps(), epoch);
+    loss += step.loss;
+    ++at.batch;
+    if (is_first)
+      progress.Step(epoch, std::min(at.batch * settings.batch, train.count),
+                    loss / static_cast<double>(at.batch - first));
+    if (checkpoints.has_value() && trainer.steps() % settings.checkpoint_every == 0) {
+      distributed.SaveLatest(*checkpoints, at.ToNotes());
     }
+  });
+  std::optional<nn::AsyncDataSetIterator> ahead;
+  nn::DataSetIterator& batches = MadeAhead(images, settings.prefetch, Host(), ahead);
+  const auto epochs = static_cast<uint64_t>(settings.epochs);
+  for (; at.epoch <= epochs; ++at.epoch, at.batch = 0) {
+    const int epoch = static_cast<int>(at.epoch);
+    loss = 0;
+    first = at.batch;
+    distributed.Fit(batches);
     if (is_first)
       progress.EndEpoch(epoch, at.batch > first ? loss / static_cast<double>(at.batch - first) : 0);
     if (in_parts) {
       CheckPartsAreFinite(distributed, epoch);
     } else {
-      last_finite.EndEpoch(trainer.steps(), epoch, [&] { return batches.Make(0).features; });
+      last_finite.EndEpoch(trainer.steps(), epoch, [&] { return images.Make(0).features; });
     }
-    distributed.CheckSameParameters();
+    if (at.epoch < epochs) batches.Reset();
   }
+  distributed.set_listener(nullptr);
   if (!settings.save.empty()) {
     room.Release();
     if (in_parts) {
@@ -263,6 +274,7 @@ int RunTrainDistributed() {
   Settings settings;
   settings.epochs = static_cast<int>(AtLeastOne("epochs", absl::GetFlag(FLAGS_epochs)));
   settings.batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
+  settings.prefetch = PrefetchOfFlags();
   settings.seed = absl::GetFlag(FLAGS_seed);
   settings.save = absl::GetFlag(FLAGS_save);
   settings.checkpoints = absl::GetFlag(FLAGS_checkpoints);

@@ -1,7 +1,6 @@
 #include "tidepool/tools/commands/evaluate_model.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/eval/do_evaluation.h"
@@ -32,14 +31,9 @@ int64_t ImagesAtOnce(const nn::Model& model, int64_t batch) {
 
 void EvaluateModel(nn::Model& model, const LabelledImages& images, int64_t batch,
                    absl::Span<BaseEvaluation* const> evaluations) {
-  const nn::ImageBatches batches(images, batch);
-  int64_t made = 0;
-  const auto next = [&]() -> std::optional<nn::Batch> {
-    if (made == batches.size()) return std::nullopt;
-    return batches.Make(made++);
-  };
+  nn::ImageBatches batches(images, batch);
   try {
-    DoEvaluation(*model.network, next, {.outputs = OutputsAre::kLogits}, evaluations);
+    DoEvaluation(*model.network, batches, {.outputs = OutputsAre::kLogits}, evaluations);
   } catch (const ScoresNotFiniteError& error) {
     throw CommandFailed(absl::StrCat("image ", error.example(), ": its scores are not finite"));
   }

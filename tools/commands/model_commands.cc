@@ -1,6 +1,8 @@
 // evaluate, predict, kernels.
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -132,11 +134,11 @@ int RunPredict() {
   images.width = file.dims[2];
   images.pixels = std::move(file.data);
   images.labels.assign(static_cast<size_t>(images.count), 0);  // not known, not used
-  const nn::ImageBatches batches(images, ImagesAtOnce(model, batch));
+  nn::ImageBatches batches(images, ImagesAtOnce(model, batch));
   std::printf("image,class,probability\n");
   int64_t image = 0;
-  for (int64_t i = 0; i < batches.size(); ++i) {
-    model.network->Infer([&] { return batches.Make(i).features; },
+  while (const std::optional<int64_t> next = batches.Claim()) {
+    model.network->Infer([&] { return batches.Make(*next).features; },
                          [&](const NDArray& logits) {
                            const NDArray probabilities = Softmax(logits).To(Host());
                            const NDArray best = ArgMax(probabilities);

@@ -18,6 +18,7 @@
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/nn/budget/step_budget.h"
+#include "tidepool/nn/data/async_iterator.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/model_file.h"
@@ -94,6 +95,7 @@ int RunTrain() {
   ApplyThreads();
   const int epochs = static_cast<int>(AtLeastOne("epochs", absl::GetFlag(FLAGS_epochs)));
   const int64_t batch = AtLeastOne("batch", absl::GetFlag(FLAGS_batch));
+  const int prefetch = PrefetchOfFlags();
   const uint64_t seed = absl::GetFlag(FLAGS_seed);
   const std::string save = absl::GetFlag(FLAGS_save);
   nn::UpdaterConfig updater = UpdaterOfFlags();
@@ -134,8 +136,8 @@ int RunTrain() {
   DiskReservation room;
   if (!save.empty()) room = nn::ReserveModelFile(model, save);
 
-  nn::ImageBatches batches(train, batch);
-  updater.schedule = ScheduleOfFlags(std::max<int64_t>(1, epochs * batches.size()));
+  nn::ImageBatches images(train, nn::Batching{.batch_size = batch, .seed = seed, .epoch = 1});
+  updater.schedule = ScheduleOfFlags(std::max<int64_t>(1, epochs * images.size()));
   nn::Trainer trainer(model, updater);
   try {
     trainer.set_graphs(absl::GetFlag(FLAGS_graphs));
@@ -149,31 +151,41 @@ int RunTrain() {
     std::printf("%s", budgeted->ToString().c_str());
     std::fflush(stdout);
   }
-  double step_seconds = 0;
   std::optional<MemoryLog> memory_log;
   if (!memory_log_file.empty()) memory_log.emplace();
   LastFinite last_finite(model, save);
   Progress progress(epochs, train.count);
-  double first_step_seconds = 0;
-  for (int epoch = 1; epoch <= epochs; ++epoch) {
-    batches.Shuffle(seed, epoch);
-    double loss = 0;
-    for (int64_t i = 0; i < batches.size(); ++i) {
-      const bool steady = trainer.steps() >= 2;
-      if (steady) counters.BeginStep();
-      const double step_began = seconds();
-      const double step_loss = trainer.Step([&] { return batches.Make(i); });
-      step_seconds += seconds() - step_began;
-      if (steady) counters.EndStep();
-      last_finite.CheckLoss(step_loss, trainer.steps(), epoch);
-      loss += step_loss;
-      if (trainer.steps() == 1) first_step_seconds = seconds();
-      if (memory_log) memory_log->Sample(absl::StrCat("epoch ", epoch, " batch ", i));
-      progress.Step(epoch, std::min((i + 1) * batch, train.count), loss / (i + 1));
-    }
-    progress.EndEpoch(epoch, loss / batches.size());
-    last_finite.EndEpoch(trainer.steps(), epoch, [&] { return batches.Make(0).features; });
+  double first_step_seconds = 0, step_seconds = 0, step_began = 0;
+  bool is_counted = false;
+  const auto begin_step = [&] {
+    is_counted = trainer.steps() >= 2;
+    if (is_counted) counters.BeginStep();
+    step_began = seconds();
+  };
+  int epoch = 1;
+  double loss = 0;
+  trainer.set_listener([&](const nn::TrainedStep& step) {
+    step_seconds += seconds() - step_began;
+    if (is_counted) counters.EndStep();
+    last_finite.CheckLoss(step.loss, trainer.steps(), epoch);
+    loss += step.loss;
+    if (trainer.steps() == 1) first_step_seconds = seconds();
+    if (memory_log) memory_log->Sample(absl::StrCat("epoch ", epoch, " batch ", step.batches - 1));
+    progress.Step(epoch, std::min(step.batches * batch, train.count),
+                  loss / static_cast<double>(step.batches));
+    begin_step();
+  });
+  std::optional<nn::AsyncDataSetIterator> ahead;
+  nn::DataSetIterator& batches = MadeAhead(images, prefetch, device, ahead);
+  for (; epoch <= epochs; ++epoch) {
+    loss = 0;
+    begin_step();
+    const nn::TrainingPass pass = trainer.Fit(batches);
+    progress.EndEpoch(epoch, loss / static_cast<double>(pass.batches));
+    last_finite.EndEpoch(trainer.steps(), epoch, [&] { return images.Make(0).features; });
+    if (epoch < epochs) batches.Reset();
   }
+  trainer.set_listener(nullptr);
   if (budgeted.has_value()) {
     const double mean = step_seconds / static_cast<double>(std::max<int64_t>(1, trainer.steps()));
     std::printf("%s", nn::OutcomeOf(*model.network, *budgeted, mean).ToString().c_str());

@@ -11,6 +11,7 @@
 #include "tidepool/ndarray/kernel/thread_pool.h"
 
 ABSL_FLAG(double, learning_rate, 0, "0: that which suits the updater");
+ABSL_FLAG(int, prefetch, 0, "batches made ahead on a thread of their own; 0: each in its step");
 ABSL_FLAG(std::string, schedule, "cosine", "of the learning rate: cosine or constant");
 
 namespace tidepool::tools {
@@ -33,6 +34,24 @@ nn::Schedule ScheduleOfFlags(int64_t steps) {
         absl::StrCat("flag --schedule is \"", schedule, "\", expected cosine or constant"));
   }
   return schedule == "cosine" ? nn::Schedule::Cosine(steps) : nn::Schedule::Constant();
+}
+
+int PrefetchOfFlags() {
+  constexpr int kMost = 1024;
+  const int prefetch = absl::GetFlag(FLAGS_prefetch);
+  if (prefetch < 0 || prefetch > kMost) {
+    ThrowInvalidArgument(
+        absl::StrCat("flag --prefetch is ", prefetch, ", expected 0 (none) to ", kMost));
+  }
+  return prefetch;
+}
+
+nn::DataSetIterator& MadeAhead(nn::ImageBatches& batches, int prefetch, Device device,
+                               std::optional<nn::AsyncDataSetIterator>& ahead) {
+  if (prefetch == 0) return batches;
+  const auto epoch = static_cast<int64_t>(batches.epoch());
+  return ahead.emplace(
+      batches, nn::AsyncOptions{.prefetch = prefetch, .device = device, .first_epoch = epoch});
 }
 
 void TellRefusedThreads() {

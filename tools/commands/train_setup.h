@@ -3,9 +3,13 @@
 #define TIDEPOOL_TOOLS_COMMANDS_TRAIN_SETUP_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/flags/declare.h"
+#include "tidepool/memory/device.h"
+#include "tidepool/nn/data/async_iterator.h"
+#include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/training/updater.h"
 
 ABSL_DECLARE_FLAG(std::string, data);
@@ -25,8 +29,14 @@ namespace tidepool::tools {
 nn::UpdaterConfig UpdaterOfFlags();
 // Over so many steps.
 nn::Schedule ScheduleOfFlags(int64_t steps);
+// Of batches; 0: none.
+int PrefetchOfFlags();
 // Flags that only jobs have are not set.
 void CheckNoFlagsOfJobs();
+
+// `batches`, or with a prefetch `ahead`, which makes them ahead from where they are.
+nn::DataSetIterator& MadeAhead(nn::ImageBatches& batches, int prefetch, Device device,
+                               std::optional<nn::AsyncDataSetIterator>& ahead);
 
 // Where the pool got fewer threads than were asked for, and goes on with those.
 void TellRefusedThreads();
