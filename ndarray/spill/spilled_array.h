@@ -52,6 +52,8 @@ class SpilledArray {
   // device. Does nothing while one is under way. When it is not wanted after all, the destructor does not wait.
   void Prefetch();
   bool is_prefetched() const { return ahead_.is_defined(); }
+  // What was prefetched goes; the bytes are in the file still.
+  void DropPrefetch();
 
  private:
   SpillFile* file_ = nullptr;
