@@ -3,7 +3,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/memory/spill/spillables.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ndarray.h"
@@ -11,6 +14,7 @@
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/unary.h"
+#include "tidepool/ndarray/spill/spillable_array.h"
 #include "tidepool/ndarray/spill/spilled_array.h"
 #include "tidepool/ndarray/spill/spilled_segments.h"
 
@@ -53,6 +57,24 @@ float Step(SpillFile& file, std::vector<NDArray>& weights, const NDArray& x, dou
 }
 // [training]
 
+// [spillable]
+// A table that is used now and then, and gives its memory to whoever needs it in between.
+class Scores {
+ public:
+  explicit Scores(Spillables& spillables)
+      : table_(spillables, RandomUniform({1024, 64}, -1, 1, /*seed=*/1), "scores") {}
+
+  NDArray Of(const NDArray& questions) {
+    const SpillableArray::Pinned table = table_.Read();  // in memory until the end of this
+    return MatMul(questions, table->Transpose());
+  }
+  void Forget(double share) { *table_.Write() *= Scalar(1 - share); }
+
+ private:
+  SpillableArray table_;
+};
+// [spillable]
+
 // [bytes]
 SpilledBytes WriteBeside(SpillFile& file, const std::string& text) {
   SpillTransfer writes = file.BeginWrite(text.data(), text.size());
@@ -64,8 +86,27 @@ SpilledBytes WriteBeside(SpillFile& file, const std::string& text) {
 TEST(Spilling, AnArrayWaitsInAFile) {
   SpillFile file({.folder = testing::TempDir(), .capacity_bytes = int64_t{1} << 30});
   EXPECT_EQ(SumAfterWaiting(file), Sum(RandomUniform({256, 1024}, -1, 1, 1)).Item<float>());
-  EXPECT_EQ(file.stats().reads, 1);
+  EXPECT_EQ(file.stats().read.transfers, 1);
   EXPECT_EQ(file.stats().used_bytes, 0);
+}
+
+TEST(Spilling, ABudgetTakesWhatNobodyUses) {
+  SpillFile file({.folder = testing::TempDir()});
+  Spillables spillables(file);
+  MemoryOwner& small = MemoryOwner::Process().Child("small");
+  const MemoryOwnerScope owner(small);
+  Scores scores(spillables);
+  const NDArray question = RandomUniform({1, 64}, -1, 1, 2);
+  const float before = Sum(scores.Of(question)).Item<float>();
+  MemoryBudget::Global().SetOwnerLimit(small, Host(), 300000);
+  {
+    const NDArray other = Zeros({50000});
+    EXPECT_EQ(spillables.stats().here_bytes, 0);
+  }
+  EXPECT_EQ(Sum(scores.Of(question)).Item<float>(), before);
+  scores.Forget(1);
+  EXPECT_EQ(Sum(scores.Of(question)).Item<float>(), 0);
+  MemoryBudget::Global().SetOwnerLimit(small, Host(), MemoryBudget::kUnlimited);
 }
 
 TEST(Spilling, LayersWhoseInputsWait) {

@@ -22,7 +22,9 @@ constexpr const char* kWho = "memory budget";
 constexpr const char* kBudgetVariable = "TIDEPOOL_MEMORY_BUDGET";  // docs/memory_ledger.md
 
 BudgetUsage UsageOf(const BudgetLine& line) {
-  return {line.taken.load(std::memory_order_relaxed), line.limit.load(std::memory_order_relaxed),
+  return {line.taken.load(std::memory_order_relaxed),
+          line.limit.load(std::memory_order_relaxed),
+          line.soft_limit.load(std::memory_order_relaxed),
           line.requests.load(std::memory_order_relaxed),
           line.requested_bytes.load(std::memory_order_relaxed),
           line.level.load(std::memory_order_relaxed)};
@@ -245,6 +247,7 @@ void MemoryBudget::Uncount(Device device, MemoryKind kind, MemoryOwner& owner,
 }
 
 void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what) {
+  KeepToSoftLimits(device, owner, bytes, what);
   int64_t missing = TryReserve(device, owner, bytes);
   if (missing == 0) return;
   if (bytes > kMostCountedBytes) ThrowOverLimit(device, owner, bytes, what, 0);
@@ -288,19 +291,43 @@ void MemoryBudget::ThrowOverLimit(Device device, MemoryOwner& owner, int64_t byt
       refusal.missing == 0 ? "a limit that has room again"
                            : absl::StrCat("the limit of ", level, " is ", refusal.usage.limit_bytes,
                                           " bytes, ", refusal.usage.taken_bytes, " are taken");
+  const std::string enough =
+      refusal.missing == 0
+          ? ""
+          : absl::StrCat(", or a limit of ", refusal.usage.limit_bytes + refusal.missing);
+  std::string pinned = Reclaimer::Global().DescribePinned();
+  if (!pinned.empty()) pinned = absl::StrCat("; ", pinned);
   ThrowOutOfMemory(
       request, "a budget",
       absl::StrCat("memory budget: [", NameOf(owner), "] needs ", bytes, " bytes on ",
                    DeviceName(device), " for ", what, ": ", limit, "; ", reclaimed,
-                   " bytes were reclaimed; ", refusal.missing,
-                   " bytes more would have to go; held by ", Holders(snapshot, device)),
+                   " bytes were reclaimed; ", refusal.missing, " bytes more would have to go",
+                   enough, "; held by ", Holders(snapshot, device), pinned),
       absl::StrCat(snapshot.ToString(), snapshot.OwnersToString()));
 }
 
 // ---- limits ---------------------------------------------------------------------------------
 
-BudgetUsage MemoryBudget::SetLimit(BudgetLine& line, MemoryOwner* node, Device device,
-                                   int64_t bytes, const std::string& whose) {
+void MemoryBudget::AskAtSoftLimits(Device device, MemoryOwner& owner, int64_t bytes,
+                                   const char* what) {
+  if (bytes > kMostCountedBytes) return;  // which is refused
+  CheckDevice(kWho, device);
+  int64_t over = 0;
+  {
+    std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
+    MakeLines(owner, device);
+    ForEachLine(owner, device, [&](const BudgetLine& line, const MemoryOwner*) {
+      const int64_t limit = line.soft_limit.load(std::memory_order_relaxed);
+      if (limit == kUnlimited) return;
+      over = std::max(over, bytes - (limit - line.taken.load(std::memory_order_relaxed)));
+    });
+  }
+  if (over > 0) Reclaimer::Global().ReclaimUnderPressure(over, {device, &owner, bytes, what});
+}
+
+BudgetUsage MemoryBudget::SetLimit(std::atomic<int64_t> BudgetLine::*limit, BudgetLine& line,
+                                   MemoryOwner* node, Device device, int64_t bytes,
+                                   const std::string& whose) {
   if (bytes < 0) {
     ThrowInvalidArgument(absl::StrCat("memory budget: limit of ", whose, ": found ", bytes,
                                       " bytes, expected at least 0 or kUnlimited"));
@@ -309,27 +336,40 @@ BudgetUsage MemoryBudget::SetLimit(BudgetLine& line, MemoryOwner* node, Device d
   LevelChanges changes;
   {
     std::lock_guard<std::mutex> lock(MemoryTracker::Global().mutex_);
-    const bool was = line.limit.load(std::memory_order_relaxed) != kUnlimited;
-    line.limit.store(bytes, std::memory_order_relaxed);
-    limits_.fetch_add((bytes != kUnlimited) - was, std::memory_order_release);
+    const bool was = (line.*limit).load(std::memory_order_relaxed) != kUnlimited;
+    (line.*limit).store(bytes, std::memory_order_relaxed);
+    const int more = (bytes != kUnlimited) - was;
+    limits_.fetch_add(more, std::memory_order_release);
+    if (limit == &BudgetLine::soft_limit) soft_limits_.fetch_add(more, std::memory_order_release);
     changes.Update(line, node);
   }
   changes.Tell(request);
-  if (const int64_t over = UsageOf(line).over_bytes(); over > 0) {
+  const int64_t taken = line.taken.load(std::memory_order_relaxed);
+  if (const int64_t over = taken > bytes ? taken - bytes : 0; over > 0) {
     Reclaimer::Global().ReclaimUnderPressure(over, request);
   }
   return UsageOf(line);
 }
 
 BudgetUsage MemoryBudget::SetProcessLimit(int64_t bytes) {
-  return SetLimit(process_, nullptr, Host(), bytes, "the process");
+  return SetLimit(&BudgetLine::limit, process_, nullptr, Host(), bytes, "the process");
 }
 BudgetUsage MemoryBudget::SetDeviceLimit(Device device, int64_t bytes) {
   CheckDevice("memory budget: device limit", device);
   MemoryOwner& root = MemoryOwner::Process();
-  return SetLimit(LineOf(root, device), &root, device, bytes, DeviceName(device));
+  return SetLimit(&BudgetLine::limit, LineOf(root, device), &root, device, bytes,
+                  DeviceName(device));
 }
-BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes) {
+BudgetUsage MemoryBudget::SetProcessSoftLimit(int64_t bytes) {
+  return SetLimit(&BudgetLine::soft_limit, process_, nullptr, Host(), bytes, "the process (soft)");
+}
+BudgetUsage MemoryBudget::SetDeviceSoftLimit(Device device, int64_t bytes) {
+  CheckDevice("memory budget: device limit", device);
+  MemoryOwner& root = MemoryOwner::Process();
+  return SetLimit(&BudgetLine::soft_limit, LineOf(root, device), &root, device, bytes,
+                  absl::StrCat(DeviceName(device), " (soft)"));
+}
+BudgetLine& MemoryBudget::LineToLimit(MemoryOwner& owner, Device device) {
   CheckDevice("memory budget: owner limit", device);
   if (owner.is_shared()) {
     ThrowFailedPrecondition(absl::StrCat(
@@ -338,7 +378,15 @@ BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64
         NameOf(*owner.parent()), "] together"));
   }
   MakeLines(owner, device);
-  return SetLimit(LineOf(owner, device), &owner, device, bytes, NameOf(owner));
+  return LineOf(owner, device);
+}
+BudgetUsage MemoryBudget::SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes) {
+  return SetLimit(&BudgetLine::limit, LineToLimit(owner, device), &owner, device, bytes,
+                  NameOf(owner));
+}
+BudgetUsage MemoryBudget::SetOwnerSoftLimit(MemoryOwner& owner, Device device, int64_t bytes) {
+  return SetLimit(&BudgetLine::soft_limit, LineToLimit(owner, device), &owner, device, bytes,
+                  absl::StrCat(NameOf(owner), " (soft)"));
 }
 
 BudgetUsage MemoryBudget::process() const { return UsageOf(process_); }

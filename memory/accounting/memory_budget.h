@@ -38,6 +38,7 @@ namespace tidepool {
 struct BudgetUsage {
   int64_t taken_bytes = 0;                                    // now
   int64_t limit_bytes = std::numeric_limits<int64_t>::max();  // kUnlimited: none is set
+  int64_t soft_limit_bytes = std::numeric_limits<int64_t>::max();  // likewise
   int64_t requests = 0;                                       // granted, ever
   int64_t requested_bytes = 0;                                // granted, ever; at most INT64_MAX
   MemoryLevel level = MemoryLevel::kNormal;                   // of taken_bytes under the limit
@@ -53,7 +54,7 @@ struct BudgetLine {
   std::atomic<int64_t> requests{0};
   std::atomic<int64_t> requested_bytes{0};
   std::atomic<int64_t> limit{std::numeric_limits<int64_t>::max()};
-
+  std::atomic<int64_t> soft_limit{std::numeric_limits<int64_t>::max()};
   std::atomic<MemoryLevel> level{MemoryLevel::kNormal};  // kept while there are limits
 };
 
@@ -73,7 +74,14 @@ class MemoryBudget {
   BudgetUsage SetDeviceLimit(Device device, int64_t bytes);
   BudgetUsage SetOwnerLimit(MemoryOwner& owner, Device device, int64_t bytes);
 
-  // Whether anybody has set one.
+  // What is granted beyond a soft limit has the Reclaimer asked first for what is over it, spillers included: arrays go to a file
+  // before a limit refuses. It never refuses. As the limits above otherwise, which hold beside it. Each request
+  // that finds it crossed asks again. Of heap arrays, pages and the like; chunks of blocks that do not fit into a workspace cross it unasked.
+  BudgetUsage SetProcessSoftLimit(int64_t bytes);
+  BudgetUsage SetDeviceSoftLimit(Device device, int64_t bytes);
+  BudgetUsage SetOwnerSoftLimit(MemoryOwner& owner, Device device, int64_t bytes);
+
+  // Whether anybody has set one, of either kind.
   bool limited() const { return limits_.load(std::memory_order_relaxed) != 0; }
 
   // Of the process, of a device, and of an owner on a device. kInvalidArgument for a device that
@@ -92,6 +100,11 @@ class MemoryBudget {
   // The error of Reserve, for whom TryReserve has refused; `reclaimed`: in between.
   [[noreturn]] void ThrowOverLimit(Device device, MemoryOwner& owner, int64_t bytes,
                                    const char* what, int64_t reclaimed);
+  // Before TryReserve, by who keeps to soft limits as Reserve does.
+  void KeepToSoftLimits(Device device, MemoryOwner& owner, int64_t bytes, const char* what) {
+    if (soft_limits_.load(std::memory_order_relaxed) != 0)
+      AskAtSoftLimits(device, owner, bytes, what);
+  }
   // After they were given back, or could not be had.
   void Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept;
 
@@ -125,11 +138,14 @@ class MemoryBudget {
   void TellOfRelease(std::unique_lock<std::mutex> lock, Device device, MemoryOwner& owner,
                      int64_t bytes) noexcept;
   // `node` null: of the process.
-  BudgetUsage SetLimit(BudgetLine& line, MemoryOwner* node, Device device, int64_t bytes,
-                       const std::string& whose);
+  BudgetUsage SetLimit(std::atomic<int64_t> BudgetLine::*limit, BudgetLine& line, MemoryOwner* node,
+                       Device device, int64_t bytes, const std::string& whose);
+  BudgetLine& LineToLimit(MemoryOwner& owner, Device device);
+  void AskAtSoftLimits(Device device, MemoryOwner& owner, int64_t bytes, const char* what);
 
   // Written under the lock of MemoryTracker::Global().
-  std::atomic<int> limits_{0};
+  std::atomic<int> limits_{0};       // of both kinds
+  std::atomic<int> soft_limits_{0};  // of these
   BudgetLine process_;
 };
 

@@ -2,9 +2,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -151,6 +154,89 @@ TEST_F(Budget, ACallbackThatAllocatesDoesNotRecur) {
   });
   budget_.SetDeviceLimit(device_, 10);
   MessageOf(11);
+}
+
+// Asked last, for what is missing still; never where nothing is refused, nor by a run for what is idle.
+class TestSpiller final : public Spiller {
+ public:
+  int64_t Spill(int64_t wanted, const MemoryRequest& request) override {
+    wanted_ += wanted;
+    last = request;
+    const int64_t gone = gives ? gives(wanted) : 0;
+    return gone;
+  }
+  std::string DescribePinned() const override { return pinned; }
+
+  std::function<int64_t(int64_t)> gives;
+  std::string pinned;
+  MemoryRequest last;
+  int64_t wanted_ = 0;
+};
+
+TEST_F(Budget, SpillersAreAskedLastForWhatIsMissing) {
+  int64_t cached = 30, written = 100;
+  budget_.Reserve(device_, owner_, cached + written, "pages");
+  auto callback = Reclaimer::Global().Register("cache", [&](ReclaimDepth) -> int64_t {
+    budget_.Release(device_, owner_, cached);
+    return std::exchange(cached, 0);
+  });
+  TestSpiller spiller;
+  spiller.gives = [&](int64_t wanted) {
+    const int64_t gone = std::min(wanted, written);
+    budget_.Release(device_, owner_, gone);
+    written -= gone;
+    return gone;
+  };
+  const Reclaimer::Registration spills = Reclaimer::Global().Register("spills", spiller);
+  const int64_t spilled = Reclaimer::Global().stats().spilled_bytes;
+  budget_.SetDeviceLimit(device_, 140);
+  budget_.Reserve(device_, owner_, 40, "pages");  // 30 of the cache are enough
+  EXPECT_EQ(spiller.wanted_, 0);
+  budget_.Reserve(device_, owner_, 20, "pages");
+  EXPECT_EQ(spiller.wanted_, 20);
+  EXPECT_EQ(spiller.last.bytes, 20);
+  EXPECT_EQ(spiller.last.device, device_);
+  EXPECT_EQ(written, 80);
+  EXPECT_EQ(Reclaimer::Global().stats().spilled_bytes - spilled, 20);
+  Reclaimer::Global().RunNow();
+  EXPECT_EQ(written, 80) << "what is idle is not what is in use";
+  EXPECT_EQ(budget_.SetDeviceLimit(device_, 100).over_bytes(), 0);  // a limit that is lowered
+  EXPECT_EQ(written, 40);
+  spiller.pinned = "40 bytes could be spilled but for their use";
+  spiller.gives = nullptr;
+  EXPECT_THAT(MessageOf(41),
+              AllOf(HasSubstr("41 bytes more would have to go, or a limit of 141; held"),
+                    HasSubstr("nobody; 40 bytes could be spilled but for")));
+  spiller.gives = [&](int64_t) -> int64_t { throw std::bad_alloc(); };
+  MessageOf(41);
+  budget_.Release(device_, owner_, 100);
+}
+
+TEST_F(Budget, SoftLimitsAskAndRefuseNothing) {
+  TestSpiller spiller;
+  const Reclaimer::Registration spills = Reclaimer::Global().Register("spills", spiller);
+  EXPECT_EQ(budget_.SetDeviceSoftLimit(device_, 100).soft_limit_bytes, 100);
+  EXPECT_TRUE(budget_.limited());
+  budget_.Reserve(device_, owner_, 100, "pages");
+  EXPECT_EQ(spiller.wanted_, 0);
+  budget_.Reserve(device_, owner_, 30, "pages");
+  EXPECT_EQ(spiller.wanted_, 30);
+  budget_.SetOwnerSoftLimit(owner_, device_, 50);  // over already
+  EXPECT_EQ(spiller.wanted_, 30 + 80);
+  budget_.SetProcessSoftLimit(budget_.process().taken_bytes);
+  EXPECT_EQ(spiller.wanted_, 110);
+  budget_.Reserve(device_, owner_, 1, "pages");
+  EXPECT_EQ(spiller.wanted_, 110 + 81) << "that which is over most";
+  budget_.SetDeviceLimit(device_, 131);
+  EXPECT_THAT(MessageOf(1), HasSubstr("1 bytes more would have to go"));
+  EXPECT_EQ(budget_.Of(device_).limit_bytes, 131);
+  EXPECT_THROW(budget_.SetDeviceSoftLimit(device_, -1), Error);
+  budget_.SetDeviceSoftLimit(device_, MemoryBudget::kUnlimited);
+  budget_.SetOwnerSoftLimit(owner_, device_, MemoryBudget::kUnlimited);
+  budget_.SetProcessSoftLimit(MemoryBudget::kUnlimited);
+  budget_.SetDeviceLimit(device_, MemoryBudget::kUnlimited);
+  EXPECT_FALSE(budget_.limited());
+  budget_.Release(device_, owner_, 131);
 }
 
 TEST_F(Budget, NegativeLimitsAreRefused) {

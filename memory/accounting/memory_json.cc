@@ -38,6 +38,18 @@ void Counters(const Counted& counted, JsonWriter& json) {
   json.Member("leaked_arrays", counted.leaked_arrays);
 }
 
+void SpillWay(const char* name, const SpillWayCounters& way, JsonWriter& json) {
+  json.Key(name);
+  json.BeginObject();
+  json.Member("bytes", way.bytes);
+  json.Member("transfers", way.transfers);
+  json.Member("stalls", way.stalls);
+  json.Member("stall_nanoseconds", way.stall_nanoseconds);
+  json.Member("dropped", way.dropped);
+  json.Member("dropped_bytes", way.dropped_bytes);
+  json.EndObject();
+}
+
 }  // namespace
 
 std::string MemorySnapshot::ToJson() const {
@@ -68,6 +80,15 @@ std::string MemorySnapshot::ToJson() const {
   }
   json.EndArray();
   json.Member("host_fallbacks", host_fallbacks);
+  json.Key("spilled");
+  json.BeginObject();
+  json.Member("tier", "file");
+  json.Member("used_bytes", spilled.used_bytes);
+  json.Member("peak_bytes", spilled.peak_bytes);
+  json.Member("failures", spilled.failures);
+  SpillWay("written", spilled.written, json);
+  SpillWay("read", spilled.read, json);
+  json.EndObject();
   json.Key("owners");
   json.BeginArray();
   for (const OwnerMemory& memory : owners) {

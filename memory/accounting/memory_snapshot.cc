@@ -88,7 +88,8 @@ std::string MemorySnapshot::ToString() const {
     }
     line(memory, "total", memory.total);
   }
-  return out + DescribeMirrorCounters(mirrors, host_fallbacks);
+  return absl::StrCat(out, DescribeMirrorCounters(mirrors, host_fallbacks),
+                      DescribeSpillCounters(spilled));
 }
 
 std::string MemorySnapshot::OwnersToString() const {

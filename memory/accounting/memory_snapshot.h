@@ -10,6 +10,7 @@
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/spill/spill_counters.h"
 
 namespace tidepool {
 
@@ -47,6 +48,7 @@ struct MemorySnapshot {
   int64_t leaked_arrays = 0;          // of all workspaces, ever
   std::vector<DeviceMirrorCounters> mirrors;  // copies between devices and the host, ever
   uint64_t host_fallbacks = 0;        // operators meant for a device that ran on the host, ever
+  SpillCounters spilled;              // of the tier below memory
 
   const DeviceMemory& operator[](Device device) const;  // throws kNotFound
   // Throws kNotFound, naming the owners there are.
@@ -55,11 +57,11 @@ struct MemorySnapshot {
   // Bytes under `tag` (as MemoryOwner::Tag() gives it), whoever the owner is; 0 when unknown.
   int64_t TaggedBytes(const std::string& tag, Device device = Host()) const;
 
-  // A table: one line per device and kind, and one per device with mirrors.
+  // A table: one line per device and kind, one per device with mirrors, and what spill files moved.
   std::string ToString() const;
   // A table: one line per owner and tag that holds or held memory, largest kinds named.
   std::string OwnersToString() const;
-  // An object: "devices", "owners", "mirrors", "system_allocations", ...; docs/memory_ledger.md has all.
+  // An object: "devices", "owners", "mirrors", "spilled", "system_allocations", ...; docs/memory_ledger.md has all.
   std::string ToJson() const;
 };
 

@@ -37,6 +37,13 @@ void KindMembers(const MemoryTimeline::Sample& sample, JsonWriter& json) {
   }
 }
 
+void SpillMembers(const MemoryTimeline::Sample& sample, JsonWriter& json) {
+  json.Member("spilled", sample.spilled_bytes);
+  json.Member("spill_written", sample.spill_written_bytes);
+  json.Member("spill_read", sample.spill_read_bytes);
+  json.Member("spill_stall_nanoseconds", sample.spill_stall_nanoseconds);
+}
+
 }  // namespace
 
 MemoryTimeline::MemoryTimeline(const MemoryTimelineOptions& options, MemoryTracker& tracker)
@@ -70,8 +77,15 @@ void MemoryTimeline::Observe(const LedgerReading& reading) noexcept {
     moved = std::max(moved, std::abs(reading.current[kind] - last.bytes[kind]));
   }
   if (last.known && moved < options_.granularity_bytes) return;
-  ring_[next_] = {NowNanoseconds() - origin_, reading.device, reading.current,
-                  reading.in_use_highest};
+  const SpillCounters spilled = TotalSpillCounters();
+  ring_[next_] = {NowNanoseconds() - origin_,
+                  reading.device,
+                  reading.current,
+                  reading.in_use_highest,
+                  spilled.used_bytes,
+                  spilled.written.bytes,
+                  spilled.read.bytes,
+                  spilled.written.stall_nanoseconds + spilled.read.stall_nanoseconds};
   next_ = (next_ + 1) % ring_.size();
   ++recorded_;
   last = {true, reading.current, reading.in_use_highest};
@@ -104,6 +118,7 @@ std::string MemoryTimeline::ToJson() const {
     json.Member("device", DeviceName(sample.device));
     KindMembers(sample, json);
     json.Member("in_use_highest", sample.in_use_highest);
+    SpillMembers(sample, json);
     json.EndObject();
   }
   json.EndArray();
@@ -119,9 +134,9 @@ std::string MemoryTimeline::ToChromeTrace() const {
   json.Key("traceEvents");
   json.BeginArray();
   for (const Sample& sample : samples()) {
-    const auto begin = [&](const char* what) {
+    const auto begin = [&](const std::string& name) {
       json.BeginObject();
-      json.Member("name", absl::StrCat(what, " ", DeviceName(sample.device)));
+      json.Member("name", name);
       json.Member("ph", "C");
       json.Key("ts");  // in microseconds
       std::string microseconds;
@@ -136,11 +151,15 @@ std::string MemoryTimeline::ToChromeTrace() const {
       json.EndObject();
       json.EndObject();
     };
-    begin("memory");
+    begin(absl::StrCat("memory ", DeviceName(sample.device)));
     KindMembers(sample, json);
     end();
-    begin("memory in use at most");
+    begin(absl::StrCat("memory in use at most ", DeviceName(sample.device)));
     json.Member("bytes", sample.in_use_highest);
+    end();
+    if (sample.spill_written_bytes == 0) continue;
+    begin("spill files");
+    SpillMembers(sample, json);
     end();
   }
   json.EndArray();

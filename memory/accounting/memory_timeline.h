@@ -8,7 +8,7 @@
 // A sample is kept when some kind of memory of a device, or the most in use, moved by the granularity
 // or more since that device's last sample; the oldest samples make room for new ones. Memory used inside a workspace's
 // cycle is known when the cycle ends or anything else changes: the sample then has the bytes in use
-// at that moment and the most there were since the change before.
+// at that moment and the most there were since the change before. What spill files hold and have moved by then is in each.
 //
 // Threads: records all; may be read from any. Cost while it runs: each change of the ledger, and each
 // end of a cycle, takes about 100 ns more; nothing when no timeline runs.
@@ -37,6 +37,9 @@ class MemoryTimeline final : private LedgerObserver {
     Device device;
     std::array<int64_t, kMemoryKinds> bytes = {};
     int64_t in_use_highest = 0;  // all kinds but kUnreferenced, since the change before
+    // Of all spill files: bytes there, bytes that went each way so far, and how long somebody has waited for them so far.
+    int64_t spilled_bytes = 0, spill_written_bytes = 0, spill_read_bytes = 0;
+    int64_t spill_stall_nanoseconds = 0;
   };
 
   // Records from here on. Throws kInvalidArgument for options out of range.
@@ -51,9 +54,9 @@ class MemoryTimeline final : private LedgerObserver {
 
   std::vector<Sample> samples() const;  // oldest first
   int64_t dropped() const;              // samples that made room for others
-  // {"samples":[{"nanoseconds":..,"device":"host","allocated":..,...}],"dropped":0}
+  // {"samples":[{"nanoseconds":..,"device":"host","allocated":..,..,"spilled":..,...}],"dropped":0}
   std::string ToJson() const;
-  // Trace events of phase "C" (counters), one track per device; times in microseconds.
+  // Trace events of phase "C" (counters), one track per device and, where there was any, one of spill files; times in microseconds.
   std::string ToChromeTrace() const;
 
  private:

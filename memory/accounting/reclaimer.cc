@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/accounting/memory_kind.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/fork_handlers.h"
 
@@ -71,7 +72,14 @@ void Reclaimer::ForgetThread() noexcept {
 Reclaimer::~Reclaimer() { StopThread(); }
 
 Reclaimer::Registration Reclaimer::Register(std::string name, Callback callback) {
-  auto entry = std::make_unique<Entry>(Entry{0, std::move(name), std::move(callback)});
+  return Add(std::make_unique<Entry>(Entry{0, std::move(name), std::move(callback)}));
+}
+
+Reclaimer::Registration Reclaimer::Register(std::string name, Spiller& spiller) {
+  return Add(std::make_unique<Entry>(Entry{0, std::move(name), nullptr, &spiller}));
+}
+
+Reclaimer::Registration Reclaimer::Add(std::unique_ptr<Entry> entry) {
   std::lock_guard<std::mutex> lock(entries_mutex_);
   const uint64_t id = entry->id = next_id_;
   entries_.push_back(std::move(entry));
@@ -100,7 +108,25 @@ void Reclaimer::DropDead() noexcept {
   dead_entries_ = 0;
 }
 
+std::string Reclaimer::DescribePinned() {
+  std::lock_guard<std::mutex> lock(entries_mutex_);
+  std::string all;
+  for (const auto& entry : entries_) {
+    if (entry->dead || entry->spiller == nullptr) continue;
+    const std::string one = entry->spiller->DescribePinned();
+    if (!one.empty()) absl::StrAppend(&all, all.empty() ? "" : "; ", one);
+  }
+  return all;
+}
+
 int64_t Reclaimer::Run(ReclaimDepth depth, int64_t wanted) noexcept {
+  return RunEach(wanted, [depth](Entry& entry, int64_t) {
+    return entry.callback != nullptr ? entry.callback(depth) : 0;
+  });
+}
+
+int64_t Reclaimer::RunEach(int64_t wanted,
+                           absl::FunctionRef<int64_t(Entry&, int64_t)> call) noexcept {
   std::unique_lock<std::mutex> lock(entries_mutex_);
   if (runner_ == Here()) return 0;  // a callback that allocates does not reclaim for itself
   // The other thread may wait for what this one is in the middle of.
@@ -114,7 +140,7 @@ int64_t Reclaimer::Run(ReclaimDepth depth, int64_t wanted) noexcept {
     called_ = entry.id;
     lock.unlock();
     int64_t bytes = 0;
-    internal::CallBack([&] { bytes = entry.callback(depth); });
+    internal::CallBack([&] { bytes = call(entry, wanted - reclaimed); });
     reclaimed += std::clamp<int64_t>(bytes, 0, kMostCountedBytes);
     lock.lock();
     called_ = 0;
@@ -137,19 +163,29 @@ int64_t Reclaimer::RunNow() {
   return reclaimed;
 }
 
-int64_t Reclaimer::RunUnderPressure(int64_t wanted) {
+int64_t Reclaimer::RunUnderPressure(int64_t wanted, const MemoryRequest& request) {
   int64_t reclaimed = Run(ReclaimDepth::kSpare, wanted);
   if (reclaimed < wanted) reclaimed += Run(ReclaimDepth::kIdle, wanted - reclaimed);
+  int64_t spilled = 0;
+  if (reclaimed < wanted) {
+    MemoryRequest known = request;
+    if (known.owner == nullptr)
+      known.owner = &MemoryOwner::Current();  // no scope is seen within callbacks
+    spilled = RunEach(wanted - reclaimed, [&](Entry& entry, int64_t missing) {
+      return entry.spiller != nullptr ? entry.spiller->Spill(missing, known) : 0;
+    });
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   ++stats_.pressure_runs;
-  stats_.reclaimed_bytes += reclaimed;
-  return reclaimed;
+  stats_.reclaimed_bytes += reclaimed + spilled;
+  stats_.spilled_bytes += spilled;
+  return reclaimed + spilled;
 }
 
 int64_t Reclaimer::ReclaimUnderPressure(int64_t wanted, const MemoryRequest& request) {
   if (!enabled()) return 0;
   Tell(MemoryEvent::Kind::kReclaimBegins, request, wanted, 0, wanted);
-  const int64_t reclaimed = RunUnderPressure(wanted);
+  const int64_t reclaimed = RunUnderPressure(wanted, request);
   Tell(MemoryEvent::Kind::kReclaimEnds, request, wanted, reclaimed,
        std::max<int64_t>(0, wanted - reclaimed));
   return reclaimed;
@@ -167,7 +203,7 @@ int64_t Reclaimer::RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64
   if (told) missing = retry();
   int64_t reclaimed = 0;
   for (int round = 0; missing > 0 && round < kRounds; ++round) {
-    const int64_t more = RunUnderPressure(missing);
+    const int64_t more = RunUnderPressure(missing, request);
     if (more <= 0) break;
     reclaimed += more;
     missing = retry();

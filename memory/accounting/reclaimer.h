@@ -38,6 +38,21 @@
 
 namespace tidepool {
 
+// Who can write memory away, or drop what can be computed again, when giving back what nobody refers to was not enough
+// (memory/spill/spillables.h). As a callback it may run in the middle of an allocation: it waits for its device, and for no
+// thread that may need memory. Threads: any.
+class Spiller {
+ public:
+  // `wanted` bytes or more, as far as there are any whose going serves the request. Returns how many went. An exception
+  // counts as 0.
+  virtual int64_t Spill(int64_t wanted, const MemoryRequest& request) = 0;
+  // What could not go and why, for the error of a request that is refused: one line; empty: nothing stays.
+  virtual std::string DescribePinned() const = 0;
+
+ protected:
+  ~Spiller() = default;
+};
+
 enum class ReclaimDepth {
   kSpare,     // what the next use will not need
   kPeriodic,  // also all of what was not used since the last periodic run
@@ -77,6 +92,7 @@ class Reclaimer {
     int64_t periodic_runs = 0;
     int64_t pressure_runs = 0;  // asked for by a budget or a refusing system
     int64_t reclaimed_bytes = 0;
+    int64_t spilled_bytes = 0;  // of these: by spillers
   };
 
   // The one that budgets ask. Never destroyed; its thread ends with the program.
@@ -89,6 +105,12 @@ class Reclaimer {
   // `name` is for reports. The callback may register and unregister others, not wait.
   [[nodiscard]] Registration Register(std::string name, Callback callback);
 
+  // The same of what is asked under pressure alone, after all callbacks and only for what is still missing. `spiller` must stay
+  // until then.
+  [[nodiscard]] Registration Register(std::string name, Spiller& spiller);
+  // Of all spillers, for errors. Not from a spiller.
+  std::string DescribePinned();
+
   // Time between two periodic runs; zero or less: none. Not to be called from a callback. Throws
   // kResourceExhausted where the system refuses the thread; there are no periodic runs then.
   void set_window(absl::Duration window);
@@ -100,7 +122,7 @@ class Reclaimer {
   // Gives back all that no array uses and returns how many bytes that was. One thread at a time:
   // others wait, but within a callback of the runtime, where nothing is given back then.
   int64_t RunNow();
-  // Gives back until `wanted` bytes are found, the spare ones first. 0 when off, or when called
+  // Gives back until `wanted` bytes are found: the spare ones first, then what is idle, then what spillers can write away. 0 when off, or when called
   // from inside a callback of this one. Tells memory_events.h before and after, for `request`.
   int64_t ReclaimUnderPressure(int64_t wanted, const MemoryRequest& request = {});
   // For a request that was refused: gives back what is missing and tries again, as long as anything
@@ -117,13 +139,17 @@ class Reclaimer {
     uint64_t id;
     std::string name;
     Callback callback;
+    Spiller* spiller = nullptr;  // in place of a callback
     bool dead = false;
   };
 
   void Unregister(uint64_t id) noexcept;
   void DropDead() noexcept;
+  Registration Add(std::unique_ptr<Entry> entry);
   int64_t Run(ReclaimDepth depth, int64_t wanted) noexcept;
-  int64_t RunUnderPressure(int64_t wanted);
+  // `call` is given an entry and how much is wanted still.
+  int64_t RunEach(int64_t wanted, absl::FunctionRef<int64_t(Entry&, int64_t)> call) noexcept;
+  int64_t RunUnderPressure(int64_t wanted, const MemoryRequest& request);
   void Loop();
   void StopThread() noexcept;
   void LockForFork() noexcept;

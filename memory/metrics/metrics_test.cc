@@ -19,6 +19,7 @@
 #include "tidepool/memory/accounting/system_counters.h"
 #include "tidepool/memory/metrics/exposition_parser.h"
 #include "tidepool/memory/metrics/scrape_for_test.h"
+#include "tidepool/memory/spill/spill_counters.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/ring.h"
@@ -296,6 +297,33 @@ TEST(Metrics, TheReclaimerAndTheProcess) {
   reclaimer.set_enabled(true);
   EXPECT_GE(read.Value("tidepool_process_page_faults_total"), faults);
   EXPECT_GT(read.Value("tidepool_process_resident_bytes"), 1 << 20);
+}
+
+TEST(Metrics, SpillFilesByDirection) {
+  const Exposition before = Scrape();
+  internal::CountSpillUse(5000);
+  internal::CountSpilled(
+      true, {.transfers = 2, .bytes = 5000, .stalls = 1, .stall_nanoseconds = 250000000});
+  internal::CountSpilled(false, {.dropped = 3, .dropped_bytes = 77});
+  internal::CountSpillFailure();
+  const Exposition read = Scrape();
+  const auto more = [&](const char* name, const Labels& labels) {
+    return read.Value(name, labels) - before.Value(name, labels);
+  };
+  const Labels written = {{"way", "written"}}, back = {{"way", "read"}};
+  EXPECT_EQ(read.Value("tidepool_spill_file_bytes"), 5000);
+  EXPECT_EQ(read.Value("tidepool_spill_file_peak_bytes"), 5000);
+  EXPECT_EQ(more("tidepool_spill_bytes_total", written), 5000);
+  EXPECT_EQ(more("tidepool_spill_bytes_total", back), 0);
+  EXPECT_EQ(more("tidepool_spill_transfers_total", written), 2);
+  EXPECT_EQ(more("tidepool_spill_stalls_total", written), 1);
+  EXPECT_EQ(more("tidepool_spill_stall_seconds_total", written), 0.25);
+  EXPECT_EQ(more("tidepool_spill_dropped_total", back), 3);
+  EXPECT_EQ(more("tidepool_spill_dropped_bytes_total", back), 77);
+  EXPECT_EQ(more("tidepool_spill_failures_total", {}), 1);
+  EXPECT_EQ(more("tidepool_reclaimer_spilled_bytes_total", {}), 0);
+  internal::CountSpillUse(-5000);
+  EXPECT_EQ(Scrape().Value("tidepool_spill_file_bytes"), 0);
 }
 
 TEST(Metrics, NamesAreThoseOfTheDocumentation) {

@@ -10,6 +10,7 @@ namespace tidepool {
 Allocation ChargedResource::AllocateWithinLimits(size_t bytes, size_t alignment) {
   MemoryBudget& budget = MemoryBudget::Global();
   const auto charged = static_cast<int64_t>(bytes);
+  budget.KeepToSoftLimits(device(), owner_, charged, what_);
   if (const int64_t missing = budget.TryReserve(device(), owner_, charged); missing > 0) {
     return Allocation::Refused(Refusal::kOverLimit, this, static_cast<size_t>(missing));
   }

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
@@ -107,6 +108,21 @@ bool SpillEngine::IsDone(const SpillRequest& request) const {
 
 void SpillEngine::Await(const std::shared_ptr<SpillRequest>& request) {
   std::unique_lock lock(mutex_);
+  request->is_asked_for = true;
+  if (!request->done) {
+    const Clock::time_point begin = Clock::now();
+    Count(*request, {.stalls = 1});
+    const absl::Cleanup count = [&] {  // with the lock
+      Count(*request,
+            {.stall_nanoseconds = std::chrono::nanoseconds(Clock::now() - begin).count()});
+    };
+    WaitUntilDone(lock, request);
+  }
+  if (request->error != nullptr) std::rethrow_exception(request->error);
+}
+
+void SpillEngine::WaitUntilDone(std::unique_lock<std::mutex>& lock,
+                                const std::shared_ptr<SpillRequest>& request) {
   while (!request->done) {
     if (limit_.count() == 0) {
       request->changed.wait(lock);
@@ -124,28 +140,43 @@ void SpillEngine::Await(const std::shared_ptr<SpillRequest>& request) {
       const size_t block = oldest != nullptr ? oldest->block : request->handed_in;
       request->abandoned = true;
       request->changed.wait(lock, [&] { return !request->copying; });
-      ++stats_.failures;
+      CountFailure();
       throw Error(absl::StatusCode::kDeadlineExceeded,
                   absl::StrCat(Where(*request, block), " has had no answer for ",
                                absl::FormatDuration(absl::FromChrono(limit_)), " (time_limit)"));
     }
     request->changed.wait_until(lock, since + limit_);
   }
-  if (request->error != nullptr) std::rethrow_exception(request->error);
+}
+
+void SpillEngine::Count(const SpillRequest& request, const SpillWayCounters& change) noexcept {
+  SpillWayCounters& way = request.writes ? stats_.written : stats_.read;
+  way.transfers += change.transfers;
+  way.bytes += change.bytes;
+  way.stalls += change.stalls;
+  way.stall_nanoseconds += change.stall_nanoseconds;
+  way.dropped += change.dropped;
+  way.dropped_bytes += change.dropped_bytes;
+  CountSpilled(request.writes, change);
+}
+
+void SpillEngine::CountFailure() noexcept {
+  ++stats_.failures;
+  CountSpillFailure();
 }
 
 void SpillEngine::Abandon(SpillRequest& request) noexcept {
   std::unique_lock lock(mutex_);
+  const bool in_vain = !request.is_asked_for && request.error == nullptr && !request.blocks.empty();
+  if (in_vain) Count(request, {.dropped = 1, .dropped_bytes = request.bytes()});
   request.abandoned = true;
   request.changed.wait(lock, [&] { return !request.copying; });
 }
 
 void SpillEngine::AddTo(SpillFileStats& stats) const {
   std::lock_guard lock(mutex_);
-  stats.written_bytes = stats_.written_bytes;
-  stats.read_bytes = stats_.read_bytes;
-  stats.writes = stats_.writes;
-  stats.reads = stats_.reads;
+  stats.written = stats_.written;
+  stats.read = stats_.read;
   stats.failures = stats_.failures;
   stats.busy_seconds = stats_.busy_seconds;
   if (under_way_ > 0) {
@@ -309,12 +340,9 @@ void SpillEngine::EndBlock(Slot& slot, std::exception_ptr error) noexcept {
 void SpillEngine::EndRequest(SpillRequest& request) noexcept {
   if (!request.done && !request.abandoned) {
     if (request.error != nullptr) {
-      ++stats_.failures;
+      CountFailure();
     } else {
-      size_t bytes = 0;
-      for (const SpilledBlock& block : request.blocks) bytes += block.bytes;
-      (request.writes ? stats_.written_bytes : stats_.read_bytes) += static_cast<int64_t>(bytes);
-      ++(request.writes ? stats_.writes : stats_.reads);
+      Count(request, {.transfers = 1, .bytes = request.bytes()});
     }
   }
   request.done = true;

@@ -22,6 +22,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/spill/file_queue.h"
+#include "tidepool/memory/spill/spill_counters.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/spill/spill_space.h"
 
@@ -36,11 +37,17 @@ struct SpillRequest {
   std::vector<SpilledBlock> blocks;  // of both; their checksums are those to be
   std::vector<size_t> starts;        // of each, in the memory
   std::chrono::steady_clock::time_point begun;
+  int64_t bytes() const {
+    int64_t sum = 0;
+    for (const SpilledBlock& block : blocks) sum += static_cast<int64_t>(block.bytes);
+    return sum;
+  }
   // Guarded by the engine's mutex:
   size_t handed_in = 0;
   size_t under_way = 0;
   bool copying = false;    // the engine is at the caller's memory
   bool abandoned = false;  // and may not be again
+  bool is_asked_for = false;
   bool done = false;
   std::exception_ptr error;
   std::condition_variable changed;
@@ -78,6 +85,9 @@ class SpillEngine {
     Clock::time_point since;
   };
 
+  // With the lock.
+  void WaitUntilDone(std::unique_lock<std::mutex>& lock,
+                     const std::shared_ptr<SpillRequest>& request);
   void Run() noexcept;
   void RunUntilTheEnd();
   // The thread's own, with the lock.
@@ -87,6 +97,9 @@ class SpillEngine {
   void Receive(std::unique_lock<std::mutex>& lock, Slot& slot);
   void EndBlock(Slot& slot, std::exception_ptr error) noexcept;
   void EndRequest(SpillRequest& request) noexcept;
+  // Of the file and of all files.
+  void Count(const SpillRequest& request, const SpillWayCounters& change) noexcept;
+  void CountFailure() noexcept;
   void Submit(size_t number);
   std::exception_ptr ErrorOf(const Slot& slot, int64_t result) const noexcept;
   std::string Where(const SpillRequest& request, size_t block) const;

@@ -38,6 +38,7 @@
 #include "absl/time/time.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/spill/file_queue.h"
+#include "tidepool/memory/spill/spill_counters.h"
 
 namespace tidepool {
 
@@ -125,9 +126,8 @@ struct SpillFileStats {
   int64_t capacity_bytes = 0;                 // 0: no limit but the disk's
   int64_t used_bytes = 0;                     // in SpilledBytes, whole pages
   int64_t file_bytes = 0;                     // allocated on the disk
-  int64_t written_bytes = 0, read_bytes = 0;  // ever, as asked for
-  int64_t writes = 0, reads = 0;              // ever, done
-  int64_t failures = 0;                       // of these, ended with an error
+  SpillWayCounters written, read;             // ever
+  int64_t failures = 0;                       // transfers that ended with an error
   double busy_seconds = 0;                    // with any block under way
   bool direct = false;                        // past the page cache
   std::string queue;                          // "io_uring"

@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/file_queue.h"
+#include "tidepool/memory/spill/spill_counters.h"
 #include "tidepool/memory/spill/spill_file.h"
 
 namespace tidepool {
@@ -310,6 +311,64 @@ TEST(SpillFileFaults, AQueueThatIsGoneEndsAllThatWaits) {
     ErrorOf([&] { faulty.file.Write(data.data(), data.size()); }, &code);
   }
   EXPECT_EQ(code, absl::StatusCode::kInternal);
+}
+
+// By direction: what went, what was waited for, and what was moved in vain; of the file, and of all.
+TEST(SpillFileCounters, StallsAndWhatWasInVain) {
+  const SpillCounters before = TotalSpillCounters();
+  const int64_t pages = 3 * static_cast<int64_t>(kPage);
+  const std::vector<unsigned char> data = Drawn(3 * kPage, 1);
+  std::vector<unsigned char> back(data.size());
+  {
+    Faulty faulty;
+    SpillFile& file = faulty.file;
+    // Answered once somebody waits.
+    const auto wait = [&](SpillTransfer transfer, SpillWayCounters SpillFileStats::*way) {
+      const int64_t stalls = (file.stats().*way).stalls;
+      std::thread answers([&] {
+        while ((file.stats().*way).stalls == stalls) std::this_thread::yield();
+        faulty.faults->Set(Faults::kNone, 0);
+        faulty.wake->Wake();
+      });
+      SpilledBytes kept = transfer.Wait();
+      answers.join();
+      return kept;
+    };
+    faulty.faults->Set(Faults::kHangs, 0);
+    const SpilledBytes kept =
+        wait(file.BeginWrite(data.data(), data.size()), &SpillFileStats::written);
+    EXPECT_EQ(file.stats().written.stalls, 1);
+    EXPECT_GT(file.stats().written.stall_nanoseconds, 0);
+    EXPECT_EQ(TotalSpillCounters().used_bytes - before.used_bytes, pages);
+    {
+      SpillTransfer done = file.BeginRead(kept, back.data());
+      while (!done.is_done()) std::this_thread::yield();
+      done.Wait();
+      EXPECT_EQ(file.stats().read.stalls, 0) << "it was there when it was asked for";
+    }
+    faulty.faults->Set(Faults::kHangs, 0);
+    wait(file.BeginRead(kept, back.data()), &SpillFileStats::read);
+    EXPECT_EQ(file.stats().read.stalls, 1);
+    { const SpillTransfer dropped = file.BeginRead(kept, back.data()); }
+    { const SpillTransfer dropped = file.BeginWrite(data.data(), 100); }
+    file.BeginWrite(nullptr, 0);  // nothing, in vain or not
+    const SpillFileStats stats = file.stats();
+    EXPECT_EQ(stats.read.dropped, 1);
+    EXPECT_EQ(stats.read.dropped_bytes, pages);
+    EXPECT_EQ(stats.written.dropped, 1);
+    EXPECT_EQ(stats.written.dropped_bytes, 100);
+    EXPECT_EQ(stats.failures, 0);
+  }
+  const SpillCounters after = TotalSpillCounters();
+  EXPECT_EQ(after.used_bytes, before.used_bytes);
+  EXPECT_GE(after.peak_bytes, before.used_bytes + pages);
+  EXPECT_GE(after.written.bytes - before.written.bytes, pages);
+  EXPECT_EQ(after.read.stalls - before.read.stalls, 1);
+  EXPECT_EQ(after.read.dropped - before.read.dropped, 1);
+  EXPECT_EQ(after.written.dropped_bytes - before.written.dropped_bytes, 100);
+  EXPECT_EQ(after.failures, before.failures);
+  EXPECT_THAT(DescribeSpillCounters(after), HasSubstr("spill files, read: "));
+  EXPECT_EQ(DescribeSpillCounters({}), "");
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 #include "tidepool/memory/spill/spill_file.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,13 +21,16 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_timeline.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/file_queue.h"
+#include "tidepool/memory/spill/spill_counters.h"
 
 namespace tidepool {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr size_t kPage = SpillFile::kPageBytes;
@@ -80,9 +87,9 @@ TEST_P(SpillFiles, BytesOfAnyLengthAndAddressComeBack) {
     }
   }
   EXPECT_EQ(file.stats().used_bytes, 0);
-  EXPECT_EQ(file.stats().writes, 32);
-  EXPECT_EQ(file.stats().reads, 32);
-  EXPECT_EQ(file.stats().written_bytes, file.stats().read_bytes);
+  EXPECT_EQ(file.stats().written.transfers, 32);
+  EXPECT_EQ(file.stats().read.transfers, 32);
+  EXPECT_EQ(file.stats().written.bytes, file.stats().read.bytes);
 }
 
 // Threads write, read, move and drop at random; what is in use is never more than the places that
@@ -184,6 +191,50 @@ TEST(SpillFile, NothingOfItIsInTheFolderAndTheDiskHasItBack) {
   EXPECT_EQ(back, data);
 }
 
+// As of kill -9 in the middle of writes: the folder is empty after each, and was before, as the file never had a name.
+TEST(SpillFile, AProcessThatIsKilledLeavesNothing) {
+  const std::string folder = Folder() + "/killed";
+  std::filesystem::create_directory(folder);
+  int64_t blocks_seen = 0;
+  for (int round = 0; round < 12; ++round) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      const std::vector<unsigned char> data(300 * kPage, 7);
+      for (;;) {  // new files too, so that one is killed while it is made
+        SpillFile file({.folder = folder, .block_bytes = 16 * kPage});
+        std::vector<SpillTransfer> writes;
+        for (int i = 0; i < 6; ++i) writes.push_back(file.BeginWrite(data.data(), data.size()));
+        if (write(ends[1], "w", 1) != 1) std::_Exit(1);
+        for (SpillTransfer& transfer : writes) transfer.Wait();
+      }
+    }
+    char byte;
+    for (int i = 0; i <= round / 3; ++i) ASSERT_EQ(read(ends[0], &byte, 1), 1);
+    std::this_thread::sleep_for(std::chrono::microseconds(300 * (round % 4)));
+    // Its file, if it has one at this moment: no name, and blocks of the disk.
+    std::error_code none;
+    const std::string open_files = absl::StrCat("/proc/", child, "/fd");
+    for (const auto& entry : std::filesystem::directory_iterator(open_files, none)) {
+      struct stat status;
+      const bool is_there = stat(entry.path().c_str(), &status) == 0;
+      if (is_there && S_ISREG(status.st_mode) && status.st_nlink == 0)
+        blocks_seen += status.st_blocks;
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(folder)) << round << ", while it is written";
+    EXPECT_EQ(kill(child, SIGKILL), 0);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    EXPECT_TRUE(std::filesystem::is_empty(folder)) << round;
+    close(ends[0]);
+    close(ends[1]);
+  }
+  EXPECT_GT(blocks_seen, 0) << "none was looked at while it was written";
+}
+
 TEST(SpillFile, WhatCannotBeMeantIsRefused) {
   const auto message = [](const SpillFileOptions& options) {
     try {
@@ -273,6 +324,38 @@ TEST(SpillFileDeathTest, AFullDiskIsAnErrorOfTheWriteThatNeedsMore) {
     std::_Exit(refused && same ? 0 : 1);
   };
   EXPECT_EXIT(fill(), testing::ExitedWithCode(0), "");
+}
+
+// The ledger's report, its JSON and the timeline have them.
+TEST(SpillFileCounters, AreInReports) {
+  MemoryTimeline timeline({.granularity_bytes = 1});
+  const std::vector<unsigned char> data = Drawn(3 * kPage, 1);
+  const int64_t pages = 3 * static_cast<int64_t>(kPage);
+  const SpillCounters before = TotalSpillCounters();
+  SpillFile file({.folder = testing::TempDir()});
+  const SpilledBytes kept = file.Write(data.data(), data.size());
+  const SpillCounters after = TotalSpillCounters();
+  const MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
+  EXPECT_EQ(snapshot.spilled.written.bytes, before.written.bytes + pages);
+  EXPECT_THAT(snapshot.ToString(), HasSubstr(DescribeSpillCounters(after)));
+  EXPECT_THAT(
+      snapshot.ToJson(),
+      AllOf(HasSubstr("\"tier\": \"file\""),
+            HasSubstr(absl::StrCat("\"used_bytes\": ", before.used_bytes + pages)),
+            HasSubstr(absl::StrCat("\"stall_nanoseconds\": ", after.written.stall_nanoseconds)),
+            HasSubstr(absl::StrCat("\"dropped\": ", after.read.dropped))));
+  MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, 1);
+  MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, -1);
+  timeline.Stop();
+  const MemoryTimeline::Sample last = timeline.samples().back();
+  EXPECT_EQ(last.spilled_bytes, before.used_bytes + pages);
+  EXPECT_EQ(last.spill_written_bytes, before.written.bytes + pages);
+  EXPECT_EQ(last.spill_read_bytes, before.read.bytes);
+  EXPECT_EQ(last.spill_stall_nanoseconds,
+            after.read.stall_nanoseconds + after.written.stall_nanoseconds);
+  EXPECT_THAT(timeline.ToJson(),
+              HasSubstr(absl::StrCat("\"spill_written\":", last.spill_written_bytes)));
+  EXPECT_THAT(timeline.ToChromeTrace(), HasSubstr("{\"name\":\"spill files\",\"ph\":\"C\""));
 }
 
 }  // namespace

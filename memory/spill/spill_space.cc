@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/nameless_file.h"
+#include "tidepool/memory/spill/spill_counters.h"
 
 namespace tidepool::internal {
 namespace {
@@ -97,6 +98,7 @@ void SpillSpace::Take(absl::Span<SpilledBlock> blocks) {
     throw;
   }
   used_ += static_cast<int64_t>(wanted);
+  CountSpillUse(static_cast<int64_t>(wanted));
 }
 
 // With the lock.
@@ -138,10 +140,13 @@ void SpillSpace::Allocate(int64_t end, size_t wanted) {
 
 void SpillSpace::Give(absl::Span<const SpilledBlock> blocks) noexcept {
   std::lock_guard lock(mutex_);
+  int64_t given = 0;
   for (const SpilledBlock& block : blocks) {
     ranges_.Give(FreeRanges::Range{block.range}, Pages(block.bytes));
-    used_ -= static_cast<int64_t>(Pages(block.bytes));
+    given += static_cast<int64_t>(Pages(block.bytes));
   }
+  used_ -= given;
+  CountSpillUse(-given);
 }
 
 int64_t SpillSpace::Trim() {

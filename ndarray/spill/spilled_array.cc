@@ -85,4 +85,9 @@ void SpilledArray::Prefetch() {
   ahead_ = std::move(ahead);
 }
 
+void SpilledArray::DropPrefetch() {
+  reads_ = SpillTransfer();
+  ahead_ = NDArray();
+}
+
 }  // namespace tidepool

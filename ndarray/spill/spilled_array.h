@@ -56,6 +56,8 @@ class SpilledArray {
 
   // Since then, until Restore().
   bool is_prefetched() const { return ahead_.is_defined(); }
+  // What was prefetched goes; the bytes are in the file still.
+  void DropPrefetch();
 
  private:
   SpillFile* file_ = nullptr;

@@ -66,7 +66,7 @@ void Step(benchmark::State& state, Way way) {
     peak_bytes = peak.peak_in_use_bytes() - peak.start().in_use;
   }
   state.counters["peak_MiB"] = static_cast<double>(peak_bytes) / (1 << 20);
-  state.counters["spilled_MiB"] = static_cast<double>(file.stats().written_bytes) / (1 << 20) /
+  state.counters["spilled_MiB"] = static_cast<double>(file.stats().written.bytes) / (1 << 20) /
                                   static_cast<double>(state.iterations());
 }
 BENCHMARK_CAPTURE(Step, kept, kKept)->UseRealTime()->Unit(benchmark::kMillisecond);

@@ -99,8 +99,8 @@ TEST(SpilledSegments, TrainToTheSameBitsInASixteenthOfTheMemory) {
     EXPECT_LE(more_spilled, more_kept / 16);
     EXPECT_EQ(file.stats().used_bytes, 0) << "nothing of a step stays";
   }
-  EXPECT_EQ(file.stats().written_bytes, 3 * kLayers * kActivation);
-  EXPECT_EQ(file.stats().read_bytes, file.stats().written_bytes);
+  EXPECT_EQ(file.stats().written.bytes, 3 * kLayers * kActivation);
+  EXPECT_EQ(file.stats().read.bytes, file.stats().written.bytes);
 }
 
 TEST(SpilledSegments, GoOnWhereATapeThatKeepsAllIsRefused) {

@@ -44,6 +44,7 @@ SpilledTrainer::Host::Host(Network& network, const UpdaterConfig& updater,
   if (!network.is_hosted()) network.CheckCanBeHosted();
   MakeUnits();
   ChoosePlan(options);
+  SortByPlace();
   FillFile();
   network.HostParameters(this);
 }
@@ -111,14 +112,25 @@ void SpilledTrainer::Host::ChoosePlan(const SpilledTrainerOptions& options) {
       MemoryTracker::Global().Snapshot().OwnersToString());
 }
 
+void SpilledTrainer::Host::SortByPlace() {
+  at_.resize(static_cast<size_t>(places_));
+  for (const auto& unit : units_) {
+    const auto at = [&](int place) -> Events& { return at_[static_cast<size_t>(place)]; };
+    at(unit->use.first).first.push_back(unit.get());
+    at(unit->use.last).last.push_back(unit.get());
+    at(plan_.Outer(unit->use)).outer.push_back(unit.get());
+    at(plan_.Inner(unit->use, places_)).inner.push_back(unit.get());
+    at(plan_.StateFrom(unit->use, places_)).state.push_back(unit.get());
+  }
+}
+
 void SpilledTrainer::Host::FillFile() {
   const ScopeOutOfWorkspaces heap;
   const HandlesOwnScope handles;
   const MemoryOwnerScope owner("spilled parameters");
   const bool is_hosted = network_.is_hosted();
   for (const auto& unit : units_) {
-    NDArray whole =
-        Zeros({unit->use.bytes / static_cast<int64_t>(element_)}, network_.dtype(), Place::Heap());
+    NDArray whole = Zeros({ElementsOf(*unit)}, network_.dtype(), Place::Heap());
     for (const int k : unit->parameters) {
       NDArray to = ViewIn(whole, k);
       CopyInto(is_hosted ? network_.InitialValue(k)
@@ -130,10 +142,68 @@ void SpilledTrainer::Host::FillFile() {
   }
 }
 
-NDArray SpilledTrainer::Host::ViewIn(NDArray& whole, int k) const {
+int64_t SpilledTrainer::Host::ElementsOf(const Unit& unit) const {
+  return unit.use.bytes / static_cast<int64_t>(element_);
+}
+
+NDArray SpilledTrainer::Host::ViewIn(NDArray& whole, int k, int array) const {
   const Parameter& parameter = Views(k);
   const Shape& shape = network_.named_parameters()[static_cast<size_t>(k)].value.shape();
-  return whole.Slice(0, parameter.begin, parameter.begin + shape.NumElements()).Reshape(shape);
+  const int64_t begin =
+      array * ElementsOf(*units_[static_cast<size_t>(parameter.unit)]) + parameter.begin;
+  return whole.Slice(0, begin, begin + shape.NumElements()).Reshape(shape);
+}
+
+NDArray SpilledTrainer::Host::State(int k, int array) const {
+  const ScopeOutOfWorkspaces heap;
+  const HandlesOwnScope handles;
+  const Unit& unit = *units_[static_cast<size_t>(Views(k).unit)];
+  NDArray whole =
+      Zeros({updater_.state_arrays() * ElementsOf(unit)}, network_.dtype(), Place::Heap());
+  if (unit.kept_state.has_value()) file_->Read(unit.kept_state, whole.raw_data());
+  return ViewIn(whole, k, array).Dup();
+}
+
+void SpilledTrainer::Host::Replace(
+    absl::FunctionRef<void(int parameter, NDArray& value)> fill_value,
+    absl::FunctionRef<void(int parameter, int array, NDArray& state)> fill_state) {
+  const ScopeOutOfWorkspaces heap;
+  const HandlesOwnScope handles;
+  const int states = updater_.state_arrays();
+  Drop();
+  try {
+    for (const auto& unit : units_) {
+      {
+        NDArray whole = Zeros({ElementsOf(*unit)}, network_.dtype(), Place::Heap());
+        for (const int k : unit->parameters) {
+          NDArray value = ViewIn(whole, k);
+          fill_value(k, value);
+        }
+        unit->new_value = file_->Write(whole.raw_data(), static_cast<size_t>(unit->use.bytes));
+      }
+      if (states == 0) continue;
+      NDArray whole = Zeros({states * ElementsOf(*unit)}, network_.dtype(), Place::Heap());
+      for (int array = 0; array < states; ++array) {
+        for (const int k : unit->parameters) {
+          NDArray state = ViewIn(whole, k, array);
+          fill_state(k, array, state);
+        }
+      }
+      unit->new_state =
+          file_->Write(whole.raw_data(), static_cast<size_t>(states * unit->use.bytes));
+    }
+  } catch (...) {
+    Drop();
+    throw;
+  }
+  TakeNew();
+}
+
+void SpilledTrainer::Host::TakeNew() noexcept {
+  for (const auto& unit : units_) {
+    unit->kept_value = std::move(unit->new_value);
+    if (updater_.state_arrays() > 0) unit->kept_state = std::move(unit->new_state);
+  }
 }
 
 SpilledTrainerStats SpilledTrainer::Host::stats() const {
@@ -154,8 +224,7 @@ NDArray SpilledTrainer::Host::Value(int k) const {
   const ScopeOutOfWorkspaces heap;
   const HandlesOwnScope handles;
   const Unit& unit = *units_[static_cast<size_t>(Views(k).unit)];
-  NDArray whole =
-      Empty({unit.use.bytes / static_cast<int64_t>(element_)}, network_.dtype(), Place::Heap());
+  NDArray whole = Empty({ElementsOf(unit)}, network_.dtype(), Place::Heap());
   file_->Read(unit.kept_value, whole.raw_data());
   return ViewIn(whole, k).Dup();
 }
@@ -164,8 +233,7 @@ void SpilledTrainer::Host::ChangeUnitOf(int k, absl::FunctionRef<void(NDArray&)>
   const ScopeOutOfWorkspaces heap;
   const HandlesOwnScope handles;
   Unit& unit = *units_[static_cast<size_t>(Views(k).unit)];
-  NDArray whole =
-      Empty({unit.use.bytes / static_cast<int64_t>(element_)}, network_.dtype(), Place::Heap());
+  NDArray whole = Empty({ElementsOf(unit)}, network_.dtype(), Place::Heap());
   file_->Read(unit.kept_value, whole.raw_data());
   NDArray value = ViewIn(whole, k);
   change(value);
@@ -181,10 +249,7 @@ void SpilledTrainer::Host::Commit() {
   if (!complete_)
     ThrowFailedPrecondition(
         absl::StrCat(kName, ": a step without a pass over network [", network_.name(), "]"));
-  for (const auto& unit : units_) {
-    unit->kept_value = std::move(unit->new_value);
-    if (updater_.state_arrays() > 0) unit->kept_state = std::move(unit->new_state);
-  }
+  TakeNew();
   complete_ = false;
   updater_.Advance();
 }

@@ -31,8 +31,15 @@ class SpilledTrainer::Host final : public ParameterHost {
   // it is dropped.
   void Commit();
   void Drop() noexcept;
+  // What was written becomes what is kept.
+  void TakeNew() noexcept;
 
   NDArray Value(int parameter) const;
+  // What the updater keeps of it, that array; zeros where it has none yet.
+  NDArray State(int parameter, int array) const;
+  // All of them at once, or none. Each is to be filled; zeros where it is not.
+  void Replace(absl::FunctionRef<void(int parameter, NDArray& value)> fill_value,
+               absl::FunctionRef<void(int parameter, int array, NDArray& state)> fill_state);
   // `change` is given a unit's parameters, in memory for as long as it takes.
   void ChangeUnitOf(int parameter, absl::FunctionRef<void(NDArray& value)> change);
 
@@ -57,6 +64,7 @@ class SpilledTrainer::Host final : public ParameterHost {
   }
   void MakeUnits();
   void ChoosePlan(const SpilledTrainerOptions& options);
+  void SortByPlace();
   void FillFile();
   void PlaceViews();
   void ForwardTo(int place);
@@ -67,8 +75,9 @@ class SpilledTrainer::Host final : public ParameterHost {
   void Written(Unit& unit);
   template <typename Transfer>
   auto WaitFor(Transfer& transfer);
-  // Of a parameter, where `whole` is its unit.
-  NDArray ViewIn(NDArray& whole, int parameter) const;
+  // Of a parameter, where `whole` is its unit, or what the updater keeps of that, and `array` which of it.
+  NDArray ViewIn(NDArray& whole, int parameter, int array = 0) const;
+  int64_t ElementsOf(const Unit& unit) const;
 
   Network& network_;
   Updater updater_;
@@ -80,6 +89,13 @@ class SpilledTrainer::Host final : public ParameterHost {
   std::vector<std::unique_ptr<Unit>> units_;
   std::vector<UnitUse> uses_;
   ParameterPlan plan_;
+  // Units that something begins or ends for at a place, so that a pass looks at each a few times, however many there are.
+  struct Events {
+    std::vector<Unit*> first, last, outer, inner,
+        state;  // UnitUse, and ParameterPlan of those names
+  };
+  std::vector<Events> at_;
+  const Events& At(int place) const { return at_[static_cast<size_t>(place)]; }
   int64_t read_bytes_ = 0, written_bytes_ = 0;
   double stall_seconds_ = 0;
 

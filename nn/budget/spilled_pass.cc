@@ -107,18 +107,19 @@ auto SpilledTrainer::Host::WaitFor(Transfer& transfer) {
 void SpilledTrainer::Host::ForwardTo(int place) {
   for (; forward_ < place; ++forward_) {
     const int next = forward_ + 1;
-    for (const auto& unit : units_) {
-      const bool stays = *pass_ == Pass::kTraining && plan_.Stays(unit->use, places_);
-      if (next == 0 || (unit->use.last == next - 1 && !stays)) {
-        unit->value.set_there(false);
-        unit->is_there = false;
+    const auto drop = [](Unit& unit) {
+      unit.value.set_there(false);
+      unit.is_there = false;
+    };
+    if (next == 0) {
+      for (const auto& unit : units_) drop(*unit);
+    } else {
+      for (Unit* const unit : At(next - 1).last) {
+        if (*pass_ != Pass::kTraining || !plan_.Stays(unit->use, places_)) drop(*unit);
       }
     }
-    for (const auto& unit : units_) {
-      if (plan_.Outer(unit->use) == next) StartRead(*unit);
-    }
-    for (const auto& unit : units_) {
-      if (unit->use.first != next) continue;
+    for (Unit* const unit : At(next).outer) StartRead(*unit);
+    for (Unit* const unit : At(next).first) {
       WaitFor(unit->reading);
       unit->value.set_there(true);
       unit->is_there = true;
@@ -130,19 +131,15 @@ void SpilledTrainer::Host::BackwardTo(int place) {
   if (forward_ < places_ - 1) ForwardTo(places_ - 1);
   for (; backward_ > place; --backward_) {
     const int next = backward_ - 1;
-    for (const auto& unit : units_) {
-      if (unit->use.first == next + 1) Update(*unit);
-    }
-    for (const auto& unit : units_) {
-      if (plan_.Outer(unit->use) == next + 1) Written(*unit);
+    if (next + 1 < places_) {
+      for (Unit* const unit : At(next + 1).first) Update(*unit);
+      for (Unit* const unit : At(next + 1).outer) Written(*unit);
     }
     if (next < 0) continue;
-    for (const auto& unit : units_) {
-      if (plan_.Inner(unit->use, places_) == next) StartRead(*unit);
-      if (plan_.StateFrom(unit->use, places_) == next) StartState(*unit);
-    }
-    for (const auto& unit : units_) {
-      if (unit->use.last != next || unit->is_there) continue;
+    for (Unit* const unit : At(next).inner) StartRead(*unit);
+    for (Unit* const unit : At(next).state) StartState(*unit);
+    for (Unit* const unit : At(next).last) {
+      if (unit->is_there) continue;
       WaitFor(unit->reading);
       unit->value.set_there(true);
       unit->is_there = true;

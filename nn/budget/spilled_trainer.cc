@@ -1,9 +1,11 @@
 #include "tidepool/nn/budget/spilled_trainer.h"
 
+#include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/io/safetensors_arrays.h"
@@ -108,6 +110,78 @@ void SpilledTrainer::LoadParameters(const std::string& path) {
       ReadSafetensor(reader, info, value);
     }
   }
+}
+
+namespace {
+
+absl::Span<const std::byte> BytesIn(const NDArray& array) {
+  return absl::MakeConstSpan(array.raw_data(),
+                             static_cast<size_t>(array.NumElements()) * DTypeBytes(array.dtype()));
+}
+
+}  // namespace
+
+// What the updater keeps is an array of all trained elements in these files, with what pads each parameter, which is zeros.
+void SpilledTrainer::SaveCheckpoint(const std::string& path, const CheckpointNotes& notes) const {
+  const Network& network = host_->network();
+  const Updater& updater = host_->updater();
+  const std::vector<NamedParameter>& named = network.named_parameters();
+  std::map<std::string, int> numbers, states;
+  for (size_t k = 0; k < named.size(); ++k) numbers[named[k].name] = static_cast<int>(k);
+  std::vector<std::pair<std::string, Shape>> more;
+  for (int i = 0; i < updater.state_arrays(); ++i) {
+    more.emplace_back(UpdaterStateName(i), Shape({network.trained_elements()}));
+    states[more.back().first] = i;
+  }
+  const std::map<std::string, std::string> metadata =
+      CheckpointMetadata(network, updater, path, notes, nullptr);
+  SaveParametersInParts(
+      network, path, metadata, more, [&](const std::string& name, AppendBytes append) {
+        const auto state = states.find(name);
+        if (state == states.end()) {
+          const int k = numbers.at(name);
+          const NamedParameter& parameter = named[static_cast<size_t>(k)];
+          return append(BytesIn(parameter.is_trained ? host_->Value(k) : parameter.value));
+        }
+        int64_t at = 0;
+        const auto pad_to = [&](int64_t element) {
+          const std::vector<std::byte> zeros(static_cast<size_t>(element - at) *
+                                             DTypeBytes(network.dtype()));
+          append(zeros);
+          at = element;
+        };
+        for (size_t k = 0; k < named.size() && named[k].is_trained; ++k) {
+          pad_to(named[k].begin);
+          const NDArray part = host_->State(static_cast<int>(k), state->second);
+          append(BytesIn(part));
+          at += part.NumElements();
+        }
+        pad_to(network.trained_elements());
+      });
+}
+
+CheckpointNotes SpilledTrainer::LoadCheckpoint(const std::string& path) {
+  const std::vector<NamedParameter>& named = network().named_parameters();
+  const auto element = static_cast<uint64_t>(DTypeBytes(network().dtype()));
+  return LoadCheckpointInParts(
+      path, network(), updater(), nullptr, [&](const SafetensorsReader& reader) {
+        host_->Replace(
+            [&](int k, NDArray& value) {
+              ReadSafetensor(reader, reader.Find(named[static_cast<size_t>(k)].name), value);
+            },
+            [&](int k, int array, NDArray& state) {
+              const auto begin = static_cast<uint64_t>(named[static_cast<size_t>(k)].begin);
+              const auto bytes = static_cast<size_t>(state.NumElements()) * element;
+              reader.Read(reader.Find(UpdaterStateName(array)), begin * element,
+                          absl::MakeSpan(state.raw_data(), bytes));
+              state.MarkWritten();
+            });
+        for (const NamedParameter& parameter : named) {
+          if (parameter.is_trained) continue;
+          NDArray value = parameter.value;
+          ReadSafetensor(reader, reader.Find(parameter.name), value);
+        }
+      });
 }
 
 }  // namespace tidepool::nn

@@ -34,6 +34,7 @@
 #include "tidepool/nn/data/batch.h"
 #include "tidepool/nn/data/data_set.h"
 #include "tidepool/nn/network.h"
+#include "tidepool/nn/training/checkpoint.h"
 #include "tidepool/nn/training/updater.h"
 
 namespace tidepool::nn {
@@ -83,6 +84,12 @@ class SpilledTrainer {
   void SaveParameters(const std::string& path,
                       const std::map<std::string, std::string>& metadata = {}) const;
   void LoadParameters(const std::string& path);
+
+  // The files of checkpoint.h, so that any trainer of the same network and updater goes on from what any other has saved, to the last
+  // bit. In a folder: folder.SaveBy(steps(), [&](const std::string& path) { SaveCheckpoint(path, notes); }). Throw as those;
+  // a load that fails has changed no parameter and no state. Memory: a layer's.
+  void SaveCheckpoint(const std::string& path, const CheckpointNotes& notes = {}) const;
+  CheckpointNotes LoadCheckpoint(const std::string& path);
 
   // For schedules by epoch and for steps that go on; its state is in the file.
   Updater& updater();

@@ -1,10 +1,6 @@
 #include "tidepool/nn/budget/spilled_trainer.h"
 
-#include <errno.h>
-
-#include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,10 +12,10 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/spill/file_queue.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/budget/parameter_plan.h"
+#include "tidepool/nn/budget/spilled_training_runs.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/pooling.h"
 #include "tidepool/nn/layers/shaping.h"
@@ -35,58 +31,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::shared_ptr<SpillFile> SmallBlocks() {
-  return std::make_shared<SpillFile>(SpillFileOptions{.block_bytes = 16384});
-}
-
-std::string BitsOf(const NDArray& array) {
-  const NDArray dense = array.is_dense() ? array : array.Dup();
-  return std::string(reinterpret_cast<const char*>(dense.raw_data()),
-                     static_cast<size_t>(dense.NumElements()) * DTypeBytes(dense.dtype()));
-}
-
-// Losses of the steps, then the bits of all trained parameters.
-struct Trained {
-  std::vector<double> losses;
-  std::vector<std::string> parameters;
-  bool operator==(const Trained&) const = default;
-};
-
-template <typename AnyTrainer>
-void Train(AnyTrainer& trainer, int begin, int end, Trained* trained) {
-  for (int i = begin; i < end; ++i) {
-    trained->losses.push_back(
-        trainer.Step([&] { return SomeBatch(4 + i % 3, static_cast<uint64_t>(i)); }));
-  }
-}
-
-Trained InMemory(Network network, const UpdaterConfig& updater, int steps) {
-  Trained trained;
-  Trainer trainer(network, updater);
-  Train(trainer, 0, steps, &trained);
-  for (const NamedParameter& parameter : network.named_parameters()) {
-    if (parameter.is_trained) trained.parameters.push_back(BitsOf(parameter.value));
-  }
-  return trained;
-}
-
-void AddParameters(const SpilledTrainer& trainer, const Network& network, Trained* trained) {
-  for (size_t k = 0;
-       k < network.named_parameters().size() && network.named_parameters()[k].is_trained; ++k) {
-    trained->parameters.push_back(BitsOf(trainer.Value(static_cast<int>(k))));
-  }
-}
-
-Trained InAFile(Network network, const UpdaterConfig& updater, int steps, int ahead) {
-  Trained trained;
-  SpilledTrainer trainer(network, updater, {.file = SmallBlocks(), .ahead = ahead});
-  EXPECT_EQ(trainer.stats().ahead, ahead);
-  Train(trainer, 0, steps, &trained);
-  EXPECT_EQ(trainer.steps(), steps);
-  AddParameters(trainer, network, &trained);
-  return trained;
-}
 
 TEST(SpilledTrainer, HasTheBitsOfATrainer) {
   UpdaterConfig adamw = UpdaterConfig::Of(UpdaterKind::kAdamW);
@@ -277,79 +221,6 @@ TEST(SpilledTrainer, WhatCannotBeIsRefusedAndChangesNothing) {
     trainer.Step([] { return SomeBatch(2, 1); });
   }
   EXPECT_THAT(MessageOf([&] { network.Output(Features(1)); }), HasSubstr("nobody hosts them now"));
-}
-
-// Transfers of a file fail from a number on, for as long as that is said.
-struct Faults {
-  std::atomic<int64_t> next{0}, first{INT64_MAX};
-  std::atomic<int> error{EIO};
-};
-
-class FailingQueue final : public FileQueue {
- public:
-  FailingQueue(std::unique_ptr<FileQueue> queue, std::shared_ptr<Faults> faults)
-      : queue_(std::move(queue)), faults_(std::move(faults)) {}
-  void Submit(const FileTransfer& transfer) override {
-    if (faults_->next++ < faults_->first) return queue_->Submit(transfer);
-    failed_.push_back({transfer.tag, -faults_->error});
-    queue_->Wake();
-  }
-  std::optional<Done> Wait() override {
-    if (failed_.empty()) {
-      std::optional<Done> done = queue_->Wait();
-      if (done.has_value() || failed_.empty()) return done;
-    }
-    const Done done = failed_.back();
-    failed_.pop_back();
-    return done;
-  }
-  void Wake() noexcept override { queue_->Wake(); }
-  const char* name() const override { return "failing"; }
-
- private:
-  std::unique_ptr<FileQueue> queue_;
-  std::shared_ptr<Faults> faults_;
-  std::vector<Done> failed_;
-};
-
-// Whichever transfer of a step fails first, the step has changed nothing, and training ends with the same bits.
-TEST(SpilledTrainer, AStepWhoseFileFailsHasChangedNothing) {
-  const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
-  const auto make = [] { return DeepNetwork("convolutions", 5, Options(WorkspaceMode::kEnabled)); };
-  const Trained expected = InMemory(make(), adam, 4);
-  for (const int error : {EIO, ENOSPC}) {
-    int failures = 0;
-    for (int64_t first = 0; failures == static_cast<int>(first); ++first) {
-      const auto faults = std::make_shared<Faults>();
-      faults->error = error;
-      const auto file = std::make_shared<SpillFile>(SpillFileOptions{
-          .block_bytes = 16384, .queue = [&](int descriptor, int depth) {
-            return std::make_unique<FailingQueue>(NewFileQueue(descriptor, depth), faults);
-          }});
-      Network network = make();
-      SpilledTrainer trainer(network, adam, {.file = file, .ahead = 1});
-      Trained trained;
-      Train(trainer, 0, 2, &trained);
-      const int64_t used = file->stats().used_bytes;
-      faults->next = 0;
-      faults->first = first;
-      try {
-        trainer.Step([] { return SomeBatch(4 + 2 % 3, 2); });
-        faults->first = INT64_MAX;
-      } catch (const Error&) {
-        ++failures;
-        faults->first = INT64_MAX;
-        EXPECT_EQ(trainer.steps(), 2) << first;
-        trained.losses.push_back(trainer.Step([] { return SomeBatch(4 + 2 % 3, 2); }));
-        EXPECT_EQ(file->stats().used_bytes, used)
-            << "what the failed step wrote is left, " << first;
-        Train(trainer, 3, 4, &trained);
-        AddParameters(trainer, network, &trained);
-        EXPECT_EQ(trained, expected) << first;
-      }
-    }
-    EXPECT_GT(failures, 20);
-  }
 }
 
 // Offsets of what is there at the same time lie apart: values and state from where reading begins to where writing has ended.

@@ -223,8 +223,23 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
                          report.file_bytes;
   network.ReleaseTape();
   report.misses = network.training_workspace().stats().misses;
+  if (chosen->plan.spills()) {
+    const SpillFileStats measured = file->stats();
+    report.measured_written = measured.written;
+    report.measured_read = measured.read;
+  }
   return report;
 }
+
+namespace {
+
+SpillWayCounters Since(const SpillWayCounters& before, const SpillWayCounters& now) {
+  return {now.transfers - before.transfers, now.bytes - before.bytes,
+          now.stalls - before.stalls,       now.stall_nanoseconds - before.stall_nanoseconds,
+          now.dropped - before.dropped,     now.dropped_bytes - before.dropped_bytes};
+}
+
+}  // namespace
 
 void ClearStepBudget(Network& network) { network.SetActivationPlan({}); }
 
@@ -241,6 +256,11 @@ StepBudgetOutcome OutcomeOf(Network& network, const StepBudgetReport& report,
   if (const Activations* const activations = network.activations()) {
     outcome.spilled_bytes = activations->last.bytes;
     outcome.stall_seconds = activations->last.stall_seconds;
+    if (activations->file != nullptr) {
+      const SpillFileStats moved = activations->file->stats();
+      outcome.written = Since(report.measured_written, moved.written);
+      outcome.read = Since(report.measured_read, moved.read);
+    }
   }
   return outcome;
 }
@@ -264,9 +284,14 @@ std::string StepBudgetOutcome::ToString() const {
   return absl::StrFormat(
       "budget: planned %d bytes, took %d; predicted %.4f s a step, took %.4f; predicted %d bytes "
       "to the file and back, moved %d; waited "
-      "%.4f s for the file in the last step; %d requests beside the plan\n",
+      "%.4f s for the file in the last step; %d requests beside the plan%s\n",
       planned_bytes, actual_bytes, predicted_seconds, actual_seconds, predicted_spilled_bytes,
-      spilled_bytes, stall_seconds, misses);
+      spilled_bytes, stall_seconds, misses,
+      written.any() || read.any()
+          ? absl::StrFormat("; of %d writes %d were waited for, of %d reads %d, %d were in vain",
+                            written.transfers, written.stalls, read.transfers, read.stalls,
+                            written.dropped + read.dropped)
+          : "");
 }
 
 }  // namespace tidepool::nn

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/spill/spill_counters.h"
 #include "tidepool/nn/budget/activation_planner.h"
 #include "tidepool/nn/budget/step_meter.h"
 #include "tidepool/nn/network.h"
@@ -60,6 +61,7 @@ struct StepBudgetReport {
   std::vector<std::string> ways;  // "conv2d: spill", of each layer
   int64_t timed_batch = 0;        // 0: costs were given
   uint64_t misses = 0;            // of the workspace while it learned
+  SpillWayCounters measured_written, measured_read;  // of the file, to know its speed
 
   // Some lines for people.
   std::string ToString() const;
@@ -72,6 +74,8 @@ struct StepBudgetOutcome {
   int64_t predicted_spilled_bytes = 0, spilled_bytes = 0;  // of a step, one way
   double stall_seconds = 0;                                // of the last step
   uint64_t misses = 0;                                     // requests that the plan did not foresee
+  // Of the file in all steps since: what was waited for and what was moved in vain is what the plan mispredicted.
+  SpillWayCounters written, read;
 
   // Some lines for people.
   std::string ToString() const;

@@ -1,8 +1,10 @@
 // Steps within a budget: time beside a step that keeps everything, bytes, stalls, for each network, share and strategy.
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
@@ -10,6 +12,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/nn/budget/step_budget.h"
 #include "tidepool/nn/testing/deep_networks.h"
+#include "tidepool/nn/testing/example_networks.h"
 #include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
@@ -21,7 +24,8 @@ const int kDepth = kBrief ? 3 : 24;
 
 void StepWithin(benchmark::State& state, const std::string& name, const std::string& limit,
                 BudgetStrategy strategy) {
-  Network network = DeepNetwork(name, kDepth, {.seed = 3});
+  Network network =
+      name == "lenet" ? ExampleNetwork(name, {.seed = 3}) : DeepNetwork(name, kDepth, {.seed = 3});
   StepBudgetReport report;
   try {
     report =
@@ -53,8 +57,10 @@ void StepWithin(benchmark::State& state, const std::string& name, const std::str
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
-  for (const char* const name : kDeepNetworks) {
-    for (const char* const limit : {"100%", "75%", "50%", "25%"}) {
+  std::vector<std::string> names(std::begin(kDeepNetworks), std::end(kDeepNetworks));
+  names.push_back("lenet");
+  for (const std::string& name : names) {
+    for (const char* const limit : {"100%", "75%", "50%", "25%", "10%"}) {
       for (const BudgetStrategy strategy :
            {BudgetStrategy::kAuto, BudgetStrategy::kSpill, BudgetStrategy::kRecompute}) {
         if (limit == std::string("100%") && strategy != BudgetStrategy::kAuto) continue;
