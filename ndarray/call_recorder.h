@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "tidepool/ndarray/hand_gradient.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ndarray.h"
 
@@ -19,11 +20,13 @@ class CallRecorder {
                    AttributesRef attributes) = 0;
 
   // What computes `outputs` from `inputs` without operators, as ndarray/linalg does, says so when it has done it. `backward`
-  // gives, by input, the gradients from those of the outputs (undefined: nothing flows from that one), and keeps what it
-  // captured until then; empty: there are none, which is an error when gradients flow.
-  using Backward = std::function<std::vector<NDArray>(absl::Span<const NDArray> output_gradients)>;
+  // gives, by input, the gradients from those of the outputs, and keeps what it captured until then; none: there are none, which is an
+  // error when gradients flow.
+  using Backward = HandGradientHandle;
   virtual void NoteFunction(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
                             Backward backward) = 0;
+  // Whether a function of these inputs would be recorded: whether gradients flow to one of them.
+  virtual bool Follows(absl::Span<const NDArray> /*inputs*/) const { return true; }
   // function(inputs), which is recorded as one thing and called again for its gradients.
   virtual std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
                                           absl::Span<const NDArray> inputs) = 0;

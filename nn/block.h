@@ -86,8 +86,8 @@ class BlockMember {
 
   // The call under way, which is of the network this belongs to. Throws kFailedPrecondition without one.
   BlockCall& CallHere() const;
-  // The i-th of this member's parameters in the call under way.
-  const NDArray& ParameterHere(int i) const;
+  // The i-th of this member's parameters in the call under way, as layers compute by it.
+  NDArray ParameterHere(int i) const;
 
  private:
   friend class BlockBody;
@@ -122,8 +122,9 @@ class Part final : public BlockMember {
 
   // As constructed.
   const Layer& layer() const { return *layer_; }
-  // In the call under way, in the order of the layer's: to use a parameter in two places.
-  const NDArray& parameter(int i) const;
+  // In the call under way, in the order of the layer's: to use a parameter in two places. Where layers compute by another type
+  // (NetworkOptions::compute_type) it is of that, converted in each call of this.
+  NDArray parameter(int i) const;
 
  private:
   NDArray Run(absl::Span<const NDArray> inputs, NDArray* mask) const;
@@ -138,8 +139,8 @@ class BlockParameter final : public BlockMember {
   // As all: `spec.name` is not looked at.
   BlockParameter(Block& parent, const std::string& name, ParameterSpec spec);
 
-  // In the call under way.
-  const NDArray& operator()() const { return ParameterHere(0); }
+  // In the call under way; of the type that layers compute by, as Part::parameter().
+  NDArray operator()() const { return ParameterHere(0); }
 };
 
 }  // namespace tidepool::nn

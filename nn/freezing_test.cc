@@ -288,8 +288,9 @@ const Patterns& FrozenOf(const std::string& example) {
                                           {"lenet", {"0.*", "2.*"}},
                                           {"residual", {"stem*", "1_*", "2_first*", "2_around*"}},
                                           {"program", {"first", "scale", "middle"}},
-                                          {"lstm", {"1.*"}},
-                                          {"transformer", {"1.*", "2.*", "3.*"}}};
+                                          {"lstm", {"1.*", "2.*"}},
+                                          {"transformer", {"1.*", "2.*", "3.*"}},
+                                          {"autoencoder", {"0.*", "1.*", "2.*"}}};
   return frozen->at(example);
 }
 
@@ -297,7 +298,8 @@ const Patterns& FrozenOf(const std::string& example) {
 // nothing kept for any.
 TEST(Freezing, NothingOfAFrozenTrunksBackwardIsKept) {
   for (const char* name : kExampleNetworks) {
-    if (std::string(name) == "lstm") continue;  // recurrent layers keep their steps all the same
+    // Of it the end is the widest and is trained.
+    const bool ends_wide = std::string(name) == "autoencoder";
     NetworkOptions options = Options(WorkspaceMode::kEnabled);
     Network network = ExampleNetwork(name, options);
     const MemoryReport all = ReportMemory(network, {.batch = 32});
@@ -313,9 +315,11 @@ TEST(Freezing, NothingOfAFrozenTrunksBackwardIsKept) {
       if (parameter.name.find(".running_") == std::string::npos) continue;
       averages += (parameter.value.NumElements() + 15) / 16 * 64;  // in cache lines
     }
-    EXPECT_LE(frozen.training.lower_bound_bytes,
-              frozen.inference.lower_bound_bytes + 32 * 8 + averages)
-        << name;
+    if (!ends_wide) {
+      EXPECT_LE(frozen.training.lower_bound_bytes,
+                frozen.inference.lower_bound_bytes + 32 * 8 + averages)
+          << name;
+    }
     int64_t gradients = 0;
     for (const LayerUse& use : frozen.training.layers) {
       int64_t of_layer = 0;

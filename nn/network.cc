@@ -155,7 +155,13 @@ void Network::CheckStates(const std::vector<NDArray>& states, int64_t batch) con
   }
   for (size_t i = 0; i < states.size(); ++i) {
     const NDArray& state = states[i];
-    if (!state.is_defined() || (IsThe(state.shape(), body_->carried_shapes()[i]) && state.dim(0) == batch)) continue;
+    if (!state.is_defined()) continue;
+    if (state.dtype() != options_.dtype && state.dtype() != options_.compute_type) {
+      ThrowInvalidArgument(absl::StrCat("network: state ", i, " is ", DTypeName(state.dtype()), ", expected ",
+                                        DTypeName(options_.dtype),
+                                        options_.compute_type.has_value() ? absl::StrCat(" or ", DTypeName(*options_.compute_type)) : ""));
+    }
+    if (IsThe(state.shape(), body_->carried_shapes()[i]) && state.dim(0) == batch) continue;
     ThrowInvalidArgument(absl::StrCat("network: state ", i, " has shape ", state.shape().ToString(), ", expected [", batch,
                                       "] + ", body_->carried_shapes()[i].ToString()));
   }

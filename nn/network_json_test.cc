@@ -158,5 +158,45 @@ TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
               HasSubstr("inputs[0].shape: found [-1]"));
 }
 
+std::string OfOneLayer(const std::string& shape, const std::string& layer) {
+  return absl::StrCat(R"({"inputs": [{"name": "x", "shape": )", shape, R"(}], "layers": [{"kind": )", layer, "}]}");
+}
+
+TEST(NetworkJson, ASizeByAxisMayBeOneNumberForAll) {
+  const auto output = [](const std::string& shape, const std::string& layer) {
+    const Network network(NetworkFromJson(OfOneLayer(shape, layer)));
+    std::vector<int64_t> dims = {1};
+    for (const int64_t dim : network.input_shape().span()) dims.push_back(dim);
+    const NDArray made = network.Run({Ones(Shape(dims))})[0];
+    EXPECT_EQ(Shape(made.shape().span().subspan(1)), network.output_shape());
+    return network.output_shape().ToString();
+  };
+  struct Case {
+    const char *one, *each, *sequence, *image, *volume;
+  };
+  for (const Case& c : {Case{R"("upsampling", "factors": 2)", R"("upsampling", "factors": [2, 2])", "[8, 2]", "[8, 12, 2]", "[8, 12, 10, 2]"},
+                        Case{R"("resize", "sizes": 7)", R"("resize", "sizes": [7, 7])", "[7, 2]", "[7, 7, 2]", "[7, 7, 7, 2]"},
+                        Case{R"("zero_padding", "padding": 1)", R"("zero_padding", "padding": [1, 1, 1, 1])", "[6, 2]", "[6, 8, 2]", "[6, 8, 7, 2]"},
+                        Case{R"("cropping", "cropping": 1)", R"("cropping", "cropping": [1, 1, 1, 1])", "[2, 2]", "[2, 4, 2]", "[2, 4, 3, 2]"}}) {
+    EXPECT_EQ(output("[4, 2]", c.one), c.sequence);
+    EXPECT_EQ(output("[4, 6, 2]", c.one), c.image);
+    EXPECT_EQ(output("[4, 6, 2]", c.each), c.image);
+    EXPECT_EQ(output("[4, 6, 5, 2]", c.one), c.volume);
+    EXPECT_THAT(MessageOf([&] { output("[4, 6, 5, 2]", c.each); }), HasSubstr("or one for all"));
+  }
+}
+
+TEST(NetworkJson, WindowsThatNoOperatorTakesAreRefusedWhenTheNetworkIsMade) {
+  for (const char* layer : {R"("average_pool1d", "kernel": 2, "stride": 2147483648)", R"("max_pool1d", "kernel": 2, "stride": 2147483648)",
+                            R"("average_pool1d", "kernel": 2147483648, "padding": 2147483647)"}) {
+    EXPECT_THAT(MessageOf([&] { Network(NetworkFromJson(OfOneLayer("[4, 2]", layer))); }),
+                AllOf(HasSubstr("_pool1d"), HasSubstr("2147483648"), HasSubstr("none is above 1073741824")));
+  }
+  EXPECT_THAT(MessageOf([&] { Network(NetworkFromJson(OfOneLayer("[4, 4, 2]", R"("max_pool2d", "stride": 2147483648)"))); }),
+              HasSubstr("stride 2147483648"));
+  EXPECT_THAT(MessageOf([&] { Network(NetworkFromJson(OfOneLayer("[4, 4, 4, 2]", R"("max_pool3d", "kernel": 2, "stride": 2147483648)"))); }),
+              HasSubstr("none is above 1073741824"));
+}
+
 }  // namespace
 }  // namespace tidepool::nn

@@ -16,6 +16,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/unary.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/layers/recurrent.h"
@@ -192,6 +193,63 @@ TEST(NetworkBlocks, SegmentsAreComputedAgain) {
       EXPECT_EQ(again.gradients().ToVector<float>(), kept.gradients().ToVector<float>());
       EXPECT_EQ(again.beside().ToVector<float>(), kept.beside().ToVector<float>());
     }
+  }
+}
+
+// Parameters without layers, and those of layers that are used elsewhere, are of the type that layers compute by: products with them do
+// not go back to the parameters'.
+struct Scales final : Block {
+  NDArray Forward(const NDArray& x) const override {
+    const NDArray h = first(x) * scale();
+    types = {x.dtype(), h.dtype(), scale().dtype(), first.parameter(0).dtype(), average().dtype()};
+    return last(h);
+  }
+  Part first{*this, "first", Dense(4)};
+  BlockParameter scale{*this, "scale", {4}, Initializer::Ones()};
+  BlockParameter average{*this, "average", ParameterSpec{.shape = {4}, .is_trained = false}};
+  Part last{*this, "last", Dense(3)};
+  mutable std::vector<DType> types;
+};
+
+TEST(NetworkBlocks, ParametersAreOfTheTypeThatLayersComputeBy) {
+  for (const DType type : {DType::kBFloat16, DType::kFloat16}) {
+    auto block = std::make_unique<Scales>();
+    const Scales& scales = *block;
+    NetworkOptions options;
+    options.seed = 3;
+    Network plain({{"x", {4}}}, std::make_unique<Scales>(), options);
+    options.compute_type = type;
+    Network network({{"x", {4}}}, std::move(block), options);
+    const NetworkInputs inputs{{RandomUniform({5, 4}, -1, 1, 1)}, {Labels(5)}, {}, {}};
+    EXPECT_NEAR(Gradients(network, inputs), Gradients(plain, inputs), 0.02);
+    // State is written to where it lies.
+    EXPECT_EQ(scales.types, (std::vector<DType>{type, type, type, type, DType::kFloat32}));
+    const std::vector<float> found = network.gradients().ToVector<float>(), expected = plain.gradients().ToVector<float>();
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 0.02) << i;
+    for (const NamedParameter& parameter : network.named_parameters()) {
+      if (parameter.name != "scale") continue;
+      EXPECT_GT(Sum(Abs(network.gradients().Slice(0, parameter.begin, parameter.begin + 4))).Item<float>(), 0);
+    }
+  }
+}
+
+TEST(NetworkStates, OfAnotherTypeAreRefused) {
+  for (const bool converts : {false, true}) {
+    NetworkOptions options;
+    if (converts) options.compute_type = DType::kBFloat16;
+    Network network(NetworkConfig::Sequential({5, 4}, {Lstm(3)}), options);
+    const NDArray x = RandomUniform({2, 5, 4}, -1, 1, 1);
+    const auto run = [&](DType type) {
+      std::vector<NDArray> states = {Zeros({2, 3}, type), Zeros({2, 3}, type)};
+      return MessageOf([&] { network.Run({x}, {.states = &states}); });
+    };
+    EXPECT_THAT(run(DType::kFloat64), HasSubstr(converts ? "network: state 0 is f64, expected f32 or bf16" : "network: state 0 is f64, expected f32"));
+    EXPECT_THAT(run(DType::kInt64), HasSubstr("state 0 is i64, expected f32"));
+    EXPECT_EQ(run(DType::kFloat32), "nothing was thrown");
+    EXPECT_EQ(run(DType::kBFloat16), converts ? "nothing was thrown" : "network: state 0 is bf16, expected f32");
+    // Those that it makes itself go in again.
+    std::vector<NDArray> states = network.NewStates();
+    for (int i = 0; i < 2; ++i) network.Run({x}, {.states = &states});
   }
 }
 

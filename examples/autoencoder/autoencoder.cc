@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "tidepool/examples/autoencoder/digit_network.h"
 #include "tidepool/examples/autoencoder/picture.h"
 #include "tidepool/examples/training_run/digits.h"
 #include "tidepool/examples/training_run/training_run.h"
@@ -21,10 +22,6 @@
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/unary.h"
 #include "tidepool/nn/data/digits.h"
-#include "tidepool/nn/layers/conv2d.h"
-#include "tidepool/nn/layers/convolution.h"
-#include "tidepool/nn/layers/dense.h"
-#include "tidepool/nn/layers/shaping.h"
 #include "tidepool/nn/losses/loss.h"
 #include "tidepool/tools/commands/output_paths.h"
 #include "tidepool/tools/commands/workspace_mode.h"
@@ -44,21 +41,7 @@ ABSL_FLAG(std::string, workspace_mode, "enabled", "enabled, single, separate or 
 namespace tidepool::examples {
 namespace {
 
-constexpr int64_t kCode = 16;
-
-// Half the size, a quarter, the code, and back. Images' sizes are multiples of 4.
-nn::NetworkConfig Config(int64_t height, int64_t width) {
-  constexpr nn::Activation kRelu = nn::Activation::kRelu;
-  const nn::Conv2DTranspose::Options twice{
-      .stride = {2, 2}, .before = {1, 1}, .behind = {1, 1}, .output_padding = {1, 1}};
-  return nn::NetworkConfig::Sequential(
-      {height, width, 1},
-      {nn::Conv2D(16, 3, 3, kRelu, nn::Conv2D::SamePadding(3, 2)),
-       nn::Conv2D(32, 3, 3, kRelu, nn::Conv2D::SamePadding(3, 2)), nn::Dense(kCode),
-       nn::Dense(height / 4 * (width / 4) * 32, kRelu),
-       nn::ReshapeLayer({height / 4, width / 4, 32}), nn::Conv2DTranspose(16, {3, 3}, kRelu, twice),
-       nn::Conv2DTranspose(1, {3, 3}, nn::Activation::kIdentity, twice)});
-}
+constexpr int64_t kCode = 16, kFilters = 16;
 
 double MeanSquared(const NDArray& difference) {
   return Mean(Square(Cast(difference, DType::kFloat64))).Item<double>();
@@ -110,7 +93,7 @@ void Run() {
   // One output channel: a model says how long its outputs' last axis is.
   nn::Model model(
       "autoencoder", 1,
-      std::make_unique<nn::Network>(Config(data.train.height, data.train.width), options));
+      std::make_unique<nn::Network>(DigitNetwork(data.train.height, data.train.width, kFilters, kCode), options));
   nn::Network& network = *model.network;
   network.set_loss(
       nn::Loss(nn::LossKind::kBinaryCrossEntropy));  // a pixel is how probably it is white

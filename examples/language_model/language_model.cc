@@ -14,23 +14,17 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "tidepool/examples/language_model/letter_network.h"
 #include "tidepool/examples/language_model/ngram_model.h"
 #include "tidepool/examples/names/names_data.h"
 #include "tidepool/examples/training_run/training_run.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
-#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
-#include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/ndarray/ops/unary.h"
-#include "tidepool/nn/layers/dense.h"
-#include "tidepool/nn/layers/dropout.h"
-#include "tidepool/nn/layers/embedding.h"
-#include "tidepool/nn/layers/normalization.h"
-#include "tidepool/nn/layers/transformer_block.h"
 #include "tidepool/tools/commands/output_paths.h"
 #include "tidepool/tools/commands/workspace_mode.h"
 
@@ -51,64 +45,7 @@ ABSL_FLAG(std::string, workspace_mode, "enabled", "enabled, single, separate or 
 namespace tidepool::examples {
 namespace {
 
-constexpr int64_t kPlaces = kLength + 1;  // the letters and the end
-constexpr int64_t kEnd = 0;               // also what stands before the first letter
-constexpr int64_t kNothing = -1;          // label of places behind the end
-constexpr int kMostLetters = 6;           // that the counting model looks back
-
-int64_t LengthOf(const Names& names, int64_t i) {
-  const int64_t* const letters = names.letters.data() + i * kLength;
-  return std::find(letters, letters + kLength, kEnd) - letters;
-}
-
-// Features: the letter before each place. Labels: the one at it.
-nn::Batch BatchOf(const Names& names, absl::Span<const int64_t> which) {
-  const Shape shape = {static_cast<int64_t>(which.size()), kPlaces};
-  nn::Batch batch(Zeros(shape, DType::kInt64), Full(shape, kNothing, DType::kInt64));
-  int64_t *before = batch.features.mutable_data<int64_t>(),
-          *at = batch.labels.mutable_data<int64_t>();
-  for (const int64_t i : which) {
-    const int64_t length = LengthOf(names, i);
-    std::copy_n(names.letters.data() + i * kLength, length, before + 1);
-    std::copy_n(names.letters.data() + i * kLength, length, at);
-    at[length] = kEnd;
-    before += kPlaces;
-    at += kPlaces;
-  }
-  return batch;
-}
-
-// -log of the probability of each letter and end, in nats, 0 behind the end: [batch, kPlaces].
-NDArray Losses(const NDArray& logits, const NDArray& labels) {
-  const int64_t rows = labels.NumElements();
-  const NDArray is_there = labels != kNothing;
-  const NDArray known = Where(is_there, labels, kEnd).Reshape({rows});
-  const CrossEntropy result =
-      SoftmaxCrossEntropy(logits.Reshape({rows, kLetters}), known, Labels::kChecked);
-  return result.loss.Reshape(labels.shape()) * Cast(is_there, logits.dtype());
-}
-
-// Each name is a sequence of kPlaces letters; what stands behind its end is seen by nobody, as
-// attention is causal.
-nn::NetworkConfig Config(int64_t width, double dropout) {
-  constexpr int64_t kHeads = 4;
-  nn::NetworkConfig config;
-  std::string x = config.AddInput("letters", {kPlaces}, DType::kInt64);
-  x = config.Add(nn::Embedding(kLetters, width,
-                               {.initializer = nn::Initializer::Normal(1 / std::sqrt(width))}),
-                 {x}, "letter");
-  x = config.Add(nn::PositionEmbedding(), {x}, "place");
-  x = config.Add(nn::DropoutLayer(dropout), {x}, "dropout");
-  for (const char* block : {"first", "second"}) {
-    x = config.Add(nn::TransformerBlock(kHeads, 0, {.causal = true, .dropout = dropout}), {x},
-                   block);
-  }
-  x = config.Add(nn::LayerNormalization(), {x}, "norm");
-  config.outputs = {
-      config.Add(nn::Dense(kLetters, nn::Activation::kIdentity, {.last_axis = true}), {x}, "next")};
-  config.nodes.back().tied = {{"weight", "letter.table"}};
-  return config;
-}
+constexpr int kMostLetters = 6;  // that the counting model looks back
 
 std::vector<int64_t> All(const Names& names) {
   std::vector<int64_t> which(static_cast<size_t>(names.size()));
@@ -123,7 +60,7 @@ int64_t SymbolsOf(const Names& names) {
 }
 
 double BitsPerCharacter(nn::Network& network, const Names& names) {
-  const nn::Batch all = BatchOf(names, All(names));
+  const nn::Batch all = LettersOf(names, All(names));
   double nats = 0;
   network.Infer([&] { return all.features; },
                 [&](const NDArray& output) {
@@ -191,7 +128,7 @@ void Run() {
   options.mode = tools::ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
   nn::Model model("language_model", kLetters,
                   std::make_unique<nn::Network>(
-                      Config(absl::GetFlag(FLAGS_width), absl::GetFlag(FLAGS_dropout)), options));
+                      LetterNetwork(absl::GetFlag(FLAGS_width), absl::GetFlag(FLAGS_dropout)), options));
   // Every letter counts the same: a name's loss is the sum of its letters', in letters of a name of
   // usual length.
   const double usual_length =
@@ -205,7 +142,7 @@ void Run() {
   updater.clipping = {nn::ClippingKind::kGlobalNorm, 1};
   Train(
       model, updater, run, train.size(),
-      [&](absl::Span<const int64_t> which, int64_t) { return BatchOf(train, which); },
+      [&](absl::Span<const int64_t> which, int64_t) { return LettersOf(train, which); },
       [&] { return BitsPerCharacter(*model.network, test); });
 
   std::printf("names made up:");

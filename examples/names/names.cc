@@ -3,7 +3,6 @@
 //
 //   bazel run //examples/names -- --train=$PWD/examples/data/names/train.tsv
 //   --test=$PWD/examples/data/names/test.tsv
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -12,14 +11,10 @@
 #include "absl/flags/flag.h"
 #include "absl/types/span.h"
 #include "tidepool/examples/names/names_data.h"
+#include "tidepool/examples/names/names_network.h"
 #include "tidepool/examples/training_run/training_run.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/reduction.h"
-#include "tidepool/nn/layers/dense.h"
-#include "tidepool/nn/layers/dropout.h"
-#include "tidepool/nn/layers/embedding.h"
-#include "tidepool/nn/layers/recurrent.h"
-#include "tidepool/nn/layers/sequence.h"
 #include "tidepool/tools/commands/output_paths.h"
 #include "tidepool/tools/commands/workspace_mode.h"
 
@@ -34,19 +29,6 @@ ABSL_FLAG(std::string, workspace_mode, "enabled", "enabled, single, separate or 
 
 namespace tidepool::examples {
 namespace {
-
-// Those names in this order, in the current place.
-nn::Batch BatchOf(const Names& names, absl::Span<const int64_t> order) {
-  const auto count = static_cast<int64_t>(order.size());
-  nn::Batch batch(Empty({count, kLength}, DType::kInt64), Empty({count}, DType::kInt64));
-  int64_t *letters = batch.features.mutable_data<int64_t>(),
-          *labels = batch.labels.mutable_data<int64_t>();
-  for (size_t i = 0; i < order.size(); ++i) {
-    letters = std::copy_n(names.letters.data() + order[i] * kLength, kLength, letters);
-    labels[i] = names.labels[static_cast<size_t>(order[i])];
-  }
-  return batch;
-}
 
 double Accuracy(nn::Network& network, const Names& names) {
   int64_t right = 0;
@@ -74,15 +56,7 @@ void Run() {
   options.name = "names";
   options.mode = tools::ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
   nn::Model model("names", 2,
-                  std::make_unique<nn::Network>(
-                      nn::NetworkConfig::Sequential(
-                          nn::InputConfig{"letters", {kLength}, DType::kInt64},
-                          // The index 0 is no step: what follows knows how long each name is.
-                          {nn::Embedding(kLetters, 24, {.mask_index = 0}),
-                           nn::Bidirectional(nn::Lstm(48)), nn::DropoutLayer(0.3),
-                           nn::Bidirectional(nn::Lstm(48, {.output = nn::RecurrentOutput::kLast})),
-                           nn::DropoutLayer(0.3), nn::Dense(2)}),
-                      options));
+                  std::make_unique<nn::Network>(NamesNetwork(24, 48), options));
   nn::UpdaterConfig updater = nn::UpdaterConfig::Of(nn::UpdaterKind::kAdam);
   updater.learning_rate = 3e-3;
   updater.schedule = nn::Schedule::Cosine(StepsOf(run, train.size()));

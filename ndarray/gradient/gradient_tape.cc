@@ -62,9 +62,19 @@ std::vector<NDArray> Recomputed(std::function<std::vector<NDArray>(absl::Span<co
 
 void SetGradient(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
                  std::function<std::vector<NDArray>(absl::Span<const NDArray>)> backward) {
+  if (CallRecorder::Current() != nullptr) SetGradient(name, inputs, outputs, HandGradientOf(name, std::move(backward)));
+}
+
+void SetGradient(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
+                 HandGradientHandle backward) {
   if (CallRecorder* const recorder = CallRecorder::Current()) {
     recorder->NoteFunction(name, inputs, outputs, std::move(backward));
   }
+}
+
+bool IsRecorded(absl::Span<const NDArray> inputs) {
+  const CallRecorder* const recorder = CallRecorder::Current();
+  return recorder != nullptr && recorder->Follows(inputs);
 }
 
 }  // namespace tidepool

@@ -195,6 +195,14 @@ std::vector<NDArray> Recomputed(std::function<std::vector<NDArray>(absl::Span<co
 void SetGradient(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
                  std::function<std::vector<NDArray>(absl::Span<const NDArray> output_gradients)> backward);
 
+// The same by a HandGradient, whose memory may be used again: a steady step calls no malloc for it.
+void SetGradient(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
+                 HandGradientHandle backward);
+
+// Whether a tape of this thread would take SetGradient() of such inputs: gradients flow to one of them. Where not nothing
+// need be kept for it.
+bool IsRecorded(absl::Span<const NDArray> inputs);
+
 // Within such a function, while a tape runs it: whether the gradient of that input goes anywhere. One that does not need not be
 // computed: it may be left undefined, and is not looked at. True anywhere else.
 bool IsGradientUsed(int input);

@@ -194,8 +194,8 @@ void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
   }
 }
 
-std::vector<NDArray> GradientTape::Recorder::TakeGradients(TapeRecord& record, bool* any) {
-  std::vector<NDArray> gradients;
+absl::InlinedVector<NDArray, 2> GradientTape::Recorder::TakeGradients(TapeRecord& record, bool* any) {
+  absl::InlinedVector<NDArray, 2> gradients;
   for (TapedView& view : record.outputs()) {
     NDArray gradient;
     if (view.slot != TapedView::kNoSlot) gradient = shadows_.Take(view, ElementsOf(view)).gradient;
@@ -297,23 +297,20 @@ void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep, WatchedArra
 
 void GradientTape::Recorder::BackThroughFunction(TapeRecord& record, bool keep) {
   bool any = false;
-  std::vector<NDArray> gradients = TakeGradients(record, &any);
+  absl::InlinedVector<NDArray, 2> gradients = TakeGradients(record, &any);
   if (!any) return;
-  const std::string name = record.extra->name;
+  const std::string& name = record.extra->name;
   if (!record.extra->backward) {
     ThrowUnimplemented(absl::StrCat("gradient tape: Op [", name, "]: it has no gradient, and one flows to it"));
   }
-  std::vector<NDArray> found;
+  absl::InlinedVector<NDArray, 6> found(record.input_count);
   {
+    // A tape that keeps what it recorded, or has another around it, has one as well.
     const CallRecorder::Backward backward = keep ? record.extra->backward : std::move(record.extra->backward);
     const absl::Cleanup leave = [before = std::exchange(function_under_way, &record)] { function_under_way = before; };
-    found = backward(gradients);
+    backward->Run(gradients, absl::MakeSpan(found), /*is_last=*/backward.is_only());
   }
   gradients.clear();
-  if (found.size() != record.input_count) {
-    ThrowInvalidArgument(absl::StrCat("gradient tape: Op [", name, "]: its gradient function returned ", found.size(),
-                                      " arrays, expected one for each of ", record.input_count, " inputs"));
-  }
   for (int i = 0; i < record.input_count; ++i) {
     TapedView& view = record.views[i];
     NDArray& gradient = found[static_cast<size_t>(i)];

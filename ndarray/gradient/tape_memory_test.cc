@@ -271,5 +271,103 @@ TEST(TapeMemory, ProductsOfBatchesByOneMatrixAreOneProduct) {
   const NDArray expected = MatMul(x.Reshape({15, 4}), MatMul(x, w).Reshape({15, 2}) * 2.0f, {.transpose_x = true});
   EXPECT_LT(Max(Abs(expected - dw)).Item<float>(), 1e-5);
 }
+// Handed in from outside: written where it is, counted as external, and its owner's again with what was written.
+TEST(TapeMemory, ExternalGradientsAreWrittenAndGoBackToTheirOwner) {
+  const auto bytes = [](MemoryKind kind) { return MemoryTracker::Global().CurrentBytes(Host(), kind); };
+  struct Owner {
+    alignas(64) float values[32] = {};
+    int given_back = 0;
+  } owner;
+  const auto external = bytes(MemoryKind::kGradientExternal), standard = bytes(MemoryKind::kGradientStandard);
+  const NDArray x = Values({1, 2, 3}, {3});
+  for (const GradientWrite write : {GradientWrite::kReplace, GradientWrite::kAdd}) {
+    const auto release = [](void* context) { ++static_cast<Owner*>(context)->given_back; };
+    NDArray dx(BufferHandle(NewImportedBuffer(owner.values, sizeof(owner.values), release, &owner, MemoryKind::kGradientExternal)), {3},
+               DType::kFloat32);
+    {
+      GradientTape tape;
+      tape.Watch(x, dx, write);
+      tape.Backward(Sum(Square(x)));
+      EXPECT_EQ(tape.Gradient(x).raw_data(), static_cast<const void*>(owner.values));
+      EXPECT_EQ(bytes(MemoryKind::kGradientExternal) - external, static_cast<int64_t>(sizeof(owner.values)));
+      EXPECT_EQ(bytes(MemoryKind::kGradientStandard) - standard, 0);
+      dx = NDArray();
+      EXPECT_EQ(owner.given_back, write == GradientWrite::kAdd ? 1 : 0);  // the tape has it still
+    }
+    EXPECT_EQ(owner.given_back, write == GradientWrite::kAdd ? 2 : 1);
+    EXPECT_EQ(bytes(MemoryKind::kGradientExternal) - external, 0);
+    const float times = write == GradientWrite::kAdd ? 2 : 1;
+    EXPECT_THAT(std::vector<float>(owner.values, owner.values + 3), ElementsAre(2 * times, 4 * times, 6 * times));
+  }
+}
+
+// Of one's own memory: told when nobody asks again, and when nobody has it.
+TEST(TapeMemory, GradientFunctionsAreToldWhetherTheyAreAskedAgain) {
+  struct Seen {
+    std::vector<bool> is_last;
+    int done = 0;
+  } seen;
+  class Passes final : public HandGradient {
+   public:
+    explicit Passes(Seen& seen) : seen_(seen) {}
+    void Run(GradientList dz, absl::Span<NDArray> dx, bool is_last) override {
+      seen_.is_last.push_back(is_last);
+      dx[0] = dz[0];
+    }
+
+   private:
+    void Done() noexcept override {
+      ++seen_.done;
+      delete this;
+    }
+    Seen& seen_;
+  };
+  const NDArray x = Values({1, 4}, {2});
+  const auto note = [&] {
+    NDArray z;
+    {
+      const NoGradientScope by_hand;
+      z = x.Dup();
+      EXPECT_FALSE(IsRecorded({&x, 1}));
+    }
+    SetGradient("passes", {&x, 1}, {&z, 1}, HandGradientHandle(new Passes(seen)));
+    return Sum(z);
+  };
+  EXPECT_FALSE(IsRecorded({&x, 1}));
+  {
+    GradientTape tape;
+    EXPECT_FALSE(IsRecorded({&x, 1}));
+    note();  // to which nothing flows: gone at once
+    EXPECT_EQ(seen.done, 1);
+    tape.Watch(x);
+    EXPECT_TRUE(IsRecorded({&x, 1}));
+    const NDArray loss = note();
+    {
+      GradientTape inner;
+      EXPECT_TRUE(IsRecorded({&x, 1}));  // by the one around it
+    }
+    tape.Backward({&loss, 1}, {}, /*keep=*/true);
+    tape.Backward({&loss, 1}, {}, /*keep=*/false);
+    EXPECT_THAT(tape.Gradient(x).ToVector<float>(), ElementsAre(1, 1));
+    EXPECT_EQ(seen.done, 2);
+  }
+  EXPECT_THAT(seen.is_last, ElementsAre(false, true));
+  {
+    GradientTape outer;
+    outer.Watch(x);
+    GradientTape inner;
+    inner.Watch(x);
+    inner.Backward(note());
+  }
+  EXPECT_THAT(seen.is_last, ElementsAre(false, true, false));
+  EXPECT_EQ(seen.done, 3);
+  {
+    GradientTape tape;
+    tape.Watch(x);
+    note();
+  }
+  EXPECT_EQ(seen.done, 4);  // never run
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -54,7 +54,19 @@ void TapeRecords::Commit(TapeRecord* record) {
   ++count_;
 }
 
+std::unique_ptr<TapeExtra> TapeRecords::NewExtra() {
+  if (spare_extra_ == nullptr) return std::make_unique<TapeExtra>();
+  std::unique_ptr<TapeExtra> extra = std::move(spare_extra_);
+  spare_extra_ = std::move(extra->next);
+  return extra;
+}
+
 void TapeRecords::Destroy(TapeRecord* record) {
+  if (record->extra != nullptr) {
+    record->extra->Clear();
+    record->extra->next = std::move(spare_extra_);
+    spare_extra_ = std::move(record->extra);
+  }
   std::destroy_n(record->views, record->input_count + record->output_count);
   std::destroy_at(record);
 }

@@ -53,6 +53,17 @@ struct TapeExtra {
   std::vector<SegmentRead> reads;  // of its first run
   size_t writes_before = 0;        // that the tape had noted by the end of that
   std::unique_ptr<AllocationTrace> site;  // of a call, if MemoryTracing was on
+  std::unique_ptr<TapeExtra> next;        // of those that wait to be used again
+
+  // Nothing is left but the memory of names and lists.
+  void Clear() {
+    name.clear();
+    backward = {};
+    segment = nullptr;
+    reads.clear();
+    writes_before = 0;
+    site.reset();
+  }
 };
 
 struct TapeRecord {
@@ -87,13 +98,17 @@ class TapeRecords {
   TapeRecords() = default;
   TapeRecords(const TapeRecords&) = delete;
   TapeRecords& operator=(const TapeRecords&) = delete;
-  ~TapeRecords() { Clear(); }
-
+  ~TapeRecords() {
+    Clear();
+    while (spare_extra_ != nullptr) spare_extra_ = std::move(spare_extra_->next);
+  }
 
   // A record with that many views, absent ones, and a copy of the attributes. It is none before Commit; one that is never
   // committed is forgotten by the next New. Throws OutOfMemoryError.
   TapeRecord* New(int inputs, int outputs, const void* attributes, size_t attribute_bytes);
   void Commit(TapeRecord* record);
+  // For a record of this, which it comes back from when that goes.
+  std::unique_ptr<TapeExtra> NewExtra();
   // Of records that are committed from here on.
   void set_part(int part) { part_ = part; }
   int part() const { return part_; }
@@ -109,12 +124,13 @@ class TapeRecords {
     BufferHandle buffer;
     size_t used = 0;
   };
-  static void Destroy(TapeRecord* record);
+  void Destroy(TapeRecord* record);
   void ForgetPending();
   void DropChunk();
 
   std::vector<Chunk> chunks_;
   Chunk spare_;  // the largest of those that were used up and emptied; null: none
+  std::unique_ptr<TapeExtra> spare_extra_;
   TapeRecord* last_ = nullptr;
   TapeRecord* pending_ = nullptr;
   int64_t count_ = 0;

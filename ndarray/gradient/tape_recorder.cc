@@ -172,7 +172,7 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
   record->needs = needs;
   record->keeps_result = wanted != 0 && (AddsToResult(op, attributes.data()) || info.updates());
   if (MemoryTracing::enabled()) {
-    record->extra = std::make_unique<TapeExtra>();
+    record->extra = records_.NewExtra();
     record->extra->site = std::make_unique<AllocationTrace>();
     record->extra->site->Capture();
   }
@@ -215,12 +215,12 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
   ++calls_;
 }
 
-TapeRecord* GradientTape::Recorder::NewRecord(TapeRecord::Kind kind, std::string name, absl::Span<const NDArray> inputs,
+TapeRecord* GradientTape::Recorder::NewRecord(TapeRecord::Kind kind, const char* name, absl::Span<const NDArray> inputs,
                                               int outputs, bool keep_inputs) {
   TapeRecord* const record = records_.New(static_cast<int>(inputs.size()), outputs, nullptr, 0);
   record->kind = kind;
-  record->extra = std::make_unique<TapeExtra>();
-  record->extra->name = std::move(name);
+  record->extra = records_.NewExtra();
+  record->extra->name = name;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_defined()) continue;
     TapedView& view = record->views[i];
@@ -253,20 +253,28 @@ void GradientTape::Recorder::CommitFunction(TapeRecord* record, absl::Span<const
   ++calls_;
 }
 
+bool GradientTape::Recorder::FlowsToOne(absl::Span<const NDArray> inputs) const {
+  return std::any_of(inputs.begin(), inputs.end(), [this](const NDArray& input) {
+    if (!input.is_defined()) return false;
+    TapedView view(input);
+    view.slot = SlotOf(input);
+    return Flows(view);
+  });
+}
+
+bool GradientTape::Recorder::Follows(absl::Span<const NDArray> inputs) const {
+  if (FlowsToOne(inputs)) return true;
+  const RecorderFrame::OutsideOf outside(frame_);
+  return IsRecorded(inputs);
+}
+
 void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDArray> inputs,
                                           absl::Span<const NDArray> outputs, Backward backward) {
   {
     const RecorderFrame::OutsideOf outside(frame_);
     if (CallRecorder* const outer = CallRecorder::Current()) outer->NoteFunction(name, inputs, outputs, backward);
   }
-  bool flows = false;
-  for (const NDArray& input : inputs) {
-    if (!input.is_defined()) continue;
-    TapedView view(input);
-    view.slot = SlotOf(input);
-    flows = flows || Flows(view);
-  }
-  if (!flows) return;
+  if (!FlowsToOne(inputs)) return;
   TapeRecord* const record =
       NewRecord(TapeRecord::Kind::kFunction, name, inputs, static_cast<int>(outputs.size()), /*keep_inputs=*/false);
   record->extra->backward = std::move(backward);

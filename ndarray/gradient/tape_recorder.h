@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/gradient/kept_arrays.h"
@@ -28,6 +29,7 @@ class GradientTape::Recorder final : public CallRecorder {
            AttributesRef attributes) override;
   void NoteFunction(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
                     Backward backward) override;
+  bool Follows(absl::Span<const NDArray> inputs) const override;
   std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
                                   absl::Span<const NDArray> inputs) override;
   // Once there are segments writes are noted there as well: what they read is read again.
@@ -58,6 +60,7 @@ class GradientTape::Recorder final : public CallRecorder {
     void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
              AttributesRef attributes) override;
     void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>, Backward) override {}
+    bool Follows(absl::Span<const NDArray>) const override { return false; }
     std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
                                     absl::Span<const NDArray> inputs) override {
       return function(inputs);
@@ -82,6 +85,7 @@ class GradientTape::Recorder final : public CallRecorder {
   uint32_t SlotOf(const NDArray& array) const;
   // Whether something watched flows to the view.
   bool Flows(const TapedView& view) const;
+  bool FlowsToOne(absl::Span<const NDArray> inputs) const;
   WatchedArray* FindWatched(const TapedView& view) const;
   // That no other watched array has its gradient there.
   void CheckDestination(const NDArray& gradient);
@@ -94,7 +98,7 @@ class GradientTape::Recorder final : public CallRecorder {
   void NoteUseOfAll(TapeRecord* record);
   void NoteUses(TapeRecord* record);
   // A record of a function or segment without outputs yet; null where nothing flows to it.
-  TapeRecord* NewRecord(TapeRecord::Kind kind, std::string name, absl::Span<const NDArray> inputs, int outputs,
+  TapeRecord* NewRecord(TapeRecord::Kind kind, const char* name, absl::Span<const NDArray> inputs, int outputs,
                         bool keep_inputs);
   void CommitFunction(TapeRecord* record, absl::Span<const NDArray> outputs);
 
@@ -114,7 +118,7 @@ class GradientTape::Recorder final : public CallRecorder {
   // The kept operand; its handle goes with it unless `keep`.
   NDArray Recalled(const TapeRecord& record, TapedView& view, bool keep, int operand);
   void CheckUnchanged(const TapeRecord& record, const TapedView& view, int operand) const;
-  std::vector<NDArray> TakeGradients(TapeRecord& record, bool* any);
+  absl::InlinedVector<NDArray, 2> TakeGradients(TapeRecord& record, bool* any);
 
   Unrecorded unrecorded_{*this};
   RecorderFrame frame_{this};

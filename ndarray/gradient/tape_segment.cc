@@ -252,7 +252,7 @@ void GradientTape::Recorder::CheckReadsUnchanged(const TapeRecord& record) const
 
 void GradientTape::Recorder::BackThroughSegment(TapeRecord& record, bool keep) {
   bool any = false;
-  std::vector<NDArray> gradients = TakeGradients(record, &any);
+  absl::InlinedVector<NDArray, 2> gradients = TakeGradients(record, &any);
   std::vector<NDArray> inputs;
   std::function<std::vector<NDArray>(absl::Span<const NDArray>)> segment;
   if (any) {

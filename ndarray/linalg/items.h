@@ -56,13 +56,13 @@ class Result {
 
 // What was computed from what, for a tape of gradients that records this thread. Without `backward` there are none.
 template <typename... Outputs>
-void Note(const char* op, std::initializer_list<const NDArray*> inputs, CallRecorder::Backward backward,
+void Note(const char* op, std::initializer_list<const NDArray*> inputs, GradientsOfInputs backward,
           const Outputs&... outputs) {
   CallRecorder* const recorder = CallRecorder::Current();
   if (recorder == nullptr) return;
   std::vector<NDArray> arrays;
   for (const NDArray* const input : inputs) arrays.push_back(*input);
-  recorder->NoteFunction(op, arrays, {outputs...}, std::move(backward));
+  recorder->NoteFunction(op, arrays, {outputs...}, HandGradientOf(op, std::move(backward)));
 }
 
 // body(item) for each item, on the threads of kernels. What the first item that fails throws is thrown.

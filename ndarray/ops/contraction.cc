@@ -19,7 +19,7 @@ namespace {
 
 class Contraction {
  public:
-  Contraction(const char* op, std::vector<Term> terms, Labels output)
+  Contraction(const char* op, std::vector<Term> terms, AxisLabels output)
       : op_(op), terms_(std::move(terms)), output_(std::move(output)) {
     std::vector<DType> types;
     for (const Term& term : terms_) types.push_back(term.array.dtype());
@@ -44,7 +44,7 @@ class Contraction {
     }
     while (terms_.size() > 1) {
       const auto [i, j] = NextPair();
-      const Labels needed = NeededBeside(i, j);
+      const AxisLabels needed = NeededBeside(i, j);
       NDArray* target = terms_.size() == 2 && type == dtype_ && z.device() == device_ ? &z : nullptr;
       terms_[i] = Product(terms_[i], terms_[j], needed, target);
       terms_.erase(terms_.begin() + static_cast<int64_t>(j));
@@ -55,7 +55,7 @@ class Contraction {
   }
 
  private:
-  Shape ShapeOf(const Labels& labels) const {
+  Shape ShapeOf(const AxisLabels& labels) const {
     std::vector<int64_t> dims;
     for (const char label : labels) dims.push_back(size(label));
     if (dims.size() > kMaxRank) {
@@ -64,7 +64,7 @@ class Contraction {
     return Shape(dims);
   }
   int64_t size(char label) const { return sizes_[static_cast<int>(label)]; }
-  double Elements(const Labels& labels) const {
+  double Elements(const AxisLabels& labels) const {
     double product = 1;
     for (const char label : labels) product *= static_cast<double>(size(label));
     return product;
@@ -95,8 +95,8 @@ class Contraction {
   }
 
   // What is asked of terms i and j together: labels of the result and of other terms.
-  Labels NeededBeside(size_t i, size_t j) const {
-    Labels needed = output_;
+  AxisLabels NeededBeside(size_t i, size_t j) const {
+    AxisLabels needed = output_;
     for (size_t t = 0; t < terms_.size(); ++t) {
       if (t != i && t != j) needed += terms_[t].labels;
     }
@@ -104,8 +104,8 @@ class Contraction {
   }
 
   // Diagonals of repeated labels, sums over those that nobody else needs.
-  void Simplify(Term* term, const Labels& needed) const {
-    Labels& labels = term->labels;
+  void Simplify(Term* term, const AxisLabels& needed) const {
+    AxisLabels& labels = term->labels;
     for (size_t i = 0; i < labels.size(); ++i) {
       for (size_t j = labels.size() - 1; j > i; --j) {
         if (labels[i] != labels[j]) continue;
@@ -117,7 +117,7 @@ class Contraction {
       }
     }
     std::vector<int> summed;
-    Labels kept;
+    AxisLabels kept;
     for (size_t i = 0; i < labels.size(); ++i) {
       if (HasLabel(needed, labels[i])) {
         kept.push_back(labels[i]);
@@ -138,8 +138,8 @@ class Contraction {
   }
 
   // What is left of `a` and `b` together, in that order.
-  static Labels Result(const Labels& a, const Labels& b, const Labels& needed) {
-    Labels result;
+  static AxisLabels Result(const AxisLabels& a, const AxisLabels& b, const AxisLabels& needed) {
+    AxisLabels result;
     for (const char label : a + b) {
       if (HasLabel(needed, label) && !HasLabel(result, label)) result.push_back(label);
     }
@@ -152,8 +152,8 @@ class Contraction {
     std::pair<double, double> least;
     for (size_t i = 0; i < terms_.size(); ++i) {
       for (size_t j = i + 1; j < terms_.size(); ++j) {
-        const Labels &a = terms_[i].labels, &b = terms_[j].labels;
-        const Labels all = Result(a, b, a + b);
+        const AxisLabels &a = terms_[i].labels, &b = terms_[j].labels;
+        const AxisLabels all = Result(a, b, a + b);
         const std::pair<double, double> cost = {
             Elements(Result(a, b, NeededBeside(i, j))) - Elements(a) - Elements(b), Elements(all)};
         if ((i == 0 && j == 1) || cost < least) best = {i, j}, least = cost;
@@ -163,7 +163,7 @@ class Contraction {
   }
 
   // A view with these axes; those it lacks have size 1.
-  static NDArray Aligned(const Term& term, const Labels& labels) {
+  static NDArray Aligned(const Term& term, const AxisLabels& labels) {
     std::vector<int> order;
     for (const char label : labels) {
       if (HasLabel(term.labels, label)) order.push_back(static_cast<int>(term.labels.find(label)));
@@ -176,7 +176,7 @@ class Contraction {
   }
 
   // The term as [batch, rows, columns], the first only where there are such labels: a view, or a copy.
-  NDArray Matrix(const Term& term, const Labels& batch, const Labels& rows, const Labels& columns, bool* turned) const {
+  NDArray Matrix(const Term& term, const AxisLabels& batch, const AxisLabels& rows, const AxisLabels& columns, bool* turned) const {
     NDArray view = Aligned(term, batch + rows + columns);
     const NDArray other = Aligned(term, batch + columns + rows);
     *turned = !view.is_dense() && other.is_dense();
@@ -188,15 +188,15 @@ class Contraction {
   }
 
   // Summed over what is in both and not needed. `target`: where the last result goes if its axes come in that order.
-  Term Product(const Term& a, const Term& b, const Labels& needed, NDArray* target) const {
-    Labels batch, rows, columns, inner;
+  Term Product(const Term& a, const Term& b, const AxisLabels& needed, NDArray* target) const {
+    AxisLabels batch, rows, columns, inner;
     for (const char label : a.labels) (!HasLabel(b.labels, label) ? rows : HasLabel(needed, label) ? batch : inner).push_back(label);
     for (const char label : b.labels) {
       if (!HasLabel(a.labels, label)) columns.push_back(label);
     }
     const bool is_last = target != nullptr;
     if (inner.empty()) {
-      const Labels labels = is_last ? output_ : batch + rows + columns;
+      const AxisLabels labels = is_last ? output_ : batch + rows + columns;
       NDArray z = is_last ? *target : Scratch(ShapeOf(labels), a.array.dtype());
       MultiplyInto(Aligned(a, labels), Aligned(b, labels), z);
       return {z, labels};
@@ -215,7 +215,7 @@ class Contraction {
     MatMulAttributes attributes;
     const NDArray x = Matrix(left, batch, rows, inner, &attributes.transpose_x);
     const NDArray y = Matrix(right, batch, inner, columns, &attributes.transpose_y);
-    const Labels labels = batch + rows + columns;
+    const AxisLabels labels = batch + rows + columns;
     NDArray z = is_last && labels == output_ ? *target : Scratch(ShapeOf(labels), a.array.dtype());
     const int64_t m = ShapeOf(rows).NumElements(), n = ShapeOf(columns).NumElements();
     NDArray matrix = batch.empty() ? z.Reshape({m, n}) : z.Reshape({ShapeOf(batch).NumElements(), m, n});
@@ -225,7 +225,7 @@ class Contraction {
 
   const char* const op_;
   std::vector<Term> terms_;
-  const Labels output_;
+  const AxisLabels output_;
   DType dtype_;
   Device device_ = Host();
   int64_t sizes_[128];
@@ -238,7 +238,7 @@ std::string NameOfLabel(char label) {
   return absl::StrCat("label ", std::string(1, label));
 }
 
-NDArray Contract(const char* op, std::vector<Term> terms, Labels output, const Place& place) {
+NDArray Contract(const char* op, std::vector<Term> terms, AxisLabels output, const Place& place) {
   return Contraction(op, std::move(terms), std::move(output)).Run(place);
 }
 

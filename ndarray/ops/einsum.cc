@@ -21,7 +21,7 @@ namespace {
 }
 
 // One operand's labels, "..." made of as many as its other axes are.
-Labels LabelsOf(std::string_view text, const NDArray& operand, size_t number, const std::string& whole) {
+AxisLabels LabelsOf(std::string_view text, const NDArray& operand, size_t number, const std::string& whole) {
   const size_t dots = text.find("...");
   const auto named = static_cast<int>(text.size()) - (dots != std::string_view::npos ? 3 : 0);
   const int unnamed = operand.rank() - named;
@@ -29,8 +29,8 @@ Labels LabelsOf(std::string_view text, const NDArray& operand, size_t number, co
     Refuse("einsum", absl::StrCat("operand ", number, " has shape ", operand.shape().ToString(), ", its subscripts \"",
                                   std::string(text), "\" in \"", whole, "\" are of rank ", named));
   }
-  if (dots == std::string_view::npos) return Labels(text);
-  Labels labels(text.substr(0, dots));
+  if (dots == std::string_view::npos) return AxisLabels(text);
+  AxisLabels labels(text.substr(0, dots));
   for (int i = unnamed - 1; i >= 0; --i) labels.push_back(static_cast<char>(i));
   return labels += text.substr(dots + 3);
 }
@@ -54,9 +54,9 @@ void CheckPair(const char* op, const NDArray& x, const NDArray& y) {
   y.CheckAlive(op, "Y");
 }
 
-// Labels of axes of one operand from `first` on.
-Labels Letters(int count, char first) {
-  Labels labels;
+// AxisLabels of axes of one operand from `first` on.
+AxisLabels Letters(int count, char first) {
+  AxisLabels labels;
   for (int i = 0; i < count; ++i) labels.push_back(static_cast<char>(first + i));
   return labels;
 }
@@ -66,9 +66,9 @@ NDArray SumOfPairs(const char* op, const NDArray& x, const NDArray& y, absl::Spa
   if (x_axes.size() != y_axes.size()) {
     Refuse(op, absl::StrCat(x_axes.size(), " axes of X and ", y_axes.size(), " of Y, expected as many"));
   }
-  Labels of_x = Letters(x.rank(), 'a'), of_y = Letters(y.rank(), 'A');
-  const Labels own = of_x;
-  Labels output = of_x + of_y;
+  AxisLabels of_x = Letters(x.rank(), 'a'), of_y = Letters(y.rank(), 'A');
+  const AxisLabels own = of_x;
+  AxisLabels output = of_x + of_y;
   for (size_t i = 0; i < x_axes.size(); ++i) {
     const int a = NormalizeAxis(op, x_axes[i], x.rank()), b = NormalizeAxis(op, y_axes[i], y.rank());
     if (!HasLabel(output, of_x[a]) || !HasLabel(output, of_y[b])) {
@@ -98,7 +98,7 @@ NDArray Einsum(std::string_view subscripts, absl::Span<const NDArray> operands) 
   const size_t arrow = text.find("->");
   std::string_view inputs = std::string_view(text).substr(0, arrow);
   std::vector<Term> terms;
-  Labels all;
+  AxisLabels all;
   int unnamed = 0;  // the most axes of an ellipsis
   for (size_t begin = 0; begin <= inputs.size() && terms.size() <= operands.size();) {
     const size_t end = std::min(inputs.find(',', begin), inputs.size());
@@ -117,7 +117,7 @@ NDArray Einsum(std::string_view subscripts, absl::Span<const NDArray> operands) 
   if (operands.empty() || count != operands.size()) {
     Refuse("einsum", absl::StrCat("\"", whole, "\" is of ", count, " operands, but there are ", operands.size()));
   }
-  Labels ellipsis, output;
+  AxisLabels ellipsis, output;
   for (int i = unnamed - 1; i >= 0; --i) ellipsis.push_back(static_cast<char>(i));
   if (arrow == std::string::npos) {
     for (char label = 'A'; label <= 'z'; ++label) {
@@ -128,8 +128,8 @@ NDArray Einsum(std::string_view subscripts, absl::Span<const NDArray> operands) 
     const std::string_view wanted = std::string_view(text).substr(arrow + 2);
     CheckText(wanted, whole);
     const size_t dots = wanted.find("...");
-    output = Labels(wanted.substr(0, dots));
-    if (dots != std::string_view::npos) output += ellipsis + Labels(wanted.substr(dots + 3));
+    output = AxisLabels(wanted.substr(0, dots));
+    if (dots != std::string_view::npos) output += ellipsis + AxisLabels(wanted.substr(dots + 3));
     for (const char label : output) {
       const bool twice = std::count(output.begin(), output.end(), label) > 1;
       if (!twice && HasLabel(all, label)) continue;

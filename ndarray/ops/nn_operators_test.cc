@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/contraction.h"  // beside loss.h: their names are different ones
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/convolution_transpose.h"
 #include "tidepool/ndarray/ops/elementwise.h"

@@ -6,7 +6,6 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "tidepool/ndarray/call_recorder.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
@@ -17,12 +16,18 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/layers/kept_for_gradient.h"
+#include "tidepool/nn/layers/recycler.h"
 #include "tidepool/nn/layers/sequence_mask.h"
 #include "tidepool/nn/layers/sizes_by_axis.h"
 #include "tidepool/nn/layers/window_fields.h"
 
 namespace tidepool::nn {
 namespace {
+
+template <int kAxes, bool kTransposed>
+constexpr const char* kName = kAxes == 1   ? (kTransposed ? "conv1d_transpose" : "conv1d")
+                              : kAxes == 2 ? (kTransposed ? "conv2d_transpose" : "conv2d")
+                                           : (kTransposed ? "conv3d_transpose" : "conv3d");
 
 template <int kAxes>
 Conv1dAttributes As1d(const ConvolutionOptions<kAxes>& o) {
@@ -59,6 +64,46 @@ Conv3dAttributes As3d(const ConvolutionOptions<kAxes>& o) {
   return a;
 }
 
+// Of a transposed convolution: input, filter and, where there is one, bias.
+template <int kAxes>
+struct TransposedGradient final : HandGradient {
+  ConvolutionOptions<kAxes> options;
+  const char* kind = "";
+  KeptForGradient x;  // where the filter is trained
+  NDArray filter;
+
+  static Recycler<TransposedGradient>& Free() {
+    static Recycler<TransposedGradient>& free = Recycler<TransposedGradient>::New();
+    return free;
+  }
+  void Done() noexcept override {
+    x = KeptForGradient();
+    filter = NDArray();
+    Free().Give(this);
+  }
+
+  void Run(absl::Span<const NDArray> dz, absl::Span<NDArray> found, bool /*is_last*/) override {
+    x.Check(kind, "input");
+    const Place place = Place::CurrentOn(filter.device());
+    if (options.bias && IsGradientUsed(2)) {
+      found[2] = Empty({dz[0].dim(kAxes + 1)}, filter.dtype(), place);
+      SumToLastAxisInto(dz[0], found[2]);
+    }
+    const bool has_dx = IsGradientUsed(0);
+    if (IsGradientUsed(1)) found[1] = Empty(filter.shape(), filter.dtype(), place);
+    if constexpr (kAxes == 1) {
+      if (found[1].is_defined()) Conv1dTransposeGradFilterInto(x.array, dz[0], found[1], As1d(options));
+      if (has_dx) found[0] = Conv1dTransposeGradInput(dz[0], filter, As1d(options));
+    } else if constexpr (kAxes == 2) {
+      if (found[1].is_defined()) Conv2dTransposeGradFilterInto(x.array, dz[0], found[1], As2d(options));
+      if (has_dx) found[0] = Conv2dTransposeGradInput(dz[0], filter, As2d(options));
+    } else {
+      if (found[1].is_defined()) Conv3dTransposeGradFilterInto(x.array, dz[0], found[1], As3d(options));
+      if (has_dx) found[0] = Conv3dTransposeGradInput(dz[0], filter, As3d(options));
+    }
+  }
+};
+
 }  // namespace
 
 template <int kAxes, bool kTransposed>
@@ -80,7 +125,7 @@ auto Convolution<kAxes, kTransposed>::Causal(int64_t kernel, int64_t dilation) -
 
 template <int kAxes, bool kTransposed>
 std::string Convolution<kAxes, kTransposed>::Kind() const {
-  return absl::StrCat("conv", kAxes, kTransposed ? "d_transpose" : "d");
+  return kName<kAxes, kTransposed>;
 }
 
 template <int kAxes, bool kTransposed>
@@ -124,7 +169,7 @@ Shape Convolution<kAxes, kTransposed>::OutputShape(const Shape& input) const {
       !has(o.dilation, 1) || !has(o.before, 0) || !has(o.behind, 0) || !has(o.output_padding, 0)) {
     RefuseInput(
         input,
-        "filters, groups, kernel, stride and dilation of at least 1, and paddings of at least 0");
+        "filters, groups, kernel, stride and dilation of at least 1, paddings of at least 0, and none of them above 2^30");
   }
   if (input.rank() != kAxes + 1) {
     RefuseInput(input, kAxes == 1   ? "[length, channels]"
@@ -198,6 +243,12 @@ NDArray Convolution<kAxes, kTransposed>::Convolve(const LayerContext& context, c
 template <int kAxes, bool kTransposed>
 NDArray Convolution<kAxes, kTransposed>::ConvolveOnTape(const LayerContext& context,
                                                         const NDArray& input) const {
+  auto* const gradient = TransposedGradient<kAxes>::Free().Take();
+  HandGradientHandle handle(gradient);
+  gradient->options = options_;
+  gradient->kind = kName<kAxes, kTransposed>;
+  gradient->filter = context.parameters[0];
+  if (IsRecorded({&context.parameters[0], 1})) gradient->x = KeptForGradient(input);
   NDArray output;
   {
     const NoGradientScope by_hand;
@@ -205,31 +256,7 @@ NDArray Convolution<kAxes, kTransposed>::ConvolveOnTape(const LayerContext& cont
   }
   absl::InlinedVector<NDArray, 3> inputs = {input};
   inputs.insert(inputs.end(), context.parameters.begin(), context.parameters.end());
-  SetGradient(Kind().c_str(), inputs, {&output, 1},
-              [options = options_, x = KeptForGradient(input), filter = context.parameters[0],
-               kind = Kind()](absl::Span<const NDArray> dz) {
-                x.Check(kind, "input");
-                NDArray df =
-                    Empty(filter.shape(), filter.dtype(), Place::CurrentOn(filter.device()));
-                std::vector<NDArray> found(options.bias ? 3 : 2);
-                if (options.bias) {
-                  found[2] = Empty({dz[0].dim(kAxes + 1)}, filter.dtype(),
-                                   Place::CurrentOn(filter.device()));
-                  SumToLastAxisInto(dz[0], found[2]);
-                }
-                if constexpr (kAxes == 1) {
-                  Conv1dTransposeGradFilterInto(x.array, dz[0], df, As1d(options));
-                  found[0] = Conv1dTransposeGradInput(dz[0], filter, As1d(options));
-                } else if constexpr (kAxes == 2) {
-                  Conv2dTransposeGradFilterInto(x.array, dz[0], df, As2d(options));
-                  found[0] = Conv2dTransposeGradInput(dz[0], filter, As2d(options));
-                } else {
-                  Conv3dTransposeGradFilterInto(x.array, dz[0], df, As3d(options));
-                  found[0] = Conv3dTransposeGradInput(dz[0], filter, As3d(options));
-                }
-                found[1] = std::move(df);
-                return found;
-              });
+  SetGradient(gradient->kind, inputs, {&output, 1}, std::move(handle));
   return output;
 }
 
@@ -263,7 +290,7 @@ NDArray Convolution<kAxes, kTransposed>::Forward(LayerContext& context,
                                                  const NDArray& input) const {
   const bool is_masked = kAxes == 1 && IsMaskOf(context.mask, input);
   const NDArray x = is_masked ? WithoutMasked(context.mask, input) : input;
-  const bool on_tape = kTransposed && CallRecorder::Current() != nullptr;
+  const bool on_tape = kTransposed && (IsRecorded({&x, 1}) || IsRecorded(context.parameters));
   const bool relu = activation_ == Activation::kRelu && !on_tape;
   const NDArray output = on_tape ? ConvolveOnTape(context, x) : Convolve(context, x, relu);
   context.mask = is_masked ? OutputMask(context.mask) : NDArray();

@@ -1,5 +1,6 @@
 #include "tidepool/nn/layers/dense.h"
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ops/matmul.h"
@@ -67,9 +68,9 @@ NDArray Dense::Forward(LayerContext& context, const NDArray& input) const {
     return output;
   }
   if (input.rank() == 2) return output;
-  std::vector<int64_t> dims(input.shape().span().begin(), input.shape().span().end());
+  absl::InlinedVector<int64_t, kMaxRank> dims(input.shape().span().begin(), input.shape().span().end());
   dims.back() = units_;
-  return output.Reshape(Shape(dims));
+  return output.Reshape(Shape(absl::MakeConstSpan(dims)));
 }
 
 bool Dense::ToFrozen(FrozenOp& op) const {

@@ -1,7 +1,6 @@
 #include "tidepool/nn/layers/dropout.h"
 
-#include <vector>
-
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
@@ -33,7 +32,7 @@ Shape DropoutLayer::OutputShape(const Shape& input) const {
 NDArray DropoutLayer::Forward(LayerContext& context, const NDArray& input) const {
   if (!context.training || rate_ == 0) return input;
   if (!spatial_) return Dropout(input, rate_, context.seed, context.stream);
-  std::vector<int64_t> dims(static_cast<size_t>(input.rank()), 1);
+  absl::InlinedVector<int64_t, kMaxRank> dims(static_cast<size_t>(input.rank()), 1);
   dims.front() = input.dim(0);
   dims.back() = input.dim(input.rank() - 1);
   const NDArray kept = Dropout(

@@ -4,10 +4,10 @@
 #define TIDEPOOL_NN_LAYERS_KEPT_FOR_GRADIENT_H_
 
 #include <atomic>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/ndarray.h"
 
@@ -24,7 +24,7 @@ struct KeptForGradient {
   // Throws kFailedPrecondition for an array that is gone or was written to. Of an array that shares
   // its buffer with others that are written meanwhile, as parameters with running averages, nothing
   // can be said.
-  void Check(const std::string& layer, const char* what) const {
+  void Check(absl::string_view layer, const char* what) const {
     if (!array.is_defined() || (array.IsInScope() && Now() == version)) return;
     array.CheckAlive(absl::StrCat("gradient of ", layer).c_str(), what);
     ThrowFailedPrecondition(absl::StrCat(

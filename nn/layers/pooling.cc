@@ -60,9 +60,12 @@ Shape Pooling<kAxes, kKind>::OutputShape(const Shape& input) const {
   std::vector<int64_t> dims;
   for (int i = 0; i < kAxes; ++i) {
     const int64_t before = options_.before[i], behind = options_.behind[i], kernel = kernel_[i];
-    if (kernel < 1 || options_.stride[i] < 0 || before < 0 || behind < 0 || before >= kernel ||
-        behind >= kernel) {
-      RefuseInput(input, "a kernel of at least 1, and paddings smaller than it");
+    // Of a file too: what operators refuse is refused when the network is made.
+    constexpr int64_t kMost = int64_t{1} << 30;
+    if (kernel < 1 || kernel > kMost || options_.stride[i] < 0 || options_.stride[i] > kMost || before < 0 ||
+        behind < 0 || before >= kernel || behind >= kernel) {
+      RefuseInput(input, absl::StrCat("a kernel of at least 1 and paddings smaller than it, found kernel ", kernel, ", stride ",
+                                      options_.stride[i], ", padding ", before, " and ", behind, ", of which none is above ", kMost));
     }
     if (input[i] + before + behind < kernel) RefuseInput(input, "axes that hold the kernel");
     dims.push_back((input[i] + before + behind - kernel) / Stride(i) + 1);

@@ -8,114 +8,26 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
-#include "tidepool/ndarray/call_recorder.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
-#include "tidepool/nn/layers/kept_for_gradient.h"
+#include "tidepool/nn/layers/recycler.h"
 #include "tidepool/nn/layers/sequence_mask.h"
+#include "tidepool/nn/layers/sequence_pass.h"
 
 namespace tidepool::nn {
 namespace {
-
-// Products of fewer rows are slower by the row; more rows are more memory.
-constexpr int64_t kRowsOfRun = 256;
-constexpr size_t kMostStates = 2;
 
 // On the host a product by weights as they lie, [gates, width], is computed and written the other
 // way round; turned once for the whole pass, they are read as they are. Not worth it for less than
 // this: of fewer rows weights are read where they lie.
 constexpr int64_t kRowsToTurn = 64, kStepsToTurn = 4;
 
-using States = std::array<NDArray, kMostStates>;
-
-// Steps [begin, end) that are taken together, and what they keep for the pass back: by step,
-// [steps, batch, ...].
-struct StepRun {
-  int64_t begin = 0, end = 0;
-  NDArray c;
-  absl::InlinedVector<NDArray, 2> kept;
-  // Of the gates and of the state's product, the same array where both are one, as the pass back
-  // finds them.
-  NDArray gate_gradient, recurrent_gradient;
-};
-
-// What a pass over a sequence is about, and what it leaves for the pass back.
-struct Pass {
-  const RecurrentCell* cell;
-  std::string name;
-  bool last, reversed;
-  int64_t batch, length, width, units;
-  DType dtype;
-  Device device;
-  KeptForGradient input;
-  std::vector<NDArray> parameters;  // not checked: layers write averages beside them in one array
-  NDArray mask;                     // bool [batch, length]; undefined: none
-  States first;                     // the states before the sequence
-  std::vector<StepRun> runs;        // in the order they are made
-  KeptForGradient h;                // [batch, length, units]: the output, where that is a record
-
-  Place place() const { return Place::CurrentOn(device); }
-  size_t states() const { return static_cast<size_t>(cell->states()); }
-  int64_t gate_width() const { return cell->gates() * units; }
-  NDArray New(const Shape& shape) const { return Empty(shape, dtype, place()); }
-  // Of the p-th step that is made.
-  int64_t TimeOf(int64_t p) const { return reversed ? length - 1 - p : p; }
-  int64_t StepsOfRun() const {
-    return std::clamp<int64_t>((kRowsOfRun + batch - 1) / batch, 1, length);
-  }
-  StepRun& RunOf(int64_t p) { return runs[static_cast<size_t>(p / StepsOfRun())]; }
-  NDArray MaskAt(int64_t t) const { return mask.Slice(1, t, t + 1); }  // [batch, 1]
-
-  void MakeRuns() {
-    for (int64_t p = 0; p < length; p += StepsOfRun()) {
-      const int64_t steps = std::min(StepsOfRun(), length - p),
-                    begin = reversed ? length - p - steps : p;
-      runs.push_back({begin, begin + steps, {}, {}, {}, {}});
-    }
-  }
-  // The run's steps of x [batch, length, n] as rows [steps * batch, n], zeros where there is no
-  // step.
-  NDArray Rows(const NDArray& x, const StepRun& run) const {
-    const NDArray steps = x.Slice(1, run.begin, run.end).Transpose({1, 0, 2});
-    const Shape rows{(run.end - run.begin) * batch, x.dim(2)};
-    if (!mask.is_defined()) return steps.ReshapeOrCopy(rows);
-    return Where(mask.Slice(1, run.begin, run.end).Transpose().ExpandDims(-1), steps, 0)
-        .Reshape(rows);
-  }
-  // Likewise, into [steps, batch, n].
-  void CopyInputs(const NDArray& x, const StepRun& run, NDArray& to) const {
-    const NDArray steps = x.Slice(1, run.begin, run.end).Transpose({1, 0, 2});
-    if (!mask.is_defined()) return CopyInto(steps, to);
-    WhereInto(mask.Slice(1, run.begin, run.end).Transpose().ExpandDims(-1), steps,
-              Full({1, 1, 1}, 0, dtype, place()), to);
-  }
-  // The state h before each of the run's steps, [steps, batch, units].
-  NDArray StatesBefore(const StepRun& run) const {
-    NDArray before = New({run.end - run.begin, batch, units});
-    CopyStatesBefore(run, before);
-    return before;
-  }
-  void CopyStatesBefore(const StepRun& run, NDArray& before) const {
-    const int64_t shift = reversed ? 1 : -1;
-    const int64_t from = std::max<int64_t>(0, run.begin + shift),
-                  to = std::min(length, run.end + shift);
-    if (from < to) {
-      NDArray inside = before.Slice(0, from - shift - run.begin, to - shift - run.begin);
-      CopyInto(h.array.Slice(1, from, to).Transpose({1, 0, 2}), inside);
-    }
-    if (TimeOf(0) >= run.begin && TimeOf(0) < run.end) {
-      NDArray first_step = before.Index(0, TimeOf(0) - run.begin);
-      CopyInto(first[0], first_step);
-    }
-  }
-};
-
 class ForwardPass {
  public:
-  ForwardPass(Pass& pass, bool keeps, absl::Span<const NDArray> parameters)
+  ForwardPass(SequencePass& pass, bool keeps, absl::Span<const NDArray> parameters)
       : pass_(pass), keeps_(keeps), parameters_(parameters.begin(), parameters.end()) {
     is_turned_ = pass.device == Host() && pass.batch >= kRowsToTurn && pass.length >= kStepsToTurn;
     if (!is_turned_) return;
@@ -128,7 +40,7 @@ class ForwardPass {
 
   // The output.
   NDArray Run(const NDArray& input, absl::Span<NDArray> carried) {
-    const Pass& p = pass_;
+    const SequencePass& p = pass_;
     if (!p.last) output_ = p.New({p.batch, p.length, p.units});
     if (keeps_)
       record_ = !p.last && !p.mask.is_defined() ? output_ : p.New({p.batch, p.length, p.units});
@@ -154,7 +66,7 @@ class ForwardPass {
  private:
   // `states`: replaced by those behind the step.
   void Step(StepRun& run, int64_t t, const NDArray& gates, States& states) {
-    const Pass& p = pass_;
+    const SequencePass& p = pass_;
     const int64_t i = t - run.begin;
     States next;
     // The state before last lies free unless it was handed in.
@@ -182,7 +94,7 @@ class ForwardPass {
     states = std::move(next);
   }
 
-  Pass& pass_;
+  SequencePass& pass_;
   const bool keeps_;
   absl::InlinedVector<NDArray, 4> parameters_;  // the weights turned, where is_turned_
   bool is_turned_;
@@ -196,16 +108,17 @@ class ForwardPass {
 // somebody reads it: by then what the runs kept is free.
 class BackwardPass {
  public:
-  BackwardPass(Pass& pass, bool comes_again) : pass_(pass), comes_again_(comes_again) {}
+  BackwardPass(SequencePass& pass, bool comes_again) : pass_(pass), comes_again_(comes_again) {}
 
-  std::vector<NDArray> Run(const NDArray& dz) {
-    Pass& p = pass_;
+  // Of input, input weight, recurrent weight, bias, recurrent bias where there is one.
+  void Run(const NDArray& dz, absl::Span<NDArray> gradients) {
+    SequencePass& p = pass_;
     const bool two_products = p.cell->has_recurrent_bias(), has_dx = IsGradientUsed(0);
-    ones_ = Ones({p.StepsOfRun() * p.batch}, p.dtype, p.place());
+    if (p.trains) ones_ = Ones({p.StepsOfRun() * p.batch}, p.dtype, p.place());
     if (p.last) gradients_[0] = dz;
     int64_t position = p.length;
     const auto add = [&](StepRun& run, NDArray before) {
-      two_products ? AddTwoProducts(run, std::move(before)) : AddOneProduct(run);
+      if (p.trains) two_products ? AddTwoProducts(run, std::move(before)) : AddOneProduct(run);
       run.recurrent_gradient = NDArray();
       if (!has_dx) run.gate_gradient = NDArray();
     };
@@ -218,15 +131,15 @@ class BackwardPass {
     for (auto run = p.runs.rbegin(); run != p.runs.rend() && !at_once; ++run) add(*run, NDArray());
     ones_ = NDArray();
     if (!comes_again_) p.h = KeptForGradient();
-    NDArray dw = std::move(dw_), dr = std::move(dr_), dx;
-    if (!two_products) {
-      dr = dw.Slice(1, p.width, p.width + p.units).Dup();
-      dw = dw.Slice(1, 0, p.width).Dup();
+    if (p.trains && !two_products) {
+      dr_ = dw_.Slice(1, p.width, p.width + p.units).Dup();
+      dw_ = dw_.Slice(1, 0, p.width).Dup();
     }
-    if (has_dx) dx = InputGradient();
-    std::vector<NDArray> all = {std::move(dx), std::move(dw), std::move(dr), std::move(db_)};
-    if (two_products) all.push_back(std::move(dd_));
-    return all;
+    if (has_dx) gradients[0] = InputGradient();
+    gradients[1] = std::move(dw_);
+    gradients[2] = std::move(dr_);
+    gradients[3] = std::move(db_);
+    if (two_products) gradients[4] = std::move(dd_);
   }
 
  private:
@@ -247,7 +160,7 @@ class BackwardPass {
   // Where gates and the state's product have one gradient, one product has both weights' parts:
   // [gates, width + units].
   void AddOneProduct(const StepRun& run) {
-    const Pass& p = pass_;
+    const SequencePass& p = pass_;
     const NDArray rows = RowsOf(run.gate_gradient);
     NDArray operands = p.New({run.end - run.begin, p.batch, p.width + p.units});
     NDArray inputs = operands.Slice(2, 0, p.width),
@@ -258,7 +171,7 @@ class BackwardPass {
     AddRows(rows, db_);
   }
   void AddTwoProducts(const StepRun& run, NDArray before) {
-    const Pass& p = pass_;
+    const SequencePass& p = pass_;
     if (!before.is_defined()) before = p.StatesBefore(run);
     AddProduct(RowsOf(run.recurrent_gradient), RowsOf(before), dr_);
     AddRows(RowsOf(run.recurrent_gradient), dd_);
@@ -267,7 +180,7 @@ class BackwardPass {
     AddRows(RowsOf(run.gate_gradient), db_);
   }
   NDArray InputGradient() const {
-    Pass& p = pass_;
+    SequencePass& p = pass_;
     NDArray dx = p.New({p.batch, p.length, p.width});
     for (StepRun& run : p.runs) {
       const NDArray gates = RowsOf(std::exchange(run.gate_gradient, NDArray()));
@@ -279,7 +192,7 @@ class BackwardPass {
 
   // `position` counts down. Returns the states h before the steps where the cell has read them.
   NDArray StepsBack(StepRun& run, const NDArray& dz, int64_t& position) {
-    const Pass& p = pass_;
+    const SequencePass& p = pass_;
     const Shape shape{run.end - run.begin, p.batch, p.gate_width()};
     run.gate_gradient = p.New(shape);
     run.recurrent_gradient = p.cell->has_recurrent_bias() ? p.New(shape) : run.gate_gradient;
@@ -298,7 +211,7 @@ class BackwardPass {
   }
 
   void AddOutputGradient(const NDArray& dz, int64_t t) {
-    const Pass& p = pass_;
+    const SequencePass& p = pass_;
     NDArray here = dz.Index(1, t);
     if (p.mask.is_defined()) here = Where(p.MaskAt(t), here, 0);
     NDArray& dh = gradients_[0];
@@ -310,7 +223,7 @@ class BackwardPass {
   }
 
   void Step(StepRun& run, int64_t position, const NDArray& before) {
-    Pass& p = pass_;
+    SequencePass& p = pass_;
     const int64_t t = p.TimeOf(position), i = t - run.begin;
     States states, next = {p.h.array.Index(1, t)};
     if (before.is_defined()) states[0] = before.Index(0, i);
@@ -346,18 +259,41 @@ class BackwardPass {
       WhereInto(here, gradients_[s], were[s].is_defined() ? were[s] : zero, gradients_[s]);
   }
 
-  Pass& pass_;
+  SequencePass& pass_;
   const bool comes_again_;
   NDArray ones_;
   NDArray dw_, dr_, db_, dd_;  // dw_ has both weights' where there is one product
   States gradients_;           // of the states behind the step under way
 };
 
+Recycler<SequencePass>& Passes() {
+  static Recycler<SequencePass>& passes = Recycler<SequencePass>::New();
+  return passes;
+}
+
 }  // namespace
+
+SequencePass* SequencePass::Take() { return Passes().Take(); }
+
+void SequencePass::Done() noexcept {
+  input = h = KeptForGradient();
+  parameters.clear();
+  mask = NDArray();
+  first = States();
+  runs.clear();
+  Passes().Give(this);
+}
+
+void SequencePass::Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients, bool is_last) {
+  input.Check(name, "input");
+  h.Check(name, "output");
+  BackwardPass(*this, /*comes_again=*/!is_last).Run(output_gradients[0], input_gradients);
+}
 
 NDArray RunSequence(const RecurrentCell& cell, const char* name, bool last, bool reversed,
                     LayerContext& context, const NDArray& input) {
-  auto pass = std::make_shared<Pass>();
+  SequencePass* const pass = SequencePass::Take();
+  HandGradientHandle handle(pass);
   pass->cell = &cell;
   pass->name = name;
   pass->last = last;
@@ -369,7 +305,8 @@ NDArray RunSequence(const RecurrentCell& cell, const char* name, bool last, bool
   pass->dtype = input.dtype();
   pass->device = input.device();
   pass->MakeRuns();
-  const bool keeps = CallRecorder::Current() != nullptr;
+  pass->trains = IsRecorded(context.parameters);
+  const bool keeps = pass->trains || IsRecorded({&input, 1});
   NDArray output;
   {
     const NoGradientScope by_hand;
@@ -383,16 +320,11 @@ NDArray RunSequence(const RecurrentCell& cell, const char* name, bool last, bool
   }
   if (last) context.mask = NDArray();
   if (!keeps) return output;
-  pass->input = KeptForGradient(input);
+  if (pass->trains) pass->input = KeptForGradient(input);
   pass->parameters.assign(context.parameters.begin(), context.parameters.end());
   absl::InlinedVector<NDArray, 6> inputs = {input};
   inputs.insert(inputs.end(), context.parameters.begin(), context.parameters.end());
-  SetGradient(name, inputs, {&output, 1}, [pass = std::move(pass)](absl::Span<const NDArray> dz) {
-    pass->input.Check(pass->name, "input");
-    pass->h.Check(pass->name, "output");
-    // A tape that keeps what it recorded, or has another around it, has a copy of this.
-    return BackwardPass(*pass, /*comes_again=*/pass.use_count() > 1).Run(dz[0]);
-  });
+  SetGradient(name, inputs, {&output, 1}, std::move(handle));
   return output;
 }
 

@@ -1,5 +1,6 @@
 #include "tidepool/nn/layers/sequence.h"
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
@@ -90,7 +91,7 @@ NDArray LastTimeStep::Forward(LayerContext& context, const NDArray& input) const
   context.mask = NDArray();
   const int64_t batch = input.dim(0), length = input.dim(1);
   const Shape step(input.shape().span().subspan(2));
-  std::vector<int64_t> dims = {batch};
+  absl::InlinedVector<int64_t, kMaxRank> dims = {batch};
   dims.insert(dims.end(), step.span().begin(), step.span().end());
   const Shape shape(absl::MakeConstSpan(dims));
   if (!mask.is_defined()) return input.Index(1, length - 1).Dup();
@@ -139,7 +140,7 @@ LayerCost TimeDistributed::CostOf(absl::Span<const Shape> inputs) const {
 NDArray TimeDistributed::Forward(LayerContext& context, const NDArray& input) const {
   const NDArray x = WithoutMasked(context.mask, input);
   const int64_t batch = x.dim(0), length = x.dim(1);
-  std::vector<int64_t> dims = {batch * length};
+  absl::InlinedVector<int64_t, kMaxRank> dims = {batch * length};
   dims.insert(dims.end(), x.shape().span().begin() + 2, x.shape().span().end());
   LayerContext inner = context;
   inner.mask = NDArray();

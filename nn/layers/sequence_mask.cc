@@ -1,7 +1,6 @@
 #include "tidepool/nn/layers/sequence_mask.h"
 
-#include <vector>
-
+#include "absl/container/inlined_vector.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 
@@ -17,7 +16,7 @@ NDArray MaskOfInput(const LayerContext& context, size_t i) {
 }
 
 NDArray MaskOfRank(const NDArray& mask, int rank) {
-  std::vector<int64_t> dims(static_cast<size_t>(rank), 1);
+  absl::InlinedVector<int64_t, kMaxRank> dims(static_cast<size_t>(rank), 1);
   dims[0] = mask.dim(0);
   dims[1] = mask.dim(1);
   return Cast(mask, DType::kBool).Reshape(Shape(absl::MakeConstSpan(dims)));

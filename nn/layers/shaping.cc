@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/frozen/frozen_graph.h"
@@ -15,15 +16,22 @@
 namespace tidepool::nn {
 namespace {
 
+Shape ExampleOf(const NDArray& input) { return Shape(input.shape().span().subspan(1)); }
+
+// A number for each axis but the last, or so many for each; one stands for all.
+using Numbers = absl::InlinedVector<int64_t, 2 * kMaxRank>;  // a steady step calls no malloc
+Numbers ByAxis(const std::vector<int64_t>& numbers, int axes, int each) {
+  if (numbers.size() == 1) return Numbers(static_cast<size_t>(std::max(0, axes * each)), numbers[0]);
+  return Numbers(numbers.begin(), numbers.end());
+}
+
 Shape WithBatch(const NDArray& input, const Shape& example) {
-  std::vector<int64_t> dims = {input.dim(0)};
+  Numbers dims = {input.dim(0)};
   dims.insert(dims.end(), example.span().begin(), example.span().end());
   return Shape(absl::MakeConstSpan(dims));
 }
-Shape ExampleOf(const NDArray& input) { return Shape(input.shape().span().subspan(1)); }
 
-// A number for each axis but the last, or so many for each.
-bool FitsAxes(const Shape& input, const std::vector<int64_t>& numbers, int each, int64_t least) {
+bool FitsAxes(const Shape& input, const Numbers& numbers, int each, int64_t least) {
   return input.rank() >= 2 &&
          static_cast<size_t>(input.rank() - 1) * static_cast<size_t>(each) == numbers.size() &&
          std::all_of(numbers.begin(), numbers.end(),
@@ -32,7 +40,7 @@ bool FitsAxes(const Shape& input, const std::vector<int64_t>& numbers, int each,
 
 // One to three axes between batch and channels. Of volumes height and width first, then the depth:
 // a plane is resized by itself, and then each column of places along the depth.
-NDArray ResizeAxes(const NDArray& input, const std::vector<int64_t>& sizes,
+NDArray ResizeAxes(const NDArray& input, absl::Span<const int64_t> sizes,
                    const ResizeAttributes& attributes) {
   const NDArray x = input.is_dense() ? input : input.Dup();
   if (sizes.size() == 1) return Resize2d(x.ExpandDims(2), sizes[0], 1, attributes).Squeeze(2);
@@ -58,7 +66,7 @@ void ReshapeLayer::VisitFields(FieldVisitor& visitor) {
   visitor.Field("shape", shape_, Presence::kRequired);
 }
 Shape ReshapeLayer::OutputShape(const Shape& input) const {
-  std::vector<int64_t> dims = shape_;
+  Numbers dims(shape_.begin(), shape_.end());
   int64_t known = 1;
   bool fits = true;
   int64_t* left = nullptr;
@@ -104,7 +112,7 @@ Shape Permute::OutputShape(const Shape& input) const {
   return Shape(absl::MakeConstSpan(dims));
 }
 NDArray Permute::Forward(LayerContext& context, const NDArray& input) const {
-  std::vector<int> axes = {0};
+  absl::InlinedVector<int, kMaxRank> axes = {0};
   for (int64_t axis : axes_) axes.push_back(static_cast<int>(axis) + 1);
   const NDArray view = (axes[1] != 1 ? TakeMask(context, input) : input).Transpose(axes);
   return view.is_dense() ? view : view.Dup();
@@ -126,17 +134,19 @@ void ZeroPadding::VisitFields(FieldVisitor& visitor) {
   visitor.Field("padding", padding_, Presence::kRequired);
 }
 Shape ZeroPadding::OutputShape(const Shape& input) const {
-  if (!FitsAxes(input, padding_, 2, 0))
-    RefuseInput(input, "two paddings of at least 0 for each axis but the last");
+  const Numbers padding = ByAxis(padding_, input.rank() - 1, 2);
+  if (!FitsAxes(input, padding, 2, 0))
+    RefuseInput(input, "two paddings of at least 0 for each axis but the last, or one for all");
   std::vector<int64_t> dims(input.span().begin(), input.span().end());
-  for (size_t i = 0; i + 1 < dims.size(); ++i) dims[i] += padding_[2 * i] + padding_[2 * i + 1];
+  for (size_t i = 0; i + 1 < dims.size(); ++i) dims[i] += padding[2 * i] + padding[2 * i + 1];
   return Shape(absl::MakeConstSpan(dims));
 }
 NDArray ZeroPadding::Forward(LayerContext& context, const NDArray& input) const {
-  std::vector<int64_t> before = {0}, behind = {0};
-  for (size_t i = 0; i < padding_.size(); i += 2) {
-    before.push_back(padding_[i]);
-    behind.push_back(padding_[i + 1]);
+  const Numbers padding = ByAxis(padding_, input.rank() - 2, 2);
+  Numbers before = {0}, behind = {0};
+  for (size_t i = 0; i < padding.size(); i += 2) {
+    before.push_back(padding[i]);
+    behind.push_back(padding[i + 1]);
   }
   if (IsMaskOf(context.mask, input)) {
     context.mask = Pad(context.mask, absl::MakeConstSpan(before).first(2),
@@ -151,23 +161,25 @@ void Cropping::VisitFields(FieldVisitor& visitor) {
   visitor.Field("cropping", cropping_, Presence::kRequired);
 }
 Shape Cropping::OutputShape(const Shape& input) const {
-  if (!FitsAxes(input, cropping_, 2, 0))
-    RefuseInput(input, "two numbers of at least 0 for each axis but the last");
+  const Numbers cropping = ByAxis(cropping_, input.rank() - 1, 2);
+  if (!FitsAxes(input, cropping, 2, 0))
+    RefuseInput(input, "two numbers of at least 0 for each axis but the last, or one for all");
   std::vector<int64_t> dims(input.span().begin(), input.span().end());
   for (size_t i = 0; i + 1 < dims.size(); ++i) {
-    dims[i] -= cropping_[2 * i] + cropping_[2 * i + 1];
+    dims[i] -= cropping[2 * i] + cropping[2 * i + 1];
     if (dims[i] < 1) RefuseInput(input, "axes of more elements than are taken away");
   }
   return Shape(absl::MakeConstSpan(dims));
 }
 NDArray Cropping::Forward(LayerContext& context, const NDArray& input) const {
+  const Numbers cropping = ByAxis(cropping_, input.rank() - 2, 2);
   NDArray view = input;
-  for (size_t i = 0; i < cropping_.size(); i += 2) {
+  for (size_t i = 0; i < cropping.size(); i += 2) {
     const int axis = static_cast<int>(i / 2) + 1;
-    view = view.Slice(axis, cropping_[i], input.dim(axis) - cropping_[i + 1]);
+    view = view.Slice(axis, cropping[i], input.dim(axis) - cropping[i + 1]);
   }
   if (IsMaskOf(context.mask, input)) {
-    context.mask = context.mask.Slice(1, cropping_[0], input.dim(1) - cropping_[1]).Dup();
+    context.mask = context.mask.Slice(1, cropping[0], input.dim(1) - cropping[1]).Dup();
   }
   return view.is_dense() ? view : view.Dup();
 }
@@ -176,22 +188,24 @@ void Upsampling::VisitFields(FieldVisitor& visitor) {
   visitor.Field("factors", factors_, Presence::kRequired);
 }
 Shape Upsampling::OutputShape(const Shape& input) const {
-  if (!FitsAxes(input, factors_, 1, 1) || input.rank() > 4)
-    RefuseInput(input, "a factor of at least 1 for each axis but the last, at most three");
+  const Numbers factors = ByAxis(factors_, input.rank() - 1, 1);
+  if (!FitsAxes(input, factors, 1, 1) || input.rank() > 4)
+    RefuseInput(input, "a factor of at least 1 for each axis but the last, at most three, or one for all");
   std::vector<int64_t> dims(input.span().begin(), input.span().end());
-  for (size_t i = 0; i + 1 < dims.size(); ++i) dims[i] *= factors_[i];
+  for (size_t i = 0; i + 1 < dims.size(); ++i) dims[i] *= factors[i];
   return Shape(absl::MakeConstSpan(dims));
 }
 LayerCost Upsampling::CostOf(absl::Span<const Shape> inputs) const {
   constexpr double kOperationsOfPlace = 4;
   LayerCost cost = CostWith(inputs, 0);
   cost.operations += kOperationsOfPlace * cost.elements;
-  return (factors_.size() == 3 ? 2 : 1) * cost;  // ResizeAxes
+  return (inputs[0].rank() == 4 ? 2 : 1) * cost;  // ResizeAxes
 }
 NDArray Upsampling::Forward(LayerContext& context, const NDArray& input) const {
-  std::vector<int64_t> sizes = factors_;
+  const Numbers factors = ByAxis(factors_, input.rank() - 2, 1);
+  Numbers sizes = factors;
   for (size_t i = 0; i < sizes.size(); ++i) sizes[i] *= input.dim(static_cast<int>(i) + 1);
-  return ResizeAxes(factors_[0] != 1 ? TakeMask(context, input) : input, sizes,
+  return ResizeAxes(factors[0] != 1 ? TakeMask(context, input) : input, sizes,
                     {.mode = ResizeMode::kNearest});
 }
 
@@ -202,14 +216,15 @@ void Resize::VisitFields(FieldVisitor& visitor) {
   visitor.Field("align_corners", align_corners_);
 }
 Shape Resize::OutputShape(const Shape& input) const {
-  if (!FitsAxes(input, sizes_, 1, 1) || input.rank() > 4 || input.NumElements() < 1 ||
+  const Numbers sizes = ByAxis(sizes_, input.rank() - 1, 1);
+  if (!FitsAxes(input, sizes, 1, 1) || input.rank() > 4 || input.NumElements() < 1 ||
       (align_corners_ && mode_ == ResizeMode::kNearest)) {
     RefuseInput(
         input,
         "[length, channels], [height, width, channels] or [depth, height, width, channels], "
-        "a size for each axis but the last, and corners aligned of linear and cubic only");
+        "a size for each axis but the last or one for all, and corners aligned of linear and cubic only");
   }
-  std::vector<int64_t> dims = sizes_;
+  std::vector<int64_t> dims(sizes.begin(), sizes.end());
   dims.push_back(input[input.rank() - 1]);
   return Shape(absl::MakeConstSpan(dims));
 }
@@ -218,7 +233,7 @@ LayerCost Resize::CostOf(absl::Span<const Shape> inputs) const {
   const int taps = mode_ == ResizeMode::kCubic ? 4 : mode_ == ResizeMode::kLinear ? 2 : 1;
   double made = cost.elements;
   // ResizeAxes
-  if (sizes_.size() == 3) {
+  if (inputs[0].rank() == 4) {
     made += cost.elements / static_cast<double>(sizes_[0]) * static_cast<double>(inputs[0][0]);
   }
   cost.operations += made * taps * taps;
@@ -227,7 +242,7 @@ LayerCost Resize::CostOf(absl::Span<const Shape> inputs) const {
 }
 NDArray Resize::Forward(LayerContext& context, const NDArray& input) const {
   const ResizeAttributes attributes{.mode = mode_, .align_corners = align_corners_};
-  return ResizeAxes(TakeMask(context, input), sizes_, attributes);
+  return ResizeAxes(TakeMask(context, input), ByAxis(sizes_, input.rank() - 2, 1), attributes);
 }
 
 bool Upsampling::ToFrozen(FrozenOp& op) const {
@@ -236,7 +251,7 @@ bool Upsampling::ToFrozen(FrozenOp& op) const {
 }
 
 bool Resize::ToFrozen(FrozenOp& op) const {
-  if (sizes_.size() != 2) {
+  if (op.input_shape.rank() != 3) {
     op.why_not = "resizing of other axes than two";
     return false;
   }

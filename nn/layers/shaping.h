@@ -65,7 +65,7 @@ class RepeatVector final : public Layer {
 };
 
 // `padding`: [before, behind] of each axis but the last, one axis behind the other: [1, 1] of
-// sequences, [top, bottom, left, right] of images, six numbers of volumes.
+// sequences, [top, bottom, left, right] of images, six numbers of volumes; one number stands for all.
 class ZeroPadding final : public Layer {
  public:
   explicit ZeroPadding(std::vector<int64_t> padding) : padding_(std::move(padding)) {}
@@ -78,7 +78,7 @@ class ZeroPadding final : public Layer {
   std::vector<int64_t> padding_;
 };
 
-// Takes as much away.
+// Takes as much away; one number likewise.
 class Cropping final : public Layer {
  public:
   explicit Cropping(std::vector<int64_t> cropping) : cropping_(std::move(cropping)) {}
@@ -91,7 +91,7 @@ class Cropping final : public Layer {
   std::vector<int64_t> cropping_;
 };
 
-// Each element `factors` times in a row along each axis but the last: of one to three axes.
+// Each element `factors` times in a row along each axis but the last: of one to three axes. One factor stands for all.
 class Upsampling final : public Layer {
  public:
   explicit Upsampling(std::vector<int64_t> factors) : factors_(std::move(factors)) {}
@@ -106,7 +106,7 @@ class Upsampling final : public Layer {
   std::vector<int64_t> factors_;
 };
 
-// To `sizes`: [length] of sequences, [height, width] of images, [depth, height, width] of volumes;
+// To `sizes`: [length] of sequences, [height, width] of images, [depth, height, width] of volumes, or one for all axes;
 // ndarray/ops/resize.h says how.
 class Resize final : public Layer {
  public:

@@ -108,20 +108,21 @@ BlockCall& BlockMember::CallHere() const {
   return *current;
 }
 
-const NDArray& BlockMember::ParameterHere(int i) const {
+NDArray BlockMember::ParameterHere(int i) const {
   const BlockCall& call = CallHere();
   if (i < 0 || static_cast<size_t>(i) >= found_.specs.size()) {
     ThrowInvalidArgument(absl::StrCat("block member [", name_, "]: parameter ", i, ", expected one of its ", found_.specs.size()));
   }
-  if (call.finds_shapes) return found_.zeros[static_cast<size_t>(i)];
-  return call.call->parameters[found_.first_parameter + static_cast<size_t>(i)];
+  const auto number = static_cast<size_t>(i);
+  if (call.finds_shapes) return found_.zeros[number];
+  return InComputeType(call.call->parameters[found_.first_parameter + number], found_.specs[number], call.call->compute_type);
 }
 
 Part::Part(Block& parent, const std::string& name, AnyLayer layer) : BlockMember(parent, name), layer_(std::move(layer)) {
   if (!layer_) ThrowInvalidArgument(absl::StrCat("block member [", this->name(), "]: the layer is null"));
 }
 
-const NDArray& Part::parameter(int i) const { return ParameterHere(i); }
+NDArray Part::parameter(int i) const { return ParameterHere(i); }
 
 NDArray Part::FindShapes(absl::Span<const NDArray> inputs, NDArray* mask) const {
   std::vector<Shape> shapes;

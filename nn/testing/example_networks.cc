@@ -11,6 +11,8 @@
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/unary.h"
+#include "tidepool/nn/layers/conv2d.h"
+#include "tidepool/nn/layers/convolution.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/layer.h"
@@ -58,34 +60,53 @@ struct Program final : Block {
 
 }  // namespace
 
-Network ExampleNetwork(const std::string& name, const NetworkOptions& options) {
-  if (name == "mlp") return Network(NetworkConfig::Sequential({28, 28, 1}, MlpLayers(10)), options);
-  if (name == "lenet")
-    return Network(NetworkConfig::Sequential({28, 28, 1}, LeNetLayers(10)), options);
-  if (name == "residual") return Network(ResidualConfig({28, 28, 1}, 10, {8, 16}), options);
+Network ExampleNetwork(const std::string& name, const NetworkOptions& options, int64_t size) {
+  const Shape image{size, size, 1};
+  if (name == "mlp") return Network(NetworkConfig::Sequential(image, MlpLayers(10)), options);
+  if (name == "lenet") return Network(NetworkConfig::Sequential(image, LeNetLayers(10)), options);
+  if (name == "residual") return Network(ResidualConfig(image, 10, {8, 16}), options);
   if (name == "program") {
-    Network network({{"image", {28, 28, 1}}}, std::make_unique<Program>(), options);
+    Network network({{"image", image}}, std::make_unique<Program>(), options);
     network.set_loss(&PenalisedLoss);
     return network;
   }
+  if (name == "autoencoder") {
+    const Conv2DTranspose::Options twice{
+        .stride = {2, 2}, .before = {1, 1}, .behind = {1, 1}, .output_padding = {1, 1}};
+    constexpr int64_t kFilters = 6, kCode = 8;
+    const int64_t quarter = size / 4;
+    Network network(
+        NetworkConfig::Sequential(
+            image, {Conv2D(kFilters, 3, 3, Activation::kRelu, Conv2D::SamePadding(3, 2)),
+                    Conv2D(2 * kFilters, 3, 3, Activation::kRelu, Conv2D::SamePadding(3, 2)),
+                    Dense(kCode), Dense(quarter * quarter * 2 * kFilters, Activation::kRelu),
+                    ReshapeLayer({quarter, quarter, 2 * kFilters}),
+                    Conv2DTranspose(kFilters, {3, 3}, Activation::kRelu, twice),
+                    Conv2DTranspose(1, {3, 3}, Activation::kIdentity, twice)}),
+        options);
+    network.set_loss([](absl::Span<const NDArray> outputs, const NetworkInputs& given) {
+      return BinaryCrossEntropy(outputs[0], given.features[0]);
+    });
+    return network;
+  }
   // The rows of an image one behind the other.
-  const ReshapeLayer rows({28, 28});
+  const ReshapeLayer rows({size, size});
   if (name == "lstm") {
     return Network(
         NetworkConfig::Sequential(
-            {28, 28, 1}, {rows, Lstm(12), Lstm(8, {.output = RecurrentOutput::kLast}), Dense(10)}),
+            image, {rows, Lstm(12), Lstm(8, {.output = RecurrentOutput::kLast}), Dense(10)}),
         options);
   }
   if (name == "transformer") {
     return Network(NetworkConfig::Sequential(
-                       {28, 28, 1}, {rows, Dense(16, Activation::kIdentity, {.last_axis = true}),
+                       image, {rows, Dense(16, Activation::kIdentity, {.last_axis = true}),
                                      PositionEmbedding(), TransformerBlock(2), LayerNormalization(),
                                      GlobalPooling(), Dense(10)}),
                    options);
   }
   ThrowInvalidArgument(
       absl::StrCat("example network \"", name,
-                   "\", expected mlp, lenet, residual, program, lstm or transformer"));
+                   "\", expected mlp, lenet, residual, program, lstm, transformer or autoencoder"));
 }
 
 }  // namespace tidepool::nn

@@ -13,6 +13,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/host_view.h"
+#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/finite.h"
 
@@ -69,6 +70,17 @@ std::vector<ParameterGroup> GroupsOf(const Network& network, const UpdaterConfig
 Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
   return Updater(config, {network.trained_elements()}, network.device(), network.dtype(), GroupsOf(network, config),
                  network.is_hosted() ? Updater::State::kNone : Updater::State::kWhole);
+}
+
+// In an error's way; `before` undefined: nothing.
+void RestoreQuietly(const NDArray& before, NDArray array) {
+  if (!before.is_defined()) return;
+  const NoGradientScope constants;
+  try {
+    CopyInto(before, array);
+  } catch (const Error&) {
+    // The device failed as well: the step's own error is on its way.
+  }
 }
 
 }  // namespace
@@ -162,7 +174,7 @@ double Trainer::ReplayStep(const NetworkInputs& inputs) {
   if (loss_scale_.has_value()) updater_.set_gradient_scale(1 / scale);
   updater_.SetNumbers();
   const std::vector<const NDArray*> state = updater_.state();
-  NDArray parameters = network_.parameters(), gradients = network_.gradients();
+  NDArray parameters = network_.parameters(), gradients = network_.gradients(), beside = network_.beside();
   NDArray first = !state.empty() ? *state[0] : NDArray();
   NDArray second = state.size() > 1 ? *state[1] : NDArray();
   std::vector<const NDArray*> reads = {&updater_.numbers(), &graphs.share};
@@ -170,7 +182,11 @@ double Trainer::ReplayStep(const NetworkInputs& inputs) {
     for (const NDArray& array : *arrays) reads.push_back(&array);
   }
   const uint64_t random_step = network_.step();
-  graphs.step.Run(reads, {&parameters, &gradients, &first, &second, &graphs.results}, [&] {
+  graphs.step.Run(reads, {&parameters, &gradients, &first, &second, &graphs.results, &beside}, [&] {
+    // Averages are not taken where the step is skipped, as the device alone knows, or fails behind its gradients.
+    NDArray before;
+    if (beside.is_defined()) before = beside.CopyTo(Place::CurrentOn(beside.device()));
+    absl::Cleanup restore = [&] { RestoreQuietly(before, beside); };
     network_.QueueGradients(
         inputs,
         [&](const NDArray& losses) {
@@ -178,10 +194,15 @@ double Trainer::ReplayStep(const NetworkInputs& inputs) {
           CopyInto(losses, part);
         },
         /*states=*/nullptr, &graphs.share);
-    if (!loss_scale_.has_value()) return updater_.ApplyNumbers(gradients, parameters);
-    NDArray mark = graphs.results.Index(0, count);
-    CopyInto(FiniteMark(gradients), mark);
-    updater_.ApplyNumbers(gradients, parameters, &mark);
+    if (loss_scale_.has_value()) {
+      NDArray mark = graphs.results.Index(0, count);
+      CopyInto(FiniteMark(gradients), mark);
+      if (beside.is_defined()) WhereInto(Equal(mark, mark), beside, before, beside);  // NaN is not
+      updater_.ApplyNumbers(gradients, parameters, &mark);
+    } else {
+      updater_.ApplyNumbers(gradients, parameters);
+    }
+    std::move(restore).Cancel();
   });
   network_.set_step(random_step + 1);  // replays as well
   graphs.unsettled = true;
@@ -255,14 +276,14 @@ std::optional<double> Trainer::StepOf(absl::FunctionRef<std::optional<Set>()> ne
       if (!set.has_value()) return std::nullopt;
       loss = Gradients(InputsOf(*set));
     }
-    Update();
+    UpdateOfStep();
     return loss;
   }
   const Made<Set> made = Make(next, network_.training_workspace());
   if (!made.set.has_value()) return std::nullopt;
   const ManagerScope scope(made.manager);
   loss = Gradients(InputsOf(*made.set));
-  Update();
+  UpdateOfStep();
   return loss;
 }
 template std::optional<double> Trainer::StepOf(absl::FunctionRef<std::optional<Batch>()> next);
@@ -304,11 +325,14 @@ double Trainer::ComputeGradients(const MultiDataSet& set) {
 }
 
 double Trainer::Gradients(const NetworkInputs& inputs) {
-  if (!loss_scale_.has_value()) return network_.ComputeGradients(inputs);
   // The network's own callers see gradients as they are.
   const absl::Cleanup restore = [this, before = network_.loss_scale()] { network_.set_loss_scale(before); };
-  network_.set_loss_scale(loss_scale_->scale());
-  if (network_.beside().is_defined()) {
+  if (loss_scale_.has_value()) network_.set_loss_scale(loss_scale_->scale());
+  // Updates that take memory or a device's call may fail, those of a loss scale be skipped.
+  const ClippingKind clipping = updater_.config().clipping.kind;
+  const bool by_norm = clipping == ClippingKind::kNormOfEach || clipping == ClippingKind::kGlobalNorm;
+  const bool may_undo = network_.beside().is_defined() && (loss_scale_.has_value() || by_norm || network_.device() != Host());
+  if (may_undo) {
     const ScopeOutOfWorkspaces heap;
     const HandlesOwnScope handles;
     const NoGradientScope constants;
@@ -321,7 +345,7 @@ double Trainer::Gradients(const NetworkInputs& inputs) {
   }
   may_undo_ = false;
   const double loss = network_.ComputeGradients(inputs);
-  may_undo_ = network_.beside().is_defined();
+  may_undo_ = may_undo;
   return loss;
 }
 
@@ -330,6 +354,17 @@ void Trainer::UndoBeside() {
   const NoGradientScope constants;
   NDArray beside = network_.beside();
   CopyInto(beside_before_, beside);
+}
+
+// A step whose update fails is done again, gradients and averages included.
+void Trainer::UpdateOfStep() {
+  absl::Cleanup undo = [this] {
+    if (updated_version_ == GradientsVersion()) return;  // it is skipped, and has diverged
+    if (std::exchange(may_undo_, false)) RestoreQuietly(beside_before_, network_.beside());
+    network_.set_step(network_.step() - 1);
+  };
+  Update();
+  std::move(undo).Cancel();
 }
 
 uint32_t Trainer::GradientsVersion() const {

@@ -32,11 +32,12 @@
 // are not finite is skipped: parameters, running averages, the updater's state and steps() stay (random numbers and
 // batches go on), the scale shrinks, and the host waits for the
 // gradients in each step for that. With graphs it does not: the scale lies in an array that the captured step reads, the update
-// leaves everything as it is where the device finds gradients that are not finite, and the host reads which it was with the loss.
+// leaves everything as it is, and averages are put back, where the device finds gradients that are not finite, and the host reads
+// which it was with the loss.
 // Where the scale can go no lower, DivergedError says that training has ended.
 //
 // Ownership: a network outlives it. A model may be moved, and destroyed: steps throw
-// kFailedPrecondition then. Threads: one at a time. Errors: an exception leaves parameters and
+// kFailedPrecondition then. Threads: one at a time. Errors: an exception leaves parameters, running averages and
 // updater as they were, and the next step works.
 #ifndef TIDEPOOL_NN_TRAINING_TRAINER_H_
 #define TIDEPOOL_NN_TRAINING_TRAINER_H_
@@ -171,6 +172,7 @@ class Trainer {
   double Gradients(const NetworkInputs& inputs);
   // What layers keep beside their parameters is as it was before the step's gradients were computed.
   void UndoBeside();
+  void UpdateOfStep();
   uint32_t GradientsVersion() const;
   std::shared_ptr<const ModelLink> model_;  // null: of a bare network
   std::shared_ptr<Network> models_network_;
@@ -178,7 +180,7 @@ class Trainer {
   const uint64_t layout_;  // of the network's parameters, as the updater has it
   Updater updater_;
   std::optional<LossScale> loss_scale_;
-  NDArray beside_before_;  // Network::beside() before the last gradients; undefined without a loss scale
+  NDArray beside_before_;  // Network::beside() before the last gradients; undefined where no update may be undone
   bool may_undo_ = false;  // that has not been updated by
   uint32_t updated_version_ = 0;  // of the gradients that the last update was by
   NDManager manager_;

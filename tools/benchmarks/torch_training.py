@@ -6,10 +6,16 @@
         --torch_peer="python3 tools/benchmarks/torch_training.py --mode=compiled"
 
 --mode: eager (NCHW), channels_last (images as ours lie), compiled (torch.compile of the loss), graphs (the whole step as one
-CUDA graph, channels last; with --device=cuda). Answers the lines of step_server.h. Peak memory is not told of compiled
-networks, as the compiler's is in it; on a device it is the device's.
+CUDA graph, channels last; with --device=cuda). Answers the lines of step_server.h.
+
+Memory: how much more is resident at the peak than before the network was made, with code that is run for the first time, of
+compiled networks the compiler too (less of it where an earlier process has filled its cache). --memory=step: of a step alone,
+once all is compiled: gradients are let go, what malloc has kept is given back, and another step is done; its growth, and the
+bytes of parameters, buffers and the updater's state, which were there before. On a device it is the device's.
 """
 import argparse
+import ctypes
+import gc
 import gzip
 import os
 import struct
@@ -126,9 +132,15 @@ def status_kib(field):
     return -1
 
 
+def reset_peak():
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")
+
+
 class Side:
-    def __init__(self, mode, device):
+    def __init__(self, mode, device, memory):
         self.mode = mode
+        self.tells_step = memory == "step"
         self.device = torch.device(device)
         self.pixels = None
         self.graph = None
@@ -147,13 +159,13 @@ class Side:
         self.batch, self.at = int(batch), 0
         torch.manual_seed(1)
         torch.set_num_threads(int(threads))
-        with open("/proc/self/clear_refs", "w") as peak:
-            peak.write("5")
+        reset_peak()
         self.resident = status_kib("VmRSS")
         network = network_of(model, pixels.shape[2], pixels.shape[3], int(self.labels.max()) + 1).train().to(self.device)
         self.format = torch.channels_last if self.mode != "eager" else torch.contiguous_format
         if self.mode != "eager":
             network = network.to(memory_format=torch.channels_last)
+        self.kept = list(network.parameters()) + list(network.buffers())
         parameters = [p for p in network.parameters() if p.requires_grad]
         if updater == "sgd":
             self.optimizer = torch.optim.SGD(parameters, LEARNING_RATES["sgd"], fused=True)
@@ -216,7 +228,19 @@ class Side:
     def memory(self):
         if self.device.type != "cpu":
             return str(torch.cuda.max_memory_allocated() // 1024)
-        return str(-1 if self.mode == "compiled" else status_kib("VmHWM") - self.resident)
+        return str(self.step_memory() if self.tells_step else status_kib("VmHWM") - self.resident)
+
+    def step_memory(self):
+        self.step()  # so that all there is to compile is compiled
+        self.optimizer.zero_grad(set_to_none=True)
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        before = status_kib("VmRSS")
+        reset_peak()
+        self.step()
+        grown = status_kib("VmHWM") - before
+        state = [value for of_one in self.optimizer.state.values() for value in of_one.values() if torch.is_tensor(value)]
+        return grown + sum(array.numel() * array.element_size() for array in self.kept + state) // 1024
 
     def answer(self, line):
         verb, _, rest = line.partition(" ")
@@ -237,10 +261,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", choices=["eager", "channels_last", "compiled", "graphs"], default="eager")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--memory", choices=["whole", "step"], default="whole", help="step: of a step alone")
     arguments = parser.parse_args()
     if arguments.mode == "graphs" and arguments.device == "cpu":
         parser.error("--mode=graphs is of CUDA: --device=cuda")
-    side = Side(arguments.mode, arguments.device)
+    side = Side(arguments.mode, arguments.device, arguments.memory)
     # What libraries print must not come between the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
