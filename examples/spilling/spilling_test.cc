@@ -98,9 +98,9 @@ TEST(Spilling, ABudgetTakesWhatNobodyUses) {
   Scores scores(spillables);
   const NDArray question = RandomUniform({1, 64}, -1, 1, 2);
   const float before = Sum(scores.Of(question)).Item<float>();
-  MemoryBudget::Global().SetOwnerLimit(small, Host(), 300000);
+  MemoryBudget::Global().SetOwnerLimit(small, Host(), 1000000);
   {
-    const NDArray other = Zeros({50000});
+    const NDArray other = Zeros({200000});
     EXPECT_EQ(spillables.stats().here_bytes, 0);
   }
   EXPECT_EQ(Sum(scores.Of(question)).Item<float>(), before);
