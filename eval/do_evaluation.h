@@ -86,6 +86,7 @@ inline EvaluatedCounts DoEvaluation(nn::Network& network, nn::DataSetIterator& b
       network, [&batches] { return batches.Next(); }, options, evaluations);
 }
 
+// The same, of evaluations of any kinds.
 template <typename... E>
 EvaluatedCounts DoEvaluation(nn::Network& network, nn::DataSetIterator& batches,
                              const DoEvaluationOptions& options, E&... evaluations) {

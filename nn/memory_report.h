@@ -20,8 +20,9 @@
 
 namespace tidepool::nn {
 
+// Of what the report is.
 struct MemoryReportOptions {
-  int64_t batch = 1;
+  int64_t batch = 1;  // examples
   // Arrays as large as the parameters that the updater keeps: 0 of SGD, 1 of Nesterov's, 2 of Adam.
   int updater_arrays = 2;
   // Shape of an example's labels and their type, one for each array that the loss takes.
@@ -30,7 +31,7 @@ struct MemoryReportOptions {
 
 // A step or a request.
 struct PhaseMemory {
-  WorkspaceMode mode = WorkspaceMode::kEnabled;
+  WorkspaceMode mode = WorkspaceMode::kEnabled;  // of its workspace
   std::vector<LayerUse> layers;   // requests by layer and type; "loss" is what is outside of layers
   int64_t input_bytes = 0;        // the batch
   int64_t lower_bound_bytes = 0;  // most bytes that are alive at once
@@ -40,21 +41,24 @@ struct PhaseMemory {
 };
 
 struct MemoryReport {
+  // Of which network, and for how many examples.
   std::string network;
   int64_t batch = 0;
   int64_t parameter_bytes = 0;  // with what layers keep beside them, and padding
-  int64_t gradient_bytes = 0;
-  int64_t updater_bytes = 0;
-  PhaseMemory training, inference;
+  int64_t gradient_bytes = 0;           // of the parameters, kept between steps
+  int64_t updater_bytes = 0;            // of its arrays
+  PhaseMemory training, inference;      // of a step and of a request
 
   // All that is there at once; networks have their gradients in inference too.
   int64_t training_bytes() const {
     return parameter_bytes + gradient_bytes + updater_bytes + training.workspace_bytes;
   }
+  // The same without a trainer.
   int64_t inference_bytes() const {
     return parameter_bytes + gradient_bytes + inference.workspace_bytes;
   }
 
+  // A table for people.
   std::string ToString() const;
   std::string ToJson() const;  // with all numbers, for other programs: nothing here reads it
 };

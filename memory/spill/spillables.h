@@ -33,9 +33,10 @@
 
 namespace tidepool {
 
+// What there is now, and what was done so far.
 struct SpillablesStats {
-  int64_t items = 0;
-  int64_t here_bytes = 0, away_bytes = 0;
+  int64_t items = 0;                        // registered
+  int64_t here_bytes = 0, away_bytes = 0;   // of them: in memory, in the file
   int64_t pinned_bytes = 0;      // of those here
   int64_t elsewhere_bytes = 0;   // likewise: their bytes are with somebody else as well
   int64_t recomputed_bytes = 0;  // of all: what is computed again, and never written
@@ -45,6 +46,7 @@ struct SpillablesStats {
   int64_t returns = 0, returned_bytes = 0;  // brought back
   int64_t failures = 0;                     // to let go
 
+  // A line for people.
   std::string ToString() const;
 };
 
@@ -64,11 +66,11 @@ class Spillables final : private Spiller {
     Item(const Item&) = delete;
     Item& operator=(const Item&) = delete;
 
-    const Device device;
+    const Device device;     // where it lives
     MemoryOwner& owner;  // that its memory is charged to
-    const int64_t bytes;
-    const bool recomputed;
-    const std::string name;
+    const int64_t bytes;     // that it takes while it is here
+    const bool recomputed;   // made again instead of read from the file
+    const std::string name;  // in reports
     SpillState<StdSync> state;
 
    private:
@@ -93,6 +95,7 @@ class Spillables final : private Spiller {
   Spillables(const Spillables&) = delete;
   Spillables& operator=(const Spillables&) = delete;
 
+  // As constructed, and what there is of it; from any thread.
   SpillFile& file() const { return file_; }
   SpillablesStats stats() const;
 

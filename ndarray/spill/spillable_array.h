@@ -44,6 +44,7 @@ class SpillableArray {
   SpillableArray& operator=(SpillableArray&& other) noexcept;
   ~SpillableArray() { Reset(); }
 
+  // Whether there is one, and of what kind; known while it is away, too.
   bool has_value() const { return item_ != nullptr; }
   const Shape& shape() const;
   DType dtype() const;
@@ -75,6 +76,7 @@ class SpillableArray::Pinned {
   Pinned& operator=(Pinned&& other) noexcept;
   ~Pinned() { Reset(); }
 
+  // The array, in memory until Reset() or the end of this.
   NDArray& operator*() const;
   NDArray* operator->() const { return &**this; }
   void Reset() noexcept;

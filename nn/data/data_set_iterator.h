@@ -55,12 +55,15 @@ class Iterator {
   Iterator() = default;
   Iterator(const Iterator&) = default;
   Iterator& operator=(const Iterator&) = default;
+  // What Next() gives; `stop`: nobody wants it any more.
   virtual std::optional<Set> NextBatch(const std::stop_token& stop) = 0;
 };
 
+// Of batches of one input and label, and of several.
 using DataSetIterator = Iterator<DataSet>;
 using MultiDataSetIterator = Iterator<MultiDataSet>;
 
+// One that makes any batch of an epoch by its number, so that several threads may.
 template <typename Set>
 class IndexedIterator : public Iterator<Set> {
  public:
@@ -88,6 +91,7 @@ class IndexedIterator : public Iterator<Set> {
 template <typename Set>
 class FunctionIterator final : public IndexedIterator<Set> {
  public:
+  // Makes a batch; sources that wait do so with `stop`.
   using Function = std::function<Set(int64_t index, const std::stop_token& stop)>;
 
   // `function` and what it uses outlive it. Throws kInvalidArgument for a negative count or an
@@ -123,6 +127,7 @@ class ShieldedIterator final : public Iterator<Set> {
   Iterator<Set>& base_;
 };
 
+// By the names of DL4J.
 using AsyncShieldDataSetIterator = ShieldedIterator<DataSet>;
 using AsyncShieldMultiDataSetIterator = ShieldedIterator<MultiDataSet>;
 

@@ -27,8 +27,9 @@
 
 namespace tidepool::nn {
 
+// Paths of the files whose rows are examples.
 struct NpyFiles {
-  std::string features;
+  std::string features;                            // [examples, ...]
   std::string labels, features_mask, labels_mask;  // empty: none
 };
 

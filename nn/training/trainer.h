@@ -78,13 +78,14 @@ NetworkInputs InputsOf(const MultiDataSet& set);
 // What a listener is told of a step.
 struct TrainedStep {
   int64_t batches = 0;  // of the pass, this one too: with where it began the place to go on from
-  int64_t examples = 0;
+  int64_t examples = 0;  // of this batch
   double loss = 0;      // of the examples, the mean
   bool updated = true;  // false: a step that a loss scale skipped
 };
 
+// What Fit went through.
 struct TrainingPass {
-  int64_t batches = 0, examples = 0;
+  int64_t batches = 0, examples = 0;  // trained on
   double loss = 0;  // of the examples, the mean; 0 without any
 };
 
