@@ -35,6 +35,7 @@ class HandGradient {
   std::atomic<int32_t> holders_{0};
 };
 
+// One of the holders of a function, counted.
 class HandGradientHandle {
  public:
   HandGradientHandle() = default;
@@ -50,6 +51,7 @@ class HandGradientHandle {
     if (function_ != nullptr && function_->holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) function_->Done();
   }
 
+  // Whether there is one, what it is, and whether nobody else holds it.
   explicit operator bool() const { return function_ != nullptr; }
   HandGradient* operator->() const { return function_; }
   bool is_only() const { return function_ != nullptr && function_->holders_.load(std::memory_order_acquire) == 1; }

@@ -164,9 +164,8 @@ class Network {
   const std::vector<NamedParameter>& named_parameters() const {
     return CheckWhole("named_parameters").named_;
   }
-  int64_t NumParameters() const {
-    return parameter_count_;
-  }  // that are trained; padding not counted
+  // That are trained; padding not counted.
+  int64_t NumParameters() const { return parameter_count_; }
 
   // Of parameters that match one of the patterns (name_pattern.h: "stem", "block1.*"), training leaves the values alone: they
   // have no gradient and no state of updaters, and nothing is computed or kept for their sake. They lie behind the trained ones
@@ -315,6 +314,7 @@ class Network {
   LayerWorkspaceManager& training_workspaces() {
     return CheckWhole("training_workspaces").workspaces_->training;
   }
+  // Likewise.
   LayerWorkspaceManager& inference_workspaces() {
     return CheckWhole("inference_workspaces").workspaces_->inference;
   }

@@ -71,7 +71,7 @@ class Spillables final : private Spiller {
     const int64_t bytes;     // that it takes while it is here
     const bool recomputed;   // made again instead of read from the file
     const std::string name;  // in reports
-    SpillState<StdSync> state;
+    SpillState<StdSync> state;  // where it is and who is at it
 
    private:
     friend class Spillables;
