@@ -159,8 +159,8 @@ EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
     } catch (const Error&) {
       // An iterator may throw the same one again.
       std::rethrow_exception(WithContext<ScoresNotFiniteError, DeviceLostError>(
-          std::current_exception(), absl::StrCat("evaluation: batch ", counts.batches,
-                                                 " from example ", counts.examples)));
+          std::current_exception(),
+          absl::StrCat("evaluation: batch ", counts.batches, " from example ", counts.examples)));
     }
   }
 }

@@ -286,8 +286,7 @@ TEST(DoEvaluation, ErrorsNameTheBatch) {
 TEST(DoEvaluation, AnErrorThatIsThrownAgainDoesNotGrow) {
   Network network = Classifier();
   Evaluation evaluation(4);
-  const std::exception_ptr kept =
-      std::make_exception_ptr(Error(StatusCode::kUnavailable, "disk"));
+  const std::exception_ptr kept = std::make_exception_ptr(Error(StatusCode::kUnavailable, "disk"));
   for (int again = 0; again < 3; ++again) {
     const Error error = ErrorOf([&] {
       DoEvaluation(

@@ -32,7 +32,7 @@ class CheckedBatch;
 
 // A point of the ROC curve.
 struct RocPoint {
-  double threshold;  // infinite at the beginning
+  double threshold;                                // infinite at the beginning
   double false_positive_rate, true_positive_rate;  // shares of what is negative, and positive
 };
 

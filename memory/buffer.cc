@@ -41,7 +41,8 @@ class HeapOwner final : public BufferOwner {
   void Close(Buffer* buffer) noexcept override {
     if (buffer->device != Host()) internal::ReleaseHere(buffer);
     TellGone(*buffer);
-    HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device, buffer->outside.charged_to);
+    HeapRelease(buffer->data, buffer->bytes, buffer->kind, buffer->device,
+                buffer->outside.charged_to);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
 };
@@ -61,7 +62,8 @@ class ImportOwner final : public BufferOwner {
     TellGone(*buffer);
     MemoryTracker::Global().Add(buffer->device, buffer->kind, -static_cast<int64_t>(buffer->bytes),
                                 buffer->outside.charged_to);
-    if (buffer->outside.release_imported != nullptr) buffer->outside.release_imported(buffer->outside.import_context);
+    if (buffer->outside.release_imported != nullptr)
+      buffer->outside.release_imported(buffer->outside.import_context);
   }
   std::string DescribeStale(uint64_t) const override { return ""; }
 
@@ -171,14 +173,14 @@ void CloseClaimed(Buffer* const* buffers, int count, ImportRelease* after, int* 
 }  // namespace internal
 
 void* Buffer::operator new(size_t bytes) {
-  if (!kSmallBlocksInUse) return ::operator new(bytes, std::align_val_t{alignof(Buffer)});
+  if (!kSmallBlocksInUse) return ::operator new (bytes, std::align_val_t{alignof(Buffer)});
   void* const record = AllocateSmallBlock(bytes);
   if (record == nullptr) throw std::bad_alloc();
   return record;
 }
 
 void Buffer::operator delete(void* record, size_t bytes) noexcept {
-  if (!kSmallBlocksInUse) return ::operator delete(record, std::align_val_t{alignof(Buffer)});
+  if (!kSmallBlocksInUse) return ::operator delete (record, std::align_val_t{alignof(Buffer)});
   ReleaseSmallBlock(static_cast<std::byte*>(record), bytes);
 }
 
@@ -210,7 +212,7 @@ uint64_t NextBufferId() {
 
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment, MemoryKind kind, Device device) {
   if (device != Host()) CheckNotLost(device, "heap");  // what it had given back it might give again
-  std::unique_ptr<Buffer> buffer(new Buffer);  // make_unique would clear it before
+  std::unique_ptr<Buffer> buffer(new Buffer);          // make_unique would clear it before
   buffer->outside = {&MemoryOwner::Current(), nullptr, nullptr};
   auto* data = static_cast<std::byte*>(
       HeapAllocate(bytes, alignment, kind, device, buffer->outside.charged_to));
@@ -229,8 +231,8 @@ Buffer* NewImportedBuffer(const ImportedMemory& memory) {
   void* const data = memory.data;
   const size_t bytes = memory.bytes;
   if (data == nullptr && bytes > 0) {
-    ThrowInvalidArgument(
-        absl::StrCat("NewImportedBuffer: ", bytes, " bytes at a null pointer, expected their address"));
+    ThrowInvalidArgument(absl::StrCat("NewImportedBuffer: ", bytes,
+                                      " bytes at a null pointer, expected their address"));
   }
   const uintptr_t begin = reinterpret_cast<uintptr_t>(data);
   if (bytes > static_cast<size_t>(kMostCountedBytes) || bytes > UINTPTR_MAX - begin) {
@@ -252,7 +254,8 @@ Buffer* NewImportedBuffer(const ImportedMemory& memory) {
   constexpr uintptr_t kLeastPage = 4096;
   buffer->readable_tail = (end - 1) / kLeastPage == (end - 1 + kReadableTailBytes) / kLeastPage;
   if (memory.device != Host()) {
-    const int queue = memory.made_in == ImportedMemory::kNone ? QueueHere(memory.device) : memory.made_in;
+    const int queue =
+        memory.made_in == ImportedMemory::kNone ? QueueHere(memory.device) : memory.made_in;
     buffer->queues.store(static_cast<uint16_t>(1u << queue), std::memory_order_relaxed);
     buffer->care.store(Buffer::kOnQueues, std::memory_order_relaxed);
   }
@@ -278,8 +281,7 @@ void SetBufferKind(Buffer& buffer, MemoryKind kind) {
   pin.Publish();
   if (!buffer.IsAlive()) return;
   MemoryTracker::Global().ChangeKind(buffer.device, &buffer.kind, kind,
-                                     static_cast<int64_t>(buffer.bytes),
-                                     buffer.outside.charged_to);
+                                     static_cast<int64_t>(buffer.bytes), buffer.outside.charged_to);
 }
 
 }  // namespace tidepool

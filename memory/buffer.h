@@ -105,16 +105,16 @@ struct alignas(64) Buffer {
     kClosePending = 8,  // closed while a kernel used it
     kTraced = 16,
     kMirrored = 32,
-    kHeld = 64,  // its bytes, for foreign code (held_bytes.h)
+    kHeld = 64,       // its bytes, for foreign code (held_bytes.h)
     kOnQueues = 128,  // `queues` is or was not empty, and more than a heap block's first
   };
   std::atomic<uint8_t> care{0};  // of Care
 
   // Written before anybody else has it.
-  bool attached : 1 = false;       // to a workspace
-  bool readable_tail : 1 = true;   // kReadableTailBytes behind it can be read
-  bool imported : 1 = false;       // its importer has the address too
-  bool read_only : 1 = false;      // imported to be read: operators that would write to it are refused
+  bool attached : 1 = false;      // to a workspace
+  bool readable_tail : 1 = true;  // kReadableTailBytes behind it can be read
+  bool imported : 1 = false;      // its importer has the address too
+  bool read_only : 1 = false;  // imported to be read: operators that would write to it are refused
   // Written once, by who moved link.node to kClosed, before the bytes go.
   enum Closed : uint8_t { kNotClosed, kClosedAlone, kClosedByNode };
   std::atomic<uint8_t> closed{kNotClosed};
@@ -122,10 +122,11 @@ struct alignas(64) Buffer {
   std::atomic<uint16_t> queues{0};  // that use it; none: its owner's home (queue_use.h)
 
   // The owner's.
-  struct Request {   // of a workspace
-    uint32_t slot;   // its number within the cycle
-    size_t bytes;    // rounded up
-    void* spill;     // null: in the pages by plan or in order; else what gives it back (request_slot.h)
+  struct Request {  // of a workspace
+    uint32_t slot;  // its number within the cycle
+    size_t bytes;   // rounded up
+    void*
+        spill;  // null: in the pages by plan or in order; else what gives it back (request_slot.h)
   };
   // Of buffers outside of workspaces.
   struct Outside {
@@ -171,8 +172,7 @@ inline constexpr size_t kHeapAlignment = 64;  // bytes, of arrays on the heap
 // New memory outside of workspaces, for MemoryOwner::Current(). Throws OutOfMemoryError, or
 // kUnimplemented when no provider of the device is linked.
 Buffer* NewHeapBuffer(size_t bytes, size_t alignment = kHeapAlignment,
-                      MemoryKind kind = MemoryKind::kAllocated,
-                      Device device = Host());
+                      MemoryKind kind = MemoryKind::kAllocated, Device device = Host());
 // Memory owned elsewhere, counted as `kind` (kExternal, or kGradientExternal for gradients handed in)
 // until the last handle goes; `release(context)` runs then. Whoever else has the address may write to it
 // whenever no operator uses it: nothing that is derived from its bytes, such as packed weights, is kept.
@@ -292,7 +292,8 @@ class BufferHandle {
     Buffer* buffer = std::exchange(buffer_, nullptr);
     if (buffer == nullptr) return;
     // A sole owner needs no locked instruction: nobody else can copy a handle it does not have.
-    if (buffer->references.load(std::memory_order_acquire) == 1) return internal::ReleaseLast(buffer);
+    if (buffer->references.load(std::memory_order_acquire) == 1)
+      return internal::ReleaseLast(buffer);
     if (buffer->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       buffer->references.store(1, std::memory_order_relaxed);  // as every record's that is free
       internal::ReleaseLast(buffer);

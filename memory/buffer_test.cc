@@ -61,8 +61,8 @@ TEST(Buffer, ImportsAreExternalOfTheKindGiven) {
   auto release = [](void* context) { ++*static_cast<int*>(context); };
   {
     const BufferHandle import(NewImportedBuffer(bytes, 64, release, &released));
-    const BufferHandle gradient(NewImportedBuffer(bytes, 32, release, &released,
-                                                  MemoryKind::kGradientExternal));
+    const BufferHandle gradient(
+        NewImportedBuffer(bytes, 32, release, &released, MemoryKind::kGradientExternal));
     EXPECT_EQ(Of("importer")[MemoryKind::kExternal].current_bytes, 64);
     EXPECT_EQ(Of("importer")[MemoryKind::kGradientExternal].current_bytes, 32);
   }
@@ -177,7 +177,8 @@ TEST(Buffer, AKindChangesWhileAnotherThreadCloses) {
   std::thread closer([&] {
     for (int i = 0; i < kRounds; ++i) {
       while (round.load(std::memory_order_acquire) < i) std::this_thread::yield();
-      for (int spin = i % 200; spin > 0; --spin) std::atomic_signal_fence(std::memory_order_seq_cst);
+      for (int spin = i % 200; spin > 0; --spin)
+        std::atomic_signal_fence(std::memory_order_seq_cst);
       array->Close();
       done.store(i, std::memory_order_release);
     }

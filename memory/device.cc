@@ -87,7 +87,8 @@ int DeviceType::count() noexcept {
 
 std::string DeviceTypeName(DeviceType type) {
   const int number = type.number();
-  const char* const name = number < kMaxDeviceTypes ? names[number].load(std::memory_order_acquire) : nullptr;
+  const char* const name =
+      number < kMaxDeviceTypes ? names[number].load(std::memory_order_acquire) : nullptr;
   // One that was not had by Named().
   return name != nullptr ? name : "unnamed_" + std::to_string(number);
 }

@@ -9,9 +9,8 @@ namespace tidepool {
 std::string DescribeNoSuchDevice(Device device) {
   return "found device " + DeviceTypeName(device.type) + ":" + std::to_string(device.index) +
          ", expected index 0" +
-         (device.type == DeviceType::kHost
-              ? std::string(": there is one host")
-              : " to " + std::to_string(kMaxDevicesPerType - 1));
+         (device.type == DeviceType::kHost ? std::string(": there is one host")
+                                           : " to " + std::to_string(kMaxDevicesPerType - 1));
 }
 
 void ThrowNoSuchDevice(const char* who, Device device) {

@@ -23,7 +23,8 @@ std::string DescribeNoSuchDevice(Device device);
 
 inline void CheckDevice(const char* who, Device device) {
   // The first of its type, as nearly always, costs one comparison.
-  if (device.index != 0 && !MayBeDevice(device)) [[unlikely]] ThrowNoSuchDevice(who, device);
+  if (device.index != 0 && !MayBeDevice(device)) [[unlikely]]
+    ThrowNoSuchDevice(who, device);
 }
 
 // Its place in a table of kDevicePlaces. Throws as CheckDevice.

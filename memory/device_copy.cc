@@ -42,7 +42,8 @@ std::atomic<Way*>& WayOf(Device from, Device to) {
 std::string Short(std::string why) {
   constexpr size_t kMost = 200;
   if (why.size() > kMost) why = why.substr(0, kMost) + "...";
-  std::replace_if(why.begin(), why.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  std::replace_if(
+      why.begin(), why.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
   return why;
 }
 
@@ -50,7 +51,8 @@ std::string Short(std::string why) {
 Way& DecideWay(Device from, Device to) {
   std::atomic<Way*>& known = WayOf(from, to);
   Way* way = known.load(std::memory_order_acquire);
-  if (way != nullptr) [[likely]] return *way;
+  if (way != nullptr) [[likely]]
+    return *way;
   PeerCopies* const peers =
       from.type == to.type ? peers_of[from.type.number()].load(std::memory_order_acquire) : nullptr;
   std::string why_staged = from.type != to.type ? "devices of two types"
@@ -58,17 +60,19 @@ Way& DecideWay(Device from, Device to) {
                                                 : Short(peers->WhyNot(from, to));
   auto made = std::make_unique<Way>(why_staged.empty() ? peers : nullptr, std::move(why_staged));
   // Of several threads that ask at a time the first to come back decides for all.
-  return known.compare_exchange_strong(way, made.get(), std::memory_order_acq_rel) ? *made.release() : *way;
+  return known.compare_exchange_strong(way, made.get(), std::memory_order_acq_rel) ? *made.release()
+                                                                                   : *way;
 }
 
 DeviceCopyCounters CountersOf(const Way& way) {
-  return {true, way.why_staged, way.copies.load(std::memory_order_relaxed), way.bytes.load(std::memory_order_relaxed),
-          way.pieces.load(std::memory_order_relaxed)};
+  return {true, way.why_staged, way.copies.load(std::memory_order_relaxed),
+          way.bytes.load(std::memory_order_relaxed), way.pieces.load(std::memory_order_relaxed)};
 }
 
 // Behind what may still use the bytes that are about to be written.
 QueuePoint BeforeWriting(DeviceProvider& device, Buffer& buffer) {
-  return WasUsedBeforeThisWrite(buffer) ? PointAfterUses(buffer) : device.EarlierUses(buffer.data, buffer.bytes);
+  return WasUsedBeforeThisWrite(buffer) ? PointAfterUses(buffer)
+                                        : device.EarlierUses(buffer.data, buffer.bytes);
 }
 
 void WaitQuietly(DeviceProvider& device, QueuePoint point) noexcept {
@@ -84,8 +88,11 @@ void WaitQuietly(DeviceProvider& device, QueuePoint point) noexcept {
 // For QueueInTurns.
 class CopyInTurns {
  public:
-  CopyInTurns(PeerCopies& peers, Buffer& target, std::byte* to, Buffer& source, const std::byte* from, size_t bytes)
-      : peers_(peers), target_(target), source_(source),
+  CopyInTurns(PeerCopies& peers, Buffer& target, std::byte* to, Buffer& source,
+              const std::byte* from, size_t bytes)
+      : peers_(peers),
+        target_(target),
+        source_(source),
         at_target_(GetDeviceProvider(target.device, "copy between devices")),
         at_source_(GetDeviceProvider(source.device, "copy between devices")),
         copy_{source.device, target.device, from, to, bytes, {}, {}, QueueHere(target.device)} {}
@@ -97,13 +104,17 @@ class CopyInTurns {
   void Queue(QueueTurn&) {
     done_ = DependOnQueued(target_.device, source_.device, [this] { return peers_.Queue(copy_); });
   }
-  void NoteAtTarget(const QueueTurn& turn) { OrderUsesAlone(turn, target_.device, copy_.to_queue, {&target_, true}); }
+  void NoteAtTarget(const QueueTurn& turn) {
+    OrderUsesAlone(turn, target_.device, copy_.to_queue, {&target_, true});
+  }
   // Whoever writes the source's bytes next, or gets its memory, comes behind the copy.
   void ContinueSource() {
     source_queue_ = QueueHere(source_.device);
     at_source_.ComputeAfter(source_queue_, done_);
   }
-  void NoteAtSource(const QueueTurn& turn) { OrderUsesAlone(turn, source_.device, source_queue_, {&source_, false}); }
+  void NoteAtSource(const QueueTurn& turn) {
+    OrderUsesAlone(turn, source_.device, source_queue_, {&source_, false});
+  }
   void GiveUp() noexcept { WaitQuietly(at_source_, done_); }
 
  private:
@@ -133,7 +144,8 @@ class Staging {
   std::byte* Next() {
     Piece& piece = pieces_[++turn_ % 2];
     if (piece.data == nullptr) {
-      piece.data = static_cast<std::byte*>(HeapAllocate(bytes_, 64, MemoryKind::kAllocated, memory_));
+      piece.data =
+          static_cast<std::byte*>(HeapAllocate(bytes_, 64, MemoryKind::kAllocated, memory_));
     }
     target_.WaitFor(piece.sent);
     piece.sent = {};
@@ -159,7 +171,8 @@ class Staging {
   Piece pieces_[2];
 };
 
-int64_t CopyStaged(Buffer& target, std::byte* to, Buffer& source, const std::byte* from, size_t bytes) {
+int64_t CopyStaged(Buffer& target, std::byte* to, Buffer& source, const std::byte* from,
+                   size_t bytes) {
   DeviceProvider& here = GetDeviceProvider(source.device, "copy between devices");
   DeviceProvider& there = GetDeviceProvider(target.device, "copy between devices");
   DeviceProvider* memory = here.PinnedHost();
@@ -190,7 +203,9 @@ int64_t CopyStaged(Buffer& target, std::byte* to, Buffer& source, const std::byt
 
 }  // namespace
 
-PeerCopies* FindPeerCopies(DeviceType type) { return peers_of[type.number()].load(std::memory_order_acquire); }
+PeerCopies* FindPeerCopies(DeviceType type) {
+  return peers_of[type.number()].load(std::memory_order_acquire);
+}
 
 PeerCopies* SwapPeerCopiesForTesting(DeviceType type, PeerCopies* peers) {
   return peers_of[type.number()].exchange(peers, std::memory_order_acq_rel);
@@ -198,20 +213,25 @@ PeerCopies* SwapPeerCopiesForTesting(DeviceType type, PeerCopies* peers) {
 
 PeerCopiesRegistrar::PeerCopiesRegistrar(DeviceType type, PeerCopies* peers) {
   if (peers == nullptr) {
-    std::fprintf(stderr, "tidepool: the PeerCopies of %s devices is null\n", DeviceTypeName(type).c_str());
+    std::fprintf(stderr, "tidepool: the PeerCopies of %s devices is null\n",
+                 DeviceTypeName(type).c_str());
     std::abort();
   }
   PeerCopies* known = nullptr;
-  if (peers_of[type.number()].compare_exchange_strong(known, peers, std::memory_order_acq_rel)) return;
-  std::fprintf(stderr, "tidepool: a second PeerCopies for %s devices is linked\n", DeviceTypeName(type).c_str());
+  if (peers_of[type.number()].compare_exchange_strong(known, peers, std::memory_order_acq_rel))
+    return;
+  std::fprintf(stderr, "tidepool: a second PeerCopies for %s devices is linked\n",
+               DeviceTypeName(type).c_str());
   std::abort();
 }
 
-void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std::byte* from, size_t bytes) try {
+void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std::byte* from,
+                        size_t bytes) try {
   if (bytes == 0) return;
   if (source.device == target.device || source.device == Host() || target.device == Host()) {
-    ThrowInvalidArgument(absl::StrCat("copy between devices: found bytes of ", DeviceName(source.device), " for ",
-                                      DeviceName(target.device), ", expected two devices that are not the host"));
+    ThrowInvalidArgument(absl::StrCat("copy between devices: found bytes of ",
+                                      DeviceName(source.device), " for ", DeviceName(target.device),
+                                      ", expected two devices that are not the host"));
   }
   CheckNotLost(source.device, "copy between devices");
   CheckNotLost(target.device, "copy between devices");
@@ -228,8 +248,8 @@ void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std
   way.copies.fetch_add(1, std::memory_order_relaxed);
   way.bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 } catch (...) {
-  RethrowAsError("copy between devices",
-                 absl::StrCat("the provider of ", DeviceName(source.device), " or ", DeviceName(target.device)));
+  RethrowAsError("copy between devices", absl::StrCat("the provider of ", DeviceName(source.device),
+                                                      " or ", DeviceName(target.device)));
 }
 
 DeviceCopyCounters DeviceCopiesBetween(Device from, Device to) {
@@ -243,9 +263,10 @@ std::string DescribeDeviceCopies() {
     ForEachPossibleDevice([&](Device to) {
       const DeviceCopyCounters way = DeviceCopiesBetween(from, to);
       if (!way.decided) return;
-      absl::StrAppend(&text, DeviceName(from), " to ", DeviceName(to), ": ",
-                      way.why_staged.empty() ? "peer to peer" : absl::StrCat("staged (", way.why_staged, ")"), ", ",
-                      way.copies, " copies, ", way.bytes, " bytes\n");
+      absl::StrAppend(
+          &text, DeviceName(from), " to ", DeviceName(to), ": ",
+          way.why_staged.empty() ? "peer to peer" : absl::StrCat("staged (", way.why_staged, ")"),
+          ", ", way.copies, " copies, ", way.bytes, " bytes\n");
     });
   });
   return text;

@@ -28,7 +28,8 @@ inline constexpr size_t kStagedBytes = size_t{4} << 20;  // of a piece; two are 
 // Bytes at `from`, which lie in `source`, to `to` in `target`, on two devices that are not the host, else kInvalidArgument. The caller has both
 // pinned (pins.h), their mirrors prepared (buffer_mirror.h) and raised the target's version. Throws kInternal when a device fails: peer to peer
 // nothing has been written then; staged, pieces may have been. OutOfMemoryError without staging memory.
-void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std::byte* from, size_t bytes);
+void CopyBetweenDevices(Buffer& target, std::byte* to, Buffer& source, const std::byte* from,
+                        size_t bytes);
 
 // Of the way from one device to another, since the process began.
 struct DeviceCopyCounters {

@@ -12,7 +12,8 @@
 #define TIDEPOOL_MEMORY_ERROR_H_
 
 #if defined(__cplusplus) && __cplusplus < 202002L
-#error "Tidepool needs C++20: put build --cxxopt=-std=c++20 into .bazelrc, or copts = [\"-std=c++20\"] into the target"
+#error \
+    "Tidepool needs C++20: put build --cxxopt=-std=c++20 into .bazelrc, or copts = [\"-std=c++20\"] into the target"
 #endif
 
 #include <exception>
@@ -45,7 +46,8 @@ class Error : public std::exception {
 class OutOfMemoryError : public Error {
  public:
   OutOfMemoryError(std::string message, std::string report)
-      : Error(absl::StatusCode::kResourceExhausted, std::move(message)), report_(std::move(report)) {}
+      : Error(absl::StatusCode::kResourceExhausted, std::move(message)),
+        report_(std::move(report)) {}
 
   // Several lines of the ledger: who holds how much.
   const std::string& report() const { return report_; }

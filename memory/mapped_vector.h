@@ -38,7 +38,8 @@ struct MappedAllocator {
   T* allocate(size_t count) {
     if (count > SIZE_MAX / 2 / sizeof(T)) throw std::bad_array_new_length();
     const size_t bytes = count * sizeof(T);
-    return static_cast<T*>(bytes < kMappedBytes ? ::operator new(bytes) : internal::MapBlock(bytes));
+    return static_cast<T*>(bytes < kMappedBytes ? ::operator new(bytes)
+                                                : internal::MapBlock(bytes));
   }
   void deallocate(T* block, size_t count) noexcept {
     const size_t bytes = count * sizeof(T);
@@ -63,7 +64,8 @@ template <typename T>
 using MappedArray = std::unique_ptr<T[], MappedDelete<T>>;
 template <typename T>
 MappedArray<T> MakeMappedArray(size_t count) {
-  static_assert(std::is_trivially_default_constructible_v<T> && std::is_trivially_destructible_v<T>);
+  static_assert(std::is_trivially_default_constructible_v<T> &&
+                std::is_trivially_destructible_v<T>);
   return MappedArray<T>(MappedAllocator<T>().allocate(count), {count});
 }
 

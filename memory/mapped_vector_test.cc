@@ -53,8 +53,10 @@ TEST(MappedVector, GrowsFromOneKindOfBlockIntoTheOther) {
 TEST(MappedVector, CountsThatThereCannotBeAreRefused) {
   MappedAllocator<uint64_t> allocator;
   EXPECT_THROW(allocator.allocate(SIZE_MAX), std::bad_alloc);
-  EXPECT_THROW(allocator.allocate(SIZE_MAX / sizeof(uint64_t) + 2), std::bad_alloc);  // wraps around to 8 bytes
-  EXPECT_THROW(allocator.allocate(SIZE_MAX / 4 / sizeof(uint64_t)), std::bad_alloc);  // the system refuses
+  EXPECT_THROW(allocator.allocate(SIZE_MAX / sizeof(uint64_t) + 2),
+               std::bad_alloc);  // wraps around to 8 bytes
+  EXPECT_THROW(allocator.allocate(SIZE_MAX / 4 / sizeof(uint64_t)),
+               std::bad_alloc);  // the system refuses
   MappedVector<uint64_t> vector{1, 2, 3};
   EXPECT_ANY_THROW(vector.reserve(SIZE_MAX / 16));
   EXPECT_EQ(vector, (MappedVector<uint64_t>{1, 2, 3}));

@@ -76,17 +76,19 @@ class [[nodiscard]] PinScope {
   }
   void Begin() {
     record_ = internal::pin_record;
-    if (record_ == nullptr) [[unlikely]] record_ = internal::TakePinRecord();
+    if (record_ == nullptr) [[unlikely]]
+      record_ = internal::TakePinRecord();
     begin_ = depth_ = record_->depth.load(std::memory_order_relaxed);
   }
   // Inner scopes have taken theirs off: the newest record of the thread is this scope's newest.
   void Unpin() {
-    if (others_ > 0) [[unlikely]] record_ = internal::UnpinRecords(record_, others_);
+    if (others_ > 0) [[unlikely]]
+      record_ = internal::UnpinRecords(record_, others_);
     internal::buffer_pins.Unpin(*record_, begin_, internal::FinishPendingClose);
   }
 
   internal::BufferPins::Record* record_ = nullptr;  // the thread's newest, where pins go
-  int32_t depth_;       // of it, while no inner scope has more
+  int32_t depth_;                                   // of it, while no inner scope has more
   int32_t begin_;       // in the first record: those before are outer scopes'
   int32_t others_ = 0;  // records after the first, each begun with by this scope
 };

@@ -36,7 +36,8 @@ QueuePoint PointAfterUses(const Buffer& buffer) {
   const Device device = buffer.device;
   if (!queues_in_use.load(std::memory_order_relaxed)) return EndOfQueue(device, 0);
   return PointAfterUsesOf(
-      buffer, [=](int queue) { return EndOfQueue(device, queue); }, [=] { return QueueHere(device); },
+      buffer, [=](int queue) { return EndOfQueue(device, queue); },
+      [=] { return QueueHere(device); },
       [=](int queue, uint32_t others) { OrderQueueAfter(device, queue, others); });
 }
 

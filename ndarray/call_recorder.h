@@ -16,20 +16,21 @@ namespace tidepool {
 // runs it by DispatchUnrecorded. Calls that a call makes itself (fallbacks, copies) are not seen again.
 class CallRecorder {
  public:
-  virtual void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-                   AttributesRef attributes) = 0;
+  virtual void Run(OpCode op, absl::Span<const NDArray* const> inputs,
+                   absl::Span<NDArray* const> outputs, AttributesRef attributes) = 0;
 
   // What computes `outputs` from `inputs` without operators, as ndarray/linalg does, says so when it has done it. `backward`
   // gives, by input, the gradients from those of the outputs, and keeps what it captured until then; none: there are none, which is an
   // error when gradients flow.
   using Backward = HandGradientHandle;
-  virtual void NoteFunction(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
-                            Backward backward) = 0;
+  virtual void NoteFunction(const char* name, absl::Span<const NDArray> inputs,
+                            absl::Span<const NDArray> outputs, Backward backward) = 0;
   // Whether a function of these inputs would be recorded: whether gradients flow to one of them.
   virtual bool Follows(absl::Span<const NDArray> /*inputs*/) const { return true; }
   // function(inputs), which is recorded as one thing and called again for its gradients.
-  virtual std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-                                          absl::Span<const NDArray> inputs) = 0;
+  virtual std::vector<NDArray> RunSegment(
+      std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+      absl::Span<const NDArray> inputs) = 0;
 
   // What sees the calls of a scope without recording (RecorderFrame of null) that begins while this is current; null: nobody does.
   virtual CallRecorder* InUnrecordedScope() { return nullptr; }
@@ -76,7 +77,9 @@ class RecorderFrame {
   // And here no others do.
   class Only {
    public:
-    explicit Only(CallRecorder* recorder) : before_(CallRecorder::current_) { CallRecorder::current_ = recorder; }
+    explicit Only(CallRecorder* recorder) : before_(CallRecorder::current_) {
+      CallRecorder::current_ = recorder;
+    }
     ~Only() { CallRecorder::current_ = before_; }
     Only(const Only&) = delete;
     Only& operator=(const Only&) = delete;
@@ -100,8 +103,8 @@ class RecorderFrame {
 };
 
 // Dispatch() for a recorder, which is not Current() meanwhile.
-void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-                        AttributesRef attributes);
+void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
+                        absl::Span<NDArray* const> outputs, AttributesRef attributes);
 
 }  // namespace tidepool
 

@@ -24,10 +24,14 @@ void CopyBits(const void* in, int64_t in_stride, void* out, int64_t out_stride, 
 
 ConvertRun CopierOf(size_t bytes) {
   switch (bytes) {
-    case 1: return &CopyBits<uint8_t>;
-    case 2: return &CopyBits<uint16_t>;
-    case 4: return &CopyBits<uint32_t>;
-    default: return &CopyBits<uint64_t>;
+    case 1:
+      return &CopyBits<uint8_t>;
+    case 2:
+      return &CopyBits<uint16_t>;
+    case 4:
+      return &CopyBits<uint32_t>;
+    default:
+      return &CopyBits<uint64_t>;
   }
 }
 
@@ -41,15 +45,13 @@ ConvertRun ConverterOf(DType from, DType to) {
 }
 
 void StoreNumber(double value, DType dtype, void* out) {
-  VisitDType(dtype, [&](auto z) {
-    *static_cast<decltype(z)*>(out) = ConvertElement<decltype(z)>(value);
-  });
+  VisitDType(dtype,
+             [&](auto z) { *static_cast<decltype(z)*>(out) = ConvertElement<decltype(z)>(value); });
 }
 
 double LoadNumber(DType dtype, const void* in) {
-  return VisitDType(dtype, [&](auto x) {
-    return ConvertElement<double>(*static_cast<const decltype(x)*>(in));
-  });
+  return VisitDType(
+      dtype, [&](auto x) { return ConvertElement<double>(*static_cast<const decltype(x)*>(in)); });
 }
 
 }  // namespace tidepool

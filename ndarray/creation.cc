@@ -67,7 +67,8 @@ void FillInto(const Scalar& value, NDArray& z) {
   z.CheckAlive("fill", "Z");
   if ((z.dtype() == DType::kInt64 || z.dtype() == DType::kUInt64) && !value.FitsDouble()) {
     // Kernels are told a double.
-    const NDArray one = FromScalar(value, z.dtype(), Place::Scratch(z.device())).BroadcastTo(z.shape());
+    const NDArray one =
+        FromScalar(value, z.dtype(), Place::Scratch(z.device())).BroadcastTo(z.shape());
     return Dispatch(OpCode::kCopy, {&one}, {&z});
   }
   const FillAttributes attributes{value.To<double>()};
@@ -77,7 +78,8 @@ void FillInto(const Scalar& value, NDArray& z) {
 NDArray FromScalar(const Scalar& value, DType dtype, Place place) {
   NDArray z({}, dtype, place);
   WriteElements(z, [&](std::byte* element) {
-    VisitDType(dtype, [&](auto t) { *reinterpret_cast<decltype(t)*>(element) = value.To<decltype(t)>(); });
+    VisitDType(dtype,
+               [&](auto t) { *reinterpret_cast<decltype(t)*>(element) = value.To<decltype(t)>(); });
   });
   return z;
 }
@@ -142,9 +144,9 @@ NDArray Eye(int64_t rows, int64_t columns, int64_t diagonal, DType dtype, Place 
   return z;
 }
 
-#define TIDEPOOL_FROM_VALUES(T)                                                           \
-  NDArray FromValues(absl::Span<const T> values, const Shape& shape, Place place) {       \
-    return CopyOf(values, shape, place);                                                  \
+#define TIDEPOOL_FROM_VALUES(T)                                                     \
+  NDArray FromValues(absl::Span<const T> values, const Shape& shape, Place place) { \
+    return CopyOf(values, shape, place);                                            \
   }
 TIDEPOOL_FROM_VALUES(float)
 TIDEPOOL_FROM_VALUES(int64_t)

@@ -41,7 +41,7 @@ NDArray Linspace(double begin, double end, int64_t count, DType dtype = DType::k
 NDArray Eye(int64_t rows, int64_t columns, int64_t diagonal = 0, DType dtype = DType::kFloat32,
             Place place = Place::Current());
 // A copy of `values`, row-major. Throws kInvalidArgument when their number does not fit the shape.
-#define TIDEPOOL_FROM_VALUES(T)                                    \
+#define TIDEPOOL_FROM_VALUES(T)                                      \
   NDArray FromValues(absl::Span<const T> values, const Shape& shape, \
                      Place place = Place::Current());
 TIDEPOOL_FROM_VALUES(float)
@@ -60,7 +60,8 @@ TIDEPOOL_FROM_VALUES(uint64_t)
 #undef TIDEPOOL_FROM_VALUES
 // FromValues({1.5f, 2.5f}, {2}): of the type that is written, or named (FromValues<float>({1, 2}, {2})).
 template <typename T>
-NDArray FromValues(std::initializer_list<T> values, const Shape& shape, Place place = Place::Current()) {
+NDArray FromValues(std::initializer_list<T> values, const Shape& shape,
+                   Place place = Place::Current()) {
   return FromValues(absl::Span<const T>(values.begin(), values.size()), shape, place);
 }
 

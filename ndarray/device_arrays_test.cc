@@ -68,7 +68,9 @@ TEST_F(DeviceArraysTest, NumbersAndSubscripts) {
     same([](NDArray& x) { x(1, Range(1, {}, 2)) = 40; });
     same([](NDArray& x) { x(All(), Range(1, {})) = x(All(), Range(0, -1)); });
     same([](NDArray& x) { x(x > 6) -= 6; });
-    same([](NDArray& x) { x(FromValues(absl::MakeConstSpan(std::vector<int64_t>{2, 0}), {2})) = x(Range(0, 2)); });
+    same([](NDArray& x) {
+      x(FromValues(absl::MakeConstSpan(std::vector<int64_t>{2, 0}), {2})) = x(Range(0, 2));
+    });
     SimulatedDevice::Get().Reset();
   }
 }
@@ -113,7 +115,9 @@ TEST_F(DeviceArraysTest, CopiesBetweenAllDevicesOfAllViews) {
       [](const NDArray& x) { return x.Transpose(); },
       [](const NDArray& x) { return x.Slice(3, 1, 4).Slice(1, 2, 0, -1); },
       [](const NDArray& x) { return x.Index(2, 3); },
-      [](const NDArray& x) { return x.Index(2, 3).ExpandDims(0).BroadcastTo({3, 2, 3, 5}); },
+      [](const NDArray& x) {
+        return x.Index(2, 3).ExpandDims(0).BroadcastTo({3, 2, 3, 5});
+      },
   };
   for (Device from : {Host(), kDevice, kOther}) {
     const NDArray x = host.CopyTo(Place::On(from));

@@ -28,9 +28,8 @@ size_t BytesOf(const NDArray& array) {
 
 // On the device itself, copying elements of that type.
 bool HasCopyKernel(Device device, DType dtype) {
-  return device == Host() ||
-         (ScopedProvider::Current() == nullptr &&
-          !KernelRegistry::Find(OpCode::kCopy, device.type, dtype).empty());
+  return device == Host() || (ScopedProvider::Current() == nullptr &&
+                              !KernelRegistry::Find(OpCode::kCopy, device.type, dtype).empty());
 }
 
 void Copy(const NDArray& from, NDArray& to) { Dispatch(OpCode::kCopy, {&from}, {&to}); }
@@ -68,7 +67,8 @@ void CopyDense(const NDArray& from, NDArray& to) {
     RefuseWhileCapturing("copy", "replays would not copy between devices; copy it before");
     Prepare(from, false);
     Prepare(to, true);
-    return CopyBetweenDevices(*to.buffer().get(), to.raw_data(), *from.buffer().get(), from.raw_data(), BytesOf(to));
+    return CopyBetweenDevices(*to.buffer().get(), to.raw_data(), *from.buffer().get(),
+                              from.raw_data(), BytesOf(to));
   }
   Prepare(from, false);
   Prepare(to, true);
@@ -82,8 +82,9 @@ NDArray AsItLies(const NDArray& array) {
   BufferHandle buffer = Place::Scratch(Host()).Allocate(bytes);
   ReadFromDevice(array, begin, bytes, buffer->data);
   return NDArray::FromStrides(
-      std::move(buffer), (array.raw_data() - begin) / static_cast<int64_t>(DTypeBytes(array.dtype())),
-      array.shape(), absl::Span<const int64_t>(array.strides(), array.rank()), array.dtype());
+      std::move(buffer),
+      (array.raw_data() - begin) / static_cast<int64_t>(DTypeBytes(array.dtype())), array.shape(),
+      absl::Span<const int64_t>(array.strides(), array.rank()), array.dtype());
 }
 
 NDArray OnHost(const NDArray& from, bool may_use_kernel) {
@@ -149,7 +150,8 @@ void FillFromHost(double value, NDArray& to) {
   if (std::all_of(pattern, pattern + width, [&](std::byte b) { return b == pattern[0]; })) {
     Prepare(to, true);
     DeviceProvider& device = GetDeviceProvider(to.device(), "fill");
-    return AskProvider("fill", to.device(), [&] { device.Fill(to.raw_data(), pattern[0], BytesOf(to)); });
+    return AskProvider("fill", to.device(),
+                       [&] { device.Fill(to.raw_data(), pattern[0], BytesOf(to)); });
   }
   NDArray host(to.shape(), to.dtype(), Place::Scratch(Host()));
   fill(host);
@@ -176,7 +178,8 @@ void ReadFromDevice(const NDArray& array, const std::byte* at, size_t bytes, voi
       const size_t begin = OffsetOf(array, at);
       if (mirror->ReadIfOnHost(begin, bytes, out, "read")) return;
       // These bytes, whatever else of the array is in use.
-      const BufferMirror::DeviceUse use{array.buffer().get(), begin, begin + bytes, false, "read", "X"};
+      const BufferMirror::DeviceUse use{
+          array.buffer().get(), begin, begin + bytes, false, "read", "X"};
       BufferMirror::PrepareForDevice({&use, 1});
     }
   }

@@ -38,8 +38,8 @@ void CopyBetweenDevices(const NDArray& from, NDArray& to) {
 namespace {
 
 const bool operators_can_tell = [] {
-  internal::tell_operators_of_thread.store([]() noexcept { internal::call_marks |= internal::kWritesTold; },
-                                           std::memory_order_release);
+  internal::tell_operators_of_thread.store(
+      []() noexcept { internal::call_marks |= internal::kWritesTold; }, std::memory_order_release);
   return true;
 }();
 
@@ -54,11 +54,13 @@ void TellWrites(const char* op, absl::Span<NDArray* const> outputs) noexcept {
     for (const NDArray* output : outputs) {
       const Buffer* const buffer = output->buffer().get();
       if (buffer == nullptr) continue;
-      const size_t bytes = static_cast<size_t>(output->shape().NumElements()) * DTypeBytes(output->dtype());
-      listener->Written(*buffer, op,
-                        bytes == buffer->bytes
-                            ? absl::StrCat(DTypeName(output->dtype()), " ", output->shape().ToString())
-                            : absl::StrCat(DTypeName(output->dtype()), ", in parts"));
+      const size_t bytes =
+          static_cast<size_t>(output->shape().NumElements()) * DTypeBytes(output->dtype());
+      listener->Written(
+          *buffer, op,
+          bytes == buffer->bytes
+              ? absl::StrCat(DTypeName(output->dtype()), " ", output->shape().ToString())
+              : absl::StrCat(DTypeName(output->dtype()), ", in parts"));
     }
   } catch (const std::exception&) {
     // The recording knows less of it.
@@ -88,7 +90,8 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     if (input != nullptr) pins.Pin(input->buffer().get());
   }
   for (const NDArray* output : outputs) {
-    if (output == nullptr) [[unlikely]] ThrowNullOutput(op, inputs.size(), outputs, attributes);
+    if (output == nullptr) [[unlikely]]
+      ThrowNullOutput(op, inputs.size(), outputs, attributes);
     pins.Pin(output->buffer().get());
   }
   pins.Publish();
@@ -145,7 +148,8 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   call.threads = pool != nullptr ? Threads(*pool) : Threads(ThreadCount());
   call.device = device;
   if (device != Host()) {
-    if (IsLost(device)) [[unlikely]] ThrowLost(device, absl::StrCat("Op [", info.name, "]"));
+    if (IsLost(device)) [[unlikely]]
+      ThrowLost(device, absl::StrCat("Op [", info.name, "]"));
     call.queue = QueueHere(device);
   }
 
@@ -189,8 +193,8 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   }
 }
 
-OperatorCost CostOf(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-                    AttributesRef attributes) {
+OperatorCost CostOf(OpCode op, absl::Span<const NDArray* const> inputs,
+                    absl::Span<NDArray* const> outputs, AttributesRef attributes) {
   const OperatorInfo& info = Info(op);
   CheckAlive(info.name, info.inputs, inputs);
   CheckCall(info, inputs.size(), outputs.size(), attributes);

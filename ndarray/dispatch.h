@@ -57,8 +57,8 @@ void Dispatch(OpCode op, absl::Span<const NDArray* const> inputs,
 // What that call costs on any machine, by the operator's row (kernel/op_code.h): for profilers, and to tell how near to what
 // a machine can do a call is. Nothing runs. Throws as Dispatch for operands that are dead, absent, too many, too few or of
 // other types.
-OperatorCost CostOf(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-                    AttributesRef attributes = {});
+OperatorCost CostOf(OpCode op, absl::Span<const NDArray* const> inputs,
+                    absl::Span<NDArray* const> outputs, AttributesRef attributes = {});
 
 }  // namespace tidepool
 

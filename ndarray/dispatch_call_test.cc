@@ -85,8 +85,10 @@ TEST(Dispatch, CostsAreThoseOfTheRow) {
   const NDArray repeated = row.BroadcastTo({2, 3});
   EXPECT_EQ(CostOf(OpCode::kAdd, {&x, &repeated}, {&z}).bytes, 4 * (6 + 3 + 6));
   const MatMulAttributes attributes{.transpose_y = true};
-  EXPECT_EQ(CostOf(OpCode::kMatMul, {&x, &x, nullptr}, {&wide}, &attributes).operations, 2 * 2 * 2 * 3);
-  EXPECT_EQ(CatchStatus([&] { CostOf(OpCode::kAdd, {&x}, {&z}); }).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CostOf(OpCode::kMatMul, {&x, &x, nullptr}, {&wide}, &attributes).operations,
+            2 * 2 * 2 * 3);
+  EXPECT_EQ(CatchStatus([&] { CostOf(OpCode::kAdd, {&x}, {&z}); }).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 // ---- what a kernel throws --------------------------------------------------------------------
@@ -101,8 +103,10 @@ const KernelRegistrar throwing({
     {OpCode::kAcosh, DeviceType::kHost, DType::kFloat32, "throwing", -8, &RunThrowing},
     {OpCode::kAsinh, DeviceType::kHost, DType::kFloat32, "throwing", -8, &RunThrowing,
      [](const KernelCall&) -> size_t { return 8; }},
-    {OpCode::kAtanh, DeviceType::kHost, DType::kFloat32, "throwing", -8, &RunNothing, &ScratchThrowing},
-    {OpCode::kCosh, DeviceType::kHost, DType::kFloat32, "throwing", -8, &RunNothing, nullptr, &SupportsThrowing},
+    {OpCode::kAtanh, DeviceType::kHost, DType::kFloat32, "throwing", -8, &RunNothing,
+     &ScratchThrowing},
+    {OpCode::kCosh, DeviceType::kHost, DType::kFloat32, "throwing", -8, &RunNothing, nullptr,
+     &SupportsThrowing},
 });
 
 TEST(Dispatch, WhatAKernelThrowsNamesTheOperator) {
@@ -114,13 +118,17 @@ TEST(Dispatch, WhatAKernelThrowsNamesTheOperator) {
       thrower = std::move(what);
       return CatchStatus([&] { Dispatch(op, {&x}, {&z}); });
     };
-    const std::string name = std::string("Op [") + Info(op).name + "]: ", who = name + "the kernel of throwing threw ";
+    const std::string name = std::string("Op [") + Info(op).name + "]: ",
+                      who = name + "the kernel of throwing threw ";
     EXPECT_EQ(found([] { throw 42; }), absl::InternalError(who + "an exception of type int"));
-    EXPECT_EQ(found([] { throw std::runtime_error("no card"); }), absl::InternalError(who + "std::runtime_error: no card"));
+    EXPECT_EQ(found([] { throw std::runtime_error("no card"); }),
+              absl::InternalError(who + "std::runtime_error: no card"));
     EXPECT_THAT(std::string(found([] { throw Nothing(); }).message()), HasSubstr("Nothing"));
     // An Error stays of its code and type, and is told where it came from once.
-    EXPECT_EQ(found([] { ThrowDataLoss("the table is torn"); }), absl::DataLossError(name + "the table is torn"));
-    EXPECT_EQ(found([] { ThrowDataLoss("Op [tan]: torn"); }), absl::DataLossError("Op [tan]: torn"));
+    EXPECT_EQ(found([] { ThrowDataLoss("the table is torn"); }),
+              absl::DataLossError(name + "the table is torn"));
+    EXPECT_EQ(found([] { ThrowDataLoss("Op [tan]: torn"); }),
+              absl::DataLossError("Op [tan]: torn"));
     thrower = [] { throw OutOfMemoryError("cache: full", "report"); };
     EXPECT_THROW(Dispatch(op, {&x}, {&z}), OutOfMemoryError);
     thrower = [] { throw std::bad_alloc(); };
@@ -139,11 +147,13 @@ TEST(Dispatch, OutputsOfOnesOwnHaveTheShapeThatTheirRowSays) {
                                    .attributes = attributes,
                                    .types = SetOf(DType::kFloat32),
                                    .shape = shape});
-    KernelRegistry::Global().Add({op, DeviceType::kHost, DType::kFloat32, "watching", 1, [](const KernelCall&) { ++runs; }});
+    KernelRegistry::Global().Add(
+        {op, DeviceType::kHost, DType::kFloat32, "watching", 1, [](const KernelCall&) { ++runs; }});
     return op;
   };
   const NDArray x = Zeros({3, 1}), y = Zeros({4});
-  const auto refused = [&](OpCode op, const NDArray* second, Shape shape, AttributesRef attributes = {}) {
+  const auto refused = [&](OpCode op, const NDArray* second, Shape shape,
+                           AttributesRef attributes = {}) {
     NDArray z = Zeros(shape);
     const int before = runs;
     const absl::Status status = CatchStatus([&] { Dispatch(op, {&x, second}, {&z}, attributes); });
@@ -154,7 +164,8 @@ TEST(Dispatch, OutputsOfOnesOwnHaveTheShapeThatTheirRowSays) {
   const OpCode like = add("own_like_first", ShapeRule::kLikeFirst);
   EXPECT_EQ(refused(like, &y, {3, 1}), "");
   for (const Shape& wrong : {Shape({400000}), Shape({1, 3}), Shape({3}), Shape({0}), Shape({})}) {
-    EXPECT_EQ(refused(like, &y, wrong), "Op [own_like_first]: output Z is of shape " + wrong.ToString() +
+    EXPECT_EQ(refused(like, &y, wrong), "Op [own_like_first]: output Z is of shape " +
+                                            wrong.ToString() +
                                             ", expected [3, 1], by the rule of its row");
   }
   const OpCode both = add("own_broadcast", ShapeRule::kBroadcast);
@@ -163,7 +174,8 @@ TEST(Dispatch, OutputsOfOnesOwnHaveTheShapeThatTheirRowSays) {
   EXPECT_THAT(refused(both, &y, {3, 1}), HasSubstr("expected [3, 4]"));
   const NDArray five = Zeros({2, 5});
   EXPECT_THAT(refused(both, &five, {3, 1}), HasSubstr("own_broadcast"));
-  const OpCode reduced = add("own_reduced", ShapeRule::kReduced, AttributesType::Of<ReduceAttributes>());
+  const OpCode reduced =
+      add("own_reduced", ShapeRule::kReduced, AttributesType::Of<ReduceAttributes>());
   const ReduceAttributes rows{.axes = 1};
   EXPECT_EQ(refused(reduced, nullptr, {1}, &rows), "");
   EXPECT_THAT(refused(reduced, nullptr, {3}, &rows), HasSubstr("expected [1]"));

@@ -31,7 +31,8 @@ const Device kDevice = SimulatedDevice::kDevice;
 // The arrays of a random case, and pointers to them that a test may change.
 struct Call {
   Call(OpCode its_op, DType dtype, std::mt19937_64& random) : c(MakeOpCase(its_op, dtype, random)) {
-    for (const OperandValues& input : c.inputs) arrays.push_back(input.present ? Of(input) : NDArray());
+    for (const OperandValues& input : c.inputs)
+      arrays.push_back(input.present ? Of(input) : NDArray());
     for (const OperandValues& output : c.outputs) arrays.push_back(Of(output));
     for (NDArray& array : arrays) operands.push_back(array.is_defined() ? &array : nullptr);
   }
@@ -45,20 +46,25 @@ struct Call {
   const OperatorInfo& info() const { return Info(c.op); }
   size_t inputs() const { return c.inputs.size(); }
   const OperandMark& MarkOf(size_t i) const {
-    return i < inputs() ? info().input_mark(static_cast<int>(i)) : info().output_mark(static_cast<int>(i - inputs()));
+    return i < inputs() ? info().input_mark(static_cast<int>(i))
+                        : info().output_mark(static_cast<int>(i - inputs()));
   }
   std::string NameOf(size_t i) const {
     return i < inputs() ? OperandName(info().inputs, static_cast<int>(i))
                         : OperandName(info().outputs, static_cast<int>(i - inputs()));
   }
   void Run() const {
-    const std::vector<const NDArray*> from(operands.begin(), operands.begin() + static_cast<int64_t>(inputs()));
-    const std::vector<NDArray*> to(operands.begin() + static_cast<int64_t>(inputs()), operands.end());
+    const std::vector<const NDArray*> from(operands.begin(),
+                                           operands.begin() + static_cast<int64_t>(inputs()));
+    const std::vector<NDArray*> to(operands.begin() + static_cast<int64_t>(inputs()),
+                                   operands.end());
     Dispatch(c.op, from, absl::MakeConstSpan(to), c.attributes.get());
   }
   void RunCostOf() const {
-    const std::vector<const NDArray*> from(operands.begin(), operands.begin() + static_cast<int64_t>(inputs()));
-    const std::vector<NDArray*> to(operands.begin() + static_cast<int64_t>(inputs()), operands.end());
+    const std::vector<const NDArray*> from(operands.begin(),
+                                           operands.begin() + static_cast<int64_t>(inputs()));
+    const std::vector<NDArray*> to(operands.begin() + static_cast<int64_t>(inputs()),
+                                   operands.end());
     CostOf(c.op, from, absl::MakeConstSpan(to), c.attributes.get());
   }
 
@@ -72,7 +78,8 @@ Call NewCall(OpCode op, DType dtype, std::mt19937_64& random) {
   for (;;) {
     Call call(op, dtype, random);
     bool has_elements = true;
-    for (const NDArray* operand : call.operands) has_elements = has_elements && (operand == nullptr || operand->NumElements() > 0);
+    for (const NDArray* operand : call.operands)
+      has_elements = has_elements && (operand == nullptr || operand->NumElements() > 0);
     if (has_elements) return call;
   }
 }
@@ -93,7 +100,8 @@ void ForEachRow(const std::function<void(Call& call)>& check) {
 std::string Refused(const Call& call, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
   const absl::Status status = CatchStatus([&] { call.Run(); });
   EXPECT_EQ(status.code(), code) << call.c.ToString() << ": " << status;
-  EXPECT_THAT(std::string(status.message()), StartsWith(absl::StrCat("Op [", call.info().name, "]")));
+  EXPECT_THAT(std::string(status.message()),
+              StartsWith(absl::StrCat("Op [", call.info().name, "]")));
   return std::string(status.message());
 }
 
@@ -113,13 +121,16 @@ TEST(DispatchOperands, NullIsRefusedWhereTheRowWantsAnArray) {
       // A chain has those that its steps say.
       if (call.MarkOf(i).optional && call.c.op == OpCode::kElementwiseChain && array != nullptr) {
         const auto& chain = call.c.attrs<ElementwiseChainAttributes>();
-        const bool used = std::any_of(chain.steps, chain.steps + chain.count, [&](const ChainStep& s) { return s.operand == i; });
-        EXPECT_EQ(CatchStatus([&] { call.Run(); }).code(), used ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kOk);
+        const bool used = std::any_of(chain.steps, chain.steps + chain.count,
+                                      [&](const ChainStep& s) { return s.operand == i; });
+        EXPECT_EQ(CatchStatus([&] { call.Run(); }).code(),
+                  used ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kOk);
       } else if (call.MarkOf(i).optional) {
         ++absent;
         EXPECT_NO_THROW(call.Run()) << call.c.ToString() << " without " << call.NameOf(i);
       } else {
-        const std::string expected = absl::StrCat("Op [", call.info().name, "]: ", call.NameOf(i), " is null, expected an array");
+        const std::string expected = absl::StrCat("Op [", call.info().name, "]: ", call.NameOf(i),
+                                                  " is null, expected an array");
         EXPECT_EQ(Refused(call), expected);
         EXPECT_EQ(CatchStatus([&] { call.RunCostOf(); }).message(), expected);
       }
@@ -140,7 +151,8 @@ TEST(DispatchOperands, UndefinedAndClosedArraysAreRefused) {
         NDArray closed = array->Dup();
         closed.Close();
         call.operands[i] = &closed;
-        EXPECT_THAT(Refused(call, absl::StatusCode::kFailedPrecondition), HasSubstr(call.NameOf(i)));
+        EXPECT_THAT(Refused(call, absl::StatusCode::kFailedPrecondition),
+                    HasSubstr(call.NameOf(i)));
       }
       call.operands[i] = array;
     }
@@ -162,16 +174,19 @@ TEST(DispatchOperands, TypesAreThoseOfTheRow) {
         call.operands[i] = &other;
         if (i == key) {
           // The others are wrong then, where there are others; else it is another kernel that is asked for.
-          if (CatchStatus([&] { call.Run(); }).code() == absl::StatusCode::kInvalidArgument) ++refused;
+          if (CatchStatus([&] { call.Run(); }).code() == absl::StatusCode::kInvalidArgument)
+            ++refused;
         } else if (Contains(TypesOf(call.MarkOf(i).type, call.c.dtype), dtype)) {
           ++taken;
-          EXPECT_NO_THROW(call.Run()) << call.c.ToString() << ": " << call.NameOf(i) << " of " << DTypeName(dtype);
+          EXPECT_NO_THROW(call.Run())
+              << call.c.ToString() << ": " << call.NameOf(i) << " of " << DTypeName(dtype);
         } else {
           ++refused;
           EXPECT_THAT(Refused(call),
-                      StartsWith(absl::StrCat("Op [", call.info().name, "]: ", call.NameOf(i), " is ", DTypeName(dtype),
-                                              ", expected ")));
-          EXPECT_EQ(CatchStatus([&] { call.RunCostOf(); }).code(), absl::StatusCode::kInvalidArgument);
+                      StartsWith(absl::StrCat("Op [", call.info().name, "]: ", call.NameOf(i),
+                                              " is ", DTypeName(dtype), ", expected ")));
+          EXPECT_EQ(CatchStatus([&] { call.RunCostOf(); }).code(),
+                    absl::StatusCode::kInvalidArgument);
         }
       }
       call.operands[i] = array;
@@ -209,7 +224,8 @@ TEST(DispatchOperands, ATapeLeavesTheCheckingToTheCall) {
       for (NDArray& watched : call.arrays) {
         if (watched.is_defined() && IsFloating(watched.dtype())) tape.Watch(watched);
       }
-      NDArray undefined, wrong = array != nullptr ? Zeros(array->shape(), DType::kInt8, Place::Heap()) : NDArray();
+      NDArray undefined,
+          wrong = array != nullptr ? Zeros(array->shape(), DType::kInt8, Place::Heap()) : NDArray();
       call.operands[i] = &undefined;
       Refused(call);
       if (!call.MarkOf(i).optional) {
@@ -229,15 +245,25 @@ TEST(DispatchOperands, ErrorsSayWhatWasFoundAndExpected) {
   const NDArray x = Ones({2, 3}), indices = Ones({2}, DType::kFloat32);
   NDArray z = Zeros({2, 2}), counts = Zeros({2}, DType::kInt64);
   const AxisAttributes axis{1};
-  EXPECT_EQ(CatchStatus([&] { Dispatch(OpCode::kGather, {&x, &indices}, {&z}, &axis); }).message(),
+  EXPECT_EQ(CatchStatus([&] {
+              Dispatch(OpCode::kGather, {&x, &indices}, {&z}, &axis);
+            }).message(),
             "Op [gather]: indices is f32, expected i64 or i32, as X is f32");
-  EXPECT_EQ(CatchStatus([&] { Dispatch(OpCode::kAdd, {&x, &counts}, {&z}); }).message(),
+  EXPECT_EQ(CatchStatus([&] {
+              Dispatch(OpCode::kAdd, {&x, &counts}, {&z});
+            }).message(),
             "Op [add]: Y is i64, expected f32, as Z is f32");
-  EXPECT_EQ(CatchStatus([&] { Dispatch(OpCode::kAdd, {&x, nullptr}, {&z}); }).message(),
+  EXPECT_EQ(CatchStatus([&] {
+              Dispatch(OpCode::kAdd, {&x, nullptr}, {&z});
+            }).message(),
             "Op [add]: Y is null, expected an array");
-  EXPECT_EQ(CatchStatus([&] { Dispatch(OpCode::kAdd, {&x, &x}, {nullptr}); }).message(),
+  EXPECT_EQ(CatchStatus([&] {
+              Dispatch(OpCode::kAdd, {&x, &x}, {nullptr});
+            }).message(),
             "Op [add]: Z is null, expected an array");
-  EXPECT_EQ(CatchStatus([&] { Dispatch(OpCode::kAdd, {nullptr, nullptr, nullptr}, {nullptr, nullptr}); }).message(),
+  EXPECT_EQ(CatchStatus([&] {
+              Dispatch(OpCode::kAdd, {nullptr, nullptr, nullptr}, {nullptr, nullptr});
+            }).message(),
             "Op [add]: found 3 inputs and 2 outputs, expected 2 (X,Y) and 1 (Z)");
 }
 

@@ -105,9 +105,9 @@ TEST(Dispatch, AForcedProviderMustHaveTheKernel) {
 TEST(Dispatch, MissingTypesSayWhatIsLinked) {
   const NDArray x = Zeros({2}, DType::kInt64);
   NDArray z = Zeros({2}, DType::kInt64);
-  EXPECT_THAT(MessageOf([&] { Dispatch(OpCode::kRelu, {&x}, {&z}); },
-                        absl::StatusCode::kUnimplemented),
-              StartsWith("Op [relu]: no kernel for i64 on host is linked; linked providers: "));
+  EXPECT_THAT(
+      MessageOf([&] { Dispatch(OpCode::kRelu, {&x}, {&z}); }, absl::StatusCode::kUnimplemented),
+      StartsWith("Op [relu]: no kernel for i64 on host is linked; linked providers: "));
 }
 
 TEST(Dispatch, EmptyResultsCallNoKernel) {

@@ -14,10 +14,14 @@ DType PromoteTypes(DType a, DType b) {
     if (IsUnsigned(wider) == IsUnsigned(other)) return wider;
     if (!IsUnsigned(wider) && DTypeBytes(wider) > DTypeBytes(other)) return wider;
     switch (DTypeBytes(wider)) {  // the next wider one with a sign
-      case 1: return DType::kInt16;
-      case 2: return DType::kInt32;
-      case 4: return DType::kInt64;
-      default: return DType::kFloat64;
+      case 1:
+        return DType::kInt16;
+      case 2:
+        return DType::kInt32;
+      case 4:
+        return DType::kInt64;
+      default:
+        return DType::kFloat64;
     }
   }
   if (IsFloating(a) && IsFloating(b)) {

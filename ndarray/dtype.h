@@ -37,7 +37,7 @@ constexpr size_t DTypeBytes(DType dtype) {
 }
 // "f32", "i64", "bool", ...: as in messages.
 constexpr const char* DTypeName(DType dtype) {
-  constexpr const char* kNames[kDTypes] = {"f32", "i64", "f64",  "f16", "bf16", "i8", "u8",
+  constexpr const char* kNames[kDTypes] = {"f32", "i64",  "f64", "f16", "bf16", "i8", "u8",
                                            "i32", "bool", "i16", "u16", "u32",  "u64"};
   return kNames[static_cast<int>(dtype)];
 }
@@ -68,17 +68,19 @@ constexpr DType TotalType(DType dtype) {
 
 // Sets of types.
 using DTypeSet = uint16_t;
-constexpr DTypeSet SetOf(DType dtype) { return static_cast<DTypeSet>(1 << static_cast<int>(dtype)); }
+constexpr DTypeSet SetOf(DType dtype) {
+  return static_cast<DTypeSet>(1 << static_cast<int>(dtype));
+}
 constexpr bool Contains(DTypeSet set, DType dtype) { return (set & SetOf(dtype)) != 0; }
 
 // The DType of the C++ type T, as its `value`; for no other types.
 template <typename T>
 struct DTypeOf;
 // Of each of them.
-#define TIDEPOOL_DTYPE_OF(Type, dtype)             \
-  template <>                                      \
-  struct DTypeOf<Type> {                           \
-    static constexpr DType value = DType::dtype;   \
+#define TIDEPOOL_DTYPE_OF(Type, dtype)           \
+  template <>                                    \
+  struct DTypeOf<Type> {                         \
+    static constexpr DType value = DType::dtype; \
   };
 TIDEPOOL_DTYPE_OF(float, kFloat32)
 TIDEPOOL_DTYPE_OF(int64_t, kInt64)
@@ -99,19 +101,32 @@ TIDEPOOL_DTYPE_OF(uint64_t, kUInt64)
 template <typename Visit>
 constexpr decltype(auto) VisitDType(DType dtype, Visit&& visit) {
   switch (dtype) {
-    case DType::kFloat32: return visit(float());
-    case DType::kInt64: return visit(int64_t());
-    case DType::kFloat64: return visit(double());
-    case DType::kFloat16: return visit(Float16());
-    case DType::kBFloat16: return visit(BFloat16());
-    case DType::kInt8: return visit(int8_t());
-    case DType::kUInt8: return visit(uint8_t());
-    case DType::kInt32: return visit(int32_t());
-    case DType::kInt16: return visit(int16_t());
-    case DType::kUInt16: return visit(uint16_t());
-    case DType::kUInt32: return visit(uint32_t());
-    case DType::kUInt64: return visit(uint64_t());
-    case DType::kBool: break;
+    case DType::kFloat32:
+      return visit(float());
+    case DType::kInt64:
+      return visit(int64_t());
+    case DType::kFloat64:
+      return visit(double());
+    case DType::kFloat16:
+      return visit(Float16());
+    case DType::kBFloat16:
+      return visit(BFloat16());
+    case DType::kInt8:
+      return visit(int8_t());
+    case DType::kUInt8:
+      return visit(uint8_t());
+    case DType::kInt32:
+      return visit(int32_t());
+    case DType::kInt16:
+      return visit(int16_t());
+    case DType::kUInt16:
+      return visit(uint16_t());
+    case DType::kUInt32:
+      return visit(uint32_t());
+    case DType::kUInt64:
+      return visit(uint64_t());
+    case DType::kBool:
+      break;
   }
   return visit(bool());
 }

@@ -23,8 +23,8 @@ double ValueOf<Float16>(uint16_t bits) {
 template <>
 double ValueOf<BFloat16>(uint16_t bits) {
   const int exponent = bits >> 7 & 255;
-  const double size = exponent == 0 ? std::ldexp(bits & 127, -133)
-                                    : std::ldexp(128 + (bits & 127), exponent - 134);
+  const double size =
+      exponent == 0 ? std::ldexp(bits & 127, -133) : std::ldexp(128 + (bits & 127), exponent - 134);
   return bits & 0x8000 ? -size : size;
 }
 
@@ -115,7 +115,8 @@ TEST(DType, PromotionHoldsTheValuesOfBoth) {
       const DType x = static_cast<DType>(a), y = static_cast<DType>(b);
       const DType z = PromoteTypes(x, y);
       EXPECT_EQ(z, PromoteTypes(y, x));
-      if (x != z && IsInteger(x) && DTypeBytes(x) == 8 && IsFloating(z)) continue;  // 63 and 64 bits do not fit any
+      if (x != z && IsInteger(x) && DTypeBytes(x) == 8 && IsFloating(z))
+        continue;  // 63 and 64 bits do not fit any
       VisitDType(x, [&](auto from) {
         using From = decltype(from);
         VisitDType(z, [&](auto to) {

@@ -30,9 +30,9 @@ constexpr uint16_t HalfBits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
   const uint32_t size = bits & 0x7fffffff;
-  if (size > 0x7f800000) return sign | 0x7e00;             // NaN
-  if (size >= 0x477ff000) return sign | 0x7c00;            // rounds to 65536 or more
-  if (size >= 0x38800000) {                                // 2^-14: a normal number
+  if (size > 0x7f800000) return sign | 0x7e00;   // NaN
+  if (size >= 0x477ff000) return sign | 0x7c00;  // rounds to 65536 or more
+  if (size >= 0x38800000) {                      // 2^-14: a normal number
     const uint32_t odd = size >> 13 & 1;
     return static_cast<uint16_t>(sign | ((size - 0x38000000 + 0xfff + odd) >> 13));
   }

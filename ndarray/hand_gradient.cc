@@ -10,13 +10,16 @@ namespace {
 
 class ByFunction final : public HandGradient {
  public:
-  ByFunction(const std::string& name, GradientsOfInputs function) : name_(name), function_(std::move(function)) {}
+  ByFunction(const std::string& name, GradientsOfInputs function)
+      : name_(name), function_(std::move(function)) {}
 
-  void Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients, bool /*is_last*/) override {
+  void Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients,
+           bool /*is_last*/) override {
     std::vector<NDArray> found = function_(output_gradients);
     if (found.size() != input_gradients.size()) {
-      ThrowInvalidArgument(absl::StrCat("gradient tape: Op [", name_, "]: its gradient function returned ", found.size(),
-                                        " arrays, expected one for each of ", input_gradients.size(), " inputs"));
+      ThrowInvalidArgument(absl::StrCat(
+          "gradient tape: Op [", name_, "]: its gradient function returned ", found.size(),
+          " arrays, expected one for each of ", input_gradients.size(), " inputs"));
     }
     std::move(found.begin(), found.end(), input_gradients.begin());
   }

@@ -24,7 +24,8 @@ class HandGradient {
 
   // `input_gradients`: undefined, one for each input, and those from which nothing flows stay so. Of outputs to which no
   // gradient came those are undefined. `is_last`: nobody will ask again, so that what it keeps may go as it is used.
-  virtual void Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients, bool is_last) = 0;
+  virtual void Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients,
+                   bool is_last) = 0;
 
  protected:
   // Nobody has it any more. One whose memory is used again overrides this.
@@ -42,19 +43,23 @@ class HandGradientHandle {
   // Takes it over: it goes with the last handle.
   explicit HandGradientHandle(HandGradient* function) : function_(function) { Hold(); }
   HandGradientHandle(const HandGradientHandle& other) : function_(other.function_) { Hold(); }
-  HandGradientHandle(HandGradientHandle&& other) noexcept : function_(std::exchange(other.function_, nullptr)) {}
+  HandGradientHandle(HandGradientHandle&& other) noexcept
+      : function_(std::exchange(other.function_, nullptr)) {}
   HandGradientHandle& operator=(HandGradientHandle other) noexcept {
     std::swap(function_, other.function_);
     return *this;
   }
   ~HandGradientHandle() {
-    if (function_ != nullptr && function_->holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) function_->Done();
+    if (function_ != nullptr && function_->holders_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      function_->Done();
   }
 
   // Whether there is one, what it is, and whether nobody else holds it.
   explicit operator bool() const { return function_ != nullptr; }
   HandGradient* operator->() const { return function_; }
-  bool is_only() const { return function_ != nullptr && function_->holders_.load(std::memory_order_acquire) == 1; }
+  bool is_only() const {
+    return function_ != nullptr && function_->holders_.load(std::memory_order_acquire) == 1;
+  }
 
  private:
   void Hold() {
@@ -64,7 +69,8 @@ class HandGradientHandle {
 };
 
 // By a function that returns the gradients, one for each input; none of an empty one. `name` is for errors.
-using GradientsOfInputs = std::function<std::vector<NDArray>(absl::Span<const NDArray> output_gradients)>;
+using GradientsOfInputs =
+    std::function<std::vector<NDArray>(absl::Span<const NDArray> output_gradients)>;
 HandGradientHandle HandGradientOf(const std::string& name, GradientsOfInputs function);
 
 }  // namespace tidepool

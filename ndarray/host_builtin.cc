@@ -35,10 +35,14 @@ void RunFill(const KernelCall& call) {
                     return;
                   }
                   switch (width) {
-                    case 1: return FillBits<uint8_t>(out, stride[0], count, bits);
-                    case 2: return FillBits<uint16_t>(out, stride[0], count, bits);
-                    case 4: return FillBits<uint32_t>(out, stride[0], count, bits);
-                    default: return FillBits<uint64_t>(out, stride[0], count, bits);
+                    case 1:
+                      return FillBits<uint8_t>(out, stride[0], count, bits);
+                    case 2:
+                      return FillBits<uint16_t>(out, stride[0], count, bits);
+                    case 4:
+                      return FillBits<uint32_t>(out, stride[0], count, bits);
+                    default:
+                      return FillBits<uint64_t>(out, stride[0], count, bits);
                   }
                 });
 }

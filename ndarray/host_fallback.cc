@@ -147,7 +147,8 @@ void DispatchOnHost(OpCode op, absl::Span<const NDArray* const> inputs,
     arrays.push_back(twins.Of(*output, true, name));
     host_outputs.push_back(&arrays.back());
   }
-  if (ChecksValues(outputs[0]->device())) CheckValuesOf(op, host_inputs, absl::MakeConstSpan(host_outputs), attributes);
+  if (ChecksValues(outputs[0]->device()))
+    CheckValuesOf(op, host_inputs, absl::MakeConstSpan(host_outputs), attributes);
   for (NDArray* output : outputs) output->MarkWritten();
   Dispatch(op, host_inputs, absl::MakeConstSpan(host_outputs), attributes);
 }
@@ -168,7 +169,8 @@ std::string DescribeHostFallbacks() {
   for (int op = 0; op < OperatorCount(); ++op) {
     const uint64_t count = fallbacks[op].load(std::memory_order_relaxed);
     if (count == 0) continue;
-    absl::StrAppend(&text, text.empty() ? "" : ", ", Info(static_cast<OpCode>(op)).name, " ", count);
+    absl::StrAppend(&text, text.empty() ? "" : ", ", Info(static_cast<OpCode>(op)).name, " ",
+                    count);
   }
   return text;
 }

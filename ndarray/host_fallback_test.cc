@@ -91,8 +91,10 @@ TEST_F(HostFallbackTest, NotAllowedItIsAnErrorWithTheReason) {
 
 // An operator that the host has no kernel for, with scratch that the device has no room for.
 TEST_F(HostFallbackTest, LackOfMemoryIsNotToldAsLackOfAKernel) {
-  const OpCode op = AddOperator({.name = "own_on_device", .inputs = "X", .outputs = "Z", .types = SetOf(DType::kFloat32)});
-  KernelRegistry::Global().Add({op, kDevice.type, DType::kFloat32, "own", 1, [](const KernelCall&) {},
+  const OpCode op = AddOperator(
+      {.name = "own_on_device", .inputs = "X", .outputs = "Z", .types = SetOf(DType::kFloat32)});
+  KernelRegistry::Global().Add({op, kDevice.type, DType::kFloat32, "own", 1,
+                                [](const KernelCall&) {},
                                 [](const KernelCall&) { return size_t{1} << 20; }});
   const NDArray x = Ones({3}, DType::kFloat32, Place::On(kDevice));
   NDArray z = Zeros({3}, DType::kFloat32, Place::On(kDevice));

@@ -45,7 +45,7 @@ LockedView::LockedView(const NDArray& array, DType dtype, Side side, bool writes
   if (side == Side::kDevice) {
     mirror.LockOnDevice(&lock_, who);
   } else {
-    const MirrorEvent event = !writes ? MirrorEvent::kHostRead
+    const MirrorEvent event = !writes                           ? MirrorEvent::kHostRead
                               : contents == ViewContents::kKept ? MirrorEvent::kHostWrite
                                                                 : MirrorEvent::kHostOverwrite;
     data_ = mirror.OnHost(event, lock_.begin, lock_.end, who, &lock_) + lock_.begin;

@@ -30,13 +30,21 @@ const Device kDevice = SimulatedDevice::kDevice;
 
 // The pointer of a view that ends with the expression cannot be had.
 template <typename View>
-concept CanLeak = requires { std::declval<View>().data(); };
+concept CanLeak = requires {
+  std::declval<View>().data();
+};
 template <typename View>
-concept CanUse = requires(View& view) { view.data(); };
+concept CanUse = requires(View& view) {
+  view.data();
+};
 template <typename View>
-concept CanLeakElement = requires { std::declval<View>()[0]; };
+concept CanLeakElement = requires {
+  std::declval<View>()[0];
+};
 template <typename View>
-concept CanLeakIterator = requires { std::declval<View>().begin(); };
+concept CanLeakIterator = requires {
+  std::declval<View>().begin();
+};
 static_assert(!CanLeak<HostView<float>> && !CanLeak<HostView<const float>>);
 static_assert(!CanLeak<DeviceView<float>> && CanUse<DeviceView<float>>);
 static_assert(CanUse<HostView<float>> && CanUse<HostView<const float>>);
@@ -92,9 +100,10 @@ TEST_F(HostViewTest, WhileItLivesKernelsOnWhatOverlapsAreErrorsThatNameBoth) {
   NDArray x = Ones({4, 5}, DType::kFloat32, Place::On(kDevice));
   NDArray row = x.Index(0, 1), other = x.Index(0, 2);
   std::optional<HostView<float>> view(std::in_place, row);
-  EXPECT_THAT(MessageOf([&] { Add(x, x); }),
-              HasSubstr("Op [add] X argument (bytes 0 to 80 of a buffer on simulated:0) is in use by "
-                        "a mutable HostView of [5] f32 (bytes 20 to 40), which must end first"));
+  EXPECT_THAT(
+      MessageOf([&] { Add(x, x); }),
+      HasSubstr("Op [add] X argument (bytes 0 to 80 of a buffer on simulated:0) is in use by "
+                "a mutable HostView of [5] f32 (bytes 20 to 40), which must end first"));
   EXPECT_THAT(MessageOf([&] { x.Index(1, 0) += 1; }), HasSubstr("Op [scale_shift] X argument"));
   other += 1;
   EXPECT_THAT(MessageOf([&] { x.CopyTo(Place::On(kDevice)); }), HasSubstr("Op [copy] X argument"));
@@ -123,7 +132,8 @@ TEST_F(HostViewTest, AnElementBesideAMutableViewIsRead) {
     EXPECT_EQ(x.Slice(0, 8, 64).At<float>({0}), 1);
     EXPECT_EQ(device_.counters().copies_from_host, before);
     EXPECT_THAT(MessageOf([&] { x.At<float>({4}); }),
-                HasSubstr("Op [read] X argument (bytes 16 to 20 of a buffer on simulated:0) is in use by a mutable "
+                HasSubstr("Op [read] X argument (bytes 16 to 20 of a buffer on simulated:0) is in "
+                          "use by a mutable "
                           "HostView of [4] f32 (bytes 16 to 32)"));
     EXPECT_THAT(MessageOf([&] { x.ToVector<float>(); }), HasSubstr("(bytes 0 to 256 of a buffer"));
   }
@@ -132,13 +142,18 @@ TEST_F(HostViewTest, AnElementBesideAMutableViewIsRead) {
 TEST_F(HostViewTest, WhoeverReadsElementsBesideAMutableViewIsRefused) {
   NDArray x = Full(Shape({4, 4}), 1, DType::kFloat32, Place::On(kDevice));
   const NDArray column = x.Slice(1, 0, 1), elsewhere = x.Slice(0, 2, 4);
-  const std::function<void()> readers[] = {
-      [&] { x.At<float>({0, 0}); },      [&] { x.ToVector<float>(); },
-      [&] { x.To(Host()); },             [&] { x.ToString(3); },
-      [&] { column.ToVector<float>(); }, [&] { x.Slice(0, 0, 1).Slice(1, 0, 1).Item<float>(); }};
+  const std::function<void()> readers[] = {[&] {
+                                             x.At<float>({0, 0});
+                                           },
+                                           [&] { x.ToVector<float>(); },
+                                           [&] { x.To(Host()); },
+                                           [&] { x.ToString(3); },
+                                           [&] { column.ToVector<float>(); },
+                                           [&] { x.Slice(0, 0, 1).Slice(1, 0, 1).Item<float>(); }};
   const auto check = [&](const char* view) {
     for (const auto& read : readers) {
-      EXPECT_THAT(MessageOf(read), HasSubstr(std::string("is in use by a mutable ") + view + " of [2, 4]"));
+      EXPECT_THAT(MessageOf(read),
+                  HasSubstr(std::string("is in use by a mutable ") + view + " of [2, 4]"));
     }
     EXPECT_THAT(elsewhere.ToVector<float>(), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1));
   };
@@ -237,8 +252,7 @@ TEST_F(HostViewTest, AnArrayThatIsClosedWhileItsViewIsMadeKeepsBytesAndMirrorUnt
           spare.reset();
           return 1 << 20;
         });
-    MemoryBudget::Global().SetDeviceLimit(
-        Host(), MemoryBudget::Global().Of(Host()).taken_bytes);
+    MemoryBudget::Global().SetDeviceLimit(Host(), MemoryBudget::Global().Of(Host()).taken_bytes);
     if (by_view) {
       HostView<const float> view(x);
       EXPECT_LT(device_.used_bytes(), used);

@@ -26,8 +26,8 @@ namespace {
   ThrowUnimplemented(absl::StrCat(
       "Op [", Info(op).name, "]: no ", forced != nullptr ? absl::StrCat("\"", forced, "\" ") : "",
       "kernel for ", DTypeName(dtype), " on ", DeviceName(device),
-      linked_but_refused ? " supports this call" : " is linked", "; linked providers: ",
-      providers.empty() ? "none" : absl::StrJoin(providers, ", "),
+      linked_but_refused ? " supports this call" : " is linked",
+      "; linked providers: ", providers.empty() ? "none" : absl::StrJoin(providers, ", "),
       device == Host()
           ? std::string("; add //backends:linked, //backends/cpu or //backends/reference to deps")
           : absl::StrCat("; not done on the host, as ", why_no_fallback)));
@@ -52,8 +52,9 @@ const Kernel* FindKernel(const KernelCall& call, absl::Span<const Kernel> candid
 
 }  // namespace
 
-const Kernel* internal::ChooseAmong(absl::Span<const Kernel> candidates, const KernelCall& call, DType dtype,
-                                    absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
+const Kernel* internal::ChooseAmong(absl::Span<const Kernel> candidates, const KernelCall& call,
+                                    DType dtype, absl::Span<const NDArray* const> inputs,
+                                    absl::Span<NDArray* const> outputs) {
   const char* forced = ScopedProvider::Current();
   const Kernel* kernel = FindKernel(call, candidates, forced);
   if (kernel == nullptr && (call.op == OpCode::kFill || call.op == OpCode::kCopy)) {

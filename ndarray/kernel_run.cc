@@ -24,7 +24,8 @@ thread_local constinit Workspace* kernel_scratch = nullptr;
 namespace {
 
 Place ScratchPlace(Device device) {
-  return internal::kernel_scratch != nullptr ? Place::In(*internal::kernel_scratch).OnDevice(device) : Place::Scratch(device);
+  return internal::kernel_scratch != nullptr ? Place::In(*internal::kernel_scratch).OnDevice(device)
+                                             : Place::Scratch(device);
 }
 
 // Scratch lives as long as the call, in the current workspace: that of a network is the largest
@@ -35,7 +36,9 @@ class Scratch {
     const size_t spare = SpareBytes();
     handle_ = ScratchPlace(device).Allocate(bytes + spare);
     std::byte* const data = handle_->data;
-    return spare == 0 ? data : data + (kAlignment - reinterpret_cast<uintptr_t>(data) % kAlignment) % kAlignment;
+    return spare == 0
+               ? data
+               : data + (kAlignment - reinterpret_cast<uintptr_t>(data) % kAlignment) % kAlignment;
   }
   Buffer* buffer() const { return handle_.get(); }
 
@@ -114,7 +117,8 @@ void RunDense(const Kernel& kernel, KernelCall& call, CallOperands& operands,
   for (size_t o = 0; o < outputs.size(); ++o) {
     written[o] = outputs_copied[o].is_defined() ? &outputs_copied[o] : outputs[o];
   }
-  Run(kernel, call, absl::MakeConstSpan(read, inputs.size()), absl::MakeConstSpan(written, outputs.size()));
+  Run(kernel, call, absl::MakeConstSpan(read, inputs.size()),
+      absl::MakeConstSpan(written, outputs.size()));
   for (size_t o = 0; o < outputs.size(); ++o) {
     const NDArray& copy = outputs_copied[o];
     if (copy.is_defined()) Dispatch(OpCode::kCopy, {&copy}, {outputs[o]});
@@ -136,7 +140,8 @@ void internal::RethrowOfKernel(const Kernel& kernel, OpCode op) {
 }
 
 void internal::RunWithNeeds(const Kernel& kernel, KernelCall& call, CallOperands& operands,
-                            absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
+                            absl::Span<const NDArray* const> inputs,
+                            absl::Span<NDArray* const> outputs) {
   if (kernel.strided || operands.all_dense()) {
     Run(kernel, call, inputs, outputs);
   } else {

@@ -13,15 +13,16 @@ namespace internal {
 // Within a handler, of what a function of the kernel threw: an Error says the operator first where it did not, std::bad_alloc
 // passes, and all else becomes kInternal, which names operator and provider.
 [[noreturn]] void RethrowOfKernel(const Kernel& kernel, OpCode op);
-void RunWithNeeds(const Kernel& kernel, KernelCall& call, CallOperands& operands, absl::Span<const NDArray* const> inputs,
-                  absl::Span<NDArray* const> outputs);
+void RunWithNeeds(const Kernel& kernel, KernelCall& call, CallOperands& operands,
+                  absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs);
 }  // namespace internal
 
 // With its scratch, in the order of the device's queues. Views with gaps are copied first, and results back, for kernels
 // that take dense operands only. `operands` are those of the call.
 inline void RunKernel(const Kernel& kernel, KernelCall& call, CallOperands& operands,
                       absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs) {
-  if (call.device == Host() && kernel.scratch_bytes == nullptr && (kernel.strided || operands.all_dense())) {
+  if (call.device == Host() && kernel.scratch_bytes == nullptr &&
+      (kernel.strided || operands.all_dense())) {
     try {
       return kernel.run(call);
     } catch (...) {

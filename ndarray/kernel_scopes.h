@@ -49,7 +49,8 @@ class [[nodiscard]] KernelsOffScope {
     internal::call_marks |= internal::kKernelsOff;
   }
   ~KernelsOffScope() {
-    internal::call_marks = static_cast<uint8_t>((internal::call_marks & ~internal::kKernelsOff) | before_);
+    internal::call_marks =
+        static_cast<uint8_t>((internal::call_marks & ~internal::kKernelsOff) | before_);
   }
   KernelsOffScope(const KernelsOffScope&) = delete;
   KernelsOffScope& operator=(const KernelsOffScope&) = delete;

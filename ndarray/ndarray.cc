@@ -67,8 +67,8 @@ BufferHandle Place::Allocate(size_t bytes) const {
 
 BufferHandle Place::AllocateIn(WorkspaceRef workspace, size_t bytes) const {
   WorkspaceCore* const core = workspace.OpenHere();
-  if (wants_device_ && (core != nullptr ? core->memory_device() != device_
-                                        : workspace.IsOnAnotherDevice(device_))) {
+  if (wants_device_ &&
+      (core != nullptr ? core->memory_device() != device_ : workspace.IsOnAnotherDevice(device_))) {
     return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
   }
   if (core == nullptr) {
@@ -126,8 +126,7 @@ NDArray::NDArray(const Shape& shape, DType dtype, Place place)
   const int64_t count = shape.NumElements();
   if (count == 0) return;
   const size_t bytes = static_cast<size_t>(count) * DTypeBytes(dtype);
-  const uint64_t owner =
-      place.where_ == Place::Where::kCurrent ? current_owner.ref : place.owner_;
+  const uint64_t owner = place.where_ == Place::Where::kCurrent ? current_owner.ref : place.owner_;
   buffer_ = owner == 0 || owner == kHandlesOwn ? place.Allocate(bytes)
                                                : place.AllocateFor(owner, bytes, shape, dtype);
   data_ = buffer_->data;
@@ -142,7 +141,8 @@ Place PlaceOfOperands(const char* op, const char* names,
     if (operand == nullptr || !operand->buffer()) continue;
     const Device device = operand->device();
     // Whoever is refused is the operator, before its result's memory is.
-    if (device != Host() && IsLost(device)) [[unlikely]] ThrowLost(device, absl::StrCat("Op [", op, "]"));
+    if (device != Host() && IsLost(device)) [[unlikely]]
+      ThrowLost(device, absl::StrCat("Op [", op, "]"));
     here = Place::CurrentOn(device);
     break;
   }
@@ -150,10 +150,9 @@ Place PlaceOfOperands(const char* op, const char* names,
     uint8_t index = 0;
     for (const NDArray* operand : operands) {
       const Buffer* buffer = operand != nullptr ? operand->buffer().get() : nullptr;
-      const uint64_t owner =
-          buffer != nullptr && buffer->care.load(std::memory_order_relaxed) != 0
-              ? CurrentNodeOf(*buffer)
-              : 0;
+      const uint64_t owner = buffer != nullptr && buffer->care.load(std::memory_order_relaxed) != 0
+                                 ? CurrentNodeOf(*buffer)
+                                 : 0;
       if (owner != 0) {
         Place place(Place::Where::kOwner, MemoryKind::kAllocated);
         place.owner_ = owner;
@@ -252,9 +251,9 @@ void NDArray::ThrowNoAxis(int axis) const {
 }
 
 void NDArray::ThrowReadOnly(const char* op) const {
-  ThrowFailedPrecondition(absl::StrCat("Op [", op, "]: the array of shape ", shape_.ToString(), " ",
-                                       DTypeName(dtype_),
-                                       " was imported to be read only; Dup() makes one of its own"));
+  ThrowFailedPrecondition(
+      absl::StrCat("Op [", op, "]: the array of shape ", shape_.ToString(), " ", DTypeName(dtype_),
+                   " was imported to be read only; Dup() makes one of its own"));
 }
 
 void* NDArray::CheckedData(DType dtype, const char* what, bool to_write) const {

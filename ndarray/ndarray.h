@@ -87,13 +87,13 @@ class Place {
 
   Where where_;
   MemoryKind kind_;
-  bool wants_device_ = false;   // the heap of device_ where the place is on another one
+  bool wants_device_ = false;  // the heap of device_ where the place is on another one
   Device device_;
-  uint8_t operand_ = 0;         // of `op_`: whose manager owner_ is
-  WorkspaceRef workspace_;      // of kWorkspace
-  uint64_t owner_ = 0;          // the node of kOwner
-  const char* op_ = nullptr;    // for the error of one that takes nothing
-  const char* names_ = nullptr; // of the operator's operands
+  uint8_t operand_ = 0;          // of `op_`: whose manager owner_ is
+  WorkspaceRef workspace_;       // of kWorkspace
+  uint64_t owner_ = 0;           // the node of kOwner
+  const char* op_ = nullptr;     // for the error of one that takes nothing
+  const char* names_ = nullptr;  // of the operator's operands
   friend class NDArray;
   friend Place PlaceOfOperands(const char* op, const char* names,
                                absl::Span<const NDArray* const> operands);
@@ -227,8 +227,7 @@ class NDArray {
   NDArray Diagonal(int64_t offset = 0, int axis1 = 0, int axis2 = 1) const;
   // By subscripts (subscript.h): a view; with masks or index arrays among them a Selection.
   template <typename... S>
-    requires(sizeof...(S) > 0)
-  auto operator()(const S&... subscripts) const {
+  requires(sizeof...(S) > 0) auto operator()(const S&... subscripts) const {
     const Subscript list[] = {Subscript(subscripts)...};
     if constexpr ((std::is_same_v<S, NDArray> || ...)) {
       return Selection(*this, list);
@@ -251,7 +250,8 @@ class NDArray {
   // In that workspace, which must be open here. As with Leverage, an array on the heap stays there, open
   // workspace or not: it lives longer already, and Migrate() is what moves it in.
   NDArray LeverageTo(const std::string& id) const;
-  NDArray LeverageOrDetach(const std::string& id) const;  // the same; on the heap where it is not open
+  NDArray LeverageOrDetach(
+      const std::string& id) const;  // the same; on the heap where it is not open
   // In the current workspace; without one: this array, or detached if asked.
   NDArray Migrate(bool detach_if_none = false) const;
   // To any device, whatever the kernels linked for it.
@@ -292,7 +292,8 @@ class NDArray {
   }
   // Throws kFailedPrecondition for an array that was imported to be read only.
   void CheckWritable(const char* op) const {
-    if (buffer_ && buffer_->read_only) [[unlikely]] ThrowReadOnly(op);
+    if (buffer_ && buffer_->read_only) [[unlikely]]
+      ThrowReadOnly(op);
   }
   // The first element in its device's memory, and the record of its bytes, which all views of them
   // share; unchecked, and null where there is no memory.

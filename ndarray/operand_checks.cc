@@ -19,7 +19,8 @@ bool SameView(const NDArray& a, const NDArray& b) {
 
 }  // namespace
 
-void ThrowNullOutput(OpCode op, size_t inputs, absl::Span<NDArray* const> outputs, AttributesRef attributes) {
+void ThrowNullOutput(OpCode op, size_t inputs, absl::Span<NDArray* const> outputs,
+                     AttributesRef attributes) {
   const OperatorInfo& info = Info(op);
   CheckCall(info, inputs, outputs.size(), attributes);
   const auto null = std::find(outputs.begin(), outputs.end(), nullptr);
@@ -40,19 +41,19 @@ namespace internal {
 
 void ThrowWrongAttributes(const OperatorInfo& info, AttributesRef attributes) {
   ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: found attributes ",
-                                    attributes.type_name(), ", expected ",
-                                    info.attributes.name()));
+                                    attributes.type_name(), ", expected ", info.attributes.name()));
 }
 
 void ThrowWrongCounts(const OperatorInfo& info, size_t inputs, size_t outputs) {
-  ThrowInvalidArgument(absl::StrCat(
-      "Op [", info.name, "]: found ", inputs, " inputs and ", outputs, " outputs, expected ",
-      static_cast<int>(info.input_count), " (", info.inputs, ") and ",
-      static_cast<int>(info.output_count), " (", info.outputs, ")"));
+  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: found ", inputs, " inputs and ", outputs,
+                                    " outputs, expected ", static_cast<int>(info.input_count), " (",
+                                    info.inputs, ") and ", static_cast<int>(info.output_count),
+                                    " (", info.outputs, ")"));
 }
 
 void ThrowNull(const OperatorInfo& info, const char* names, int index) {
-  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(names, index), " is null, expected an array"));
+  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", OperandName(names, index),
+                                    " is null, expected an array"));
 }
 
 namespace {
@@ -62,17 +63,18 @@ bool HasTypeOf(const OperandMark& mark, DType key, const TensorRef& operand) {
   return mark.type == 0 ? operand.dtype == key : Contains(TypesOf(mark.type, key), operand.dtype);
 }
 
-[[noreturn]] void ThrowWrongType(const OperatorInfo& info, const OperandMark& mark, DType key, const TensorRef& operand,
-                                 const std::string& name) {
+[[noreturn]] void ThrowWrongType(const OperatorInfo& info, const OperandMark& mark, DType key,
+                                 const TensorRef& operand, const std::string& name) {
   const DTypeSet expected = TypesOf(mark.type, key);
   std::string list;
   for (int type = 0; type < kDTypes; ++type) {
     if (!Contains(expected, static_cast<DType>(type))) continue;
     absl::StrAppend(&list, list.empty() ? "" : " or ", DTypeName(static_cast<DType>(type)));
   }
-  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: ", name, " is ", DTypeName(operand.dtype), ", expected ", list,
-                                    ", as ", OperandName(info.key_is_input() ? info.inputs : info.outputs, 0), " is ",
-                                    DTypeName(key)));
+  ThrowInvalidArgument(
+      absl::StrCat("Op [", info.name, "]: ", name, " is ", DTypeName(operand.dtype), ", expected ",
+                   list, ", as ", OperandName(info.key_is_input() ? info.inputs : info.outputs, 0),
+                   " is ", DTypeName(key)));
 }
 
 }  // namespace
@@ -91,8 +93,8 @@ void CheckTypesByMarks(const OperatorInfo& info, DType key, const CallOperands& 
   }
 }
 
-void CheckShapesByRule(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-                       AttributesRef attributes) {
+void CheckShapesByRule(OpCode op, absl::Span<const NDArray* const> inputs,
+                       absl::Span<NDArray* const> outputs, AttributesRef attributes) {
   const OperatorInfo& info = Info(op);
   const bool needs_first = info.shape == ShapeRule::kLikeFirst || info.shape == ShapeRule::kReduced;
   if (info.shape == ShapeRule::kOwnShape || (needs_first && inputs[0] == nullptr)) return;
@@ -103,14 +105,15 @@ void CheckShapesByRule(OpCode op, absl::Span<const NDArray* const> inputs, absl:
   const Shape expected = *ShapeByRule(op, absl::MakeConstSpan(shapes, inputs.size()), attributes);
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (outputs[o]->shape() == expected) continue;
-    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: output ", OperandName(info.outputs, static_cast<int>(o)),
-                                      " is of shape ", outputs[o]->shape().ToString(), ", expected ", expected.ToString(),
-                                      ", by the rule of its row"));
+    ThrowInvalidArgument(absl::StrCat(
+        "Op [", info.name, "]: output ", OperandName(info.outputs, static_cast<int>(o)),
+        " is of shape ", outputs[o]->shape().ToString(), ", expected ", expected.ToString(),
+        ", by the rule of its row"));
   }
 }
 
-void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index, const NDArray& output,
-                       int output_index) {
+void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index,
+                       const NDArray& output, int output_index) {
   if (info.in_place() && SameView(input, output)) return;
   if (!ViewsOverlap(input, output)) return;
   ThrowInvalidArgument(absl::StrCat(
@@ -121,11 +124,13 @@ void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input
 
 }  // namespace internal
 
-void CheckApart(const OperatorInfo& info, const NDArray& one, int one_index, const NDArray& other, int other_index) {
+void CheckApart(const OperatorInfo& info, const NDArray& one, int one_index, const NDArray& other,
+                int other_index) {
   if (one.device() != other.device() && one.NumElements() > 0 && other.NumElements() > 0) {
-    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: output ", OperandName(info.outputs, other_index), " is on ",
-                                      DeviceName(other.device()), ", expected ", DeviceName(one.device()), ", where ",
-                                      OperandName(info.outputs, one_index), " is"));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [", info.name, "]: output ", OperandName(info.outputs, other_index),
+                     " is on ", DeviceName(other.device()), ", expected ", DeviceName(one.device()),
+                     ", where ", OperandName(info.outputs, one_index), " is"));
   }
   if (!ViewsOverlap(one, other)) return;
   ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: outputs ",
@@ -144,17 +149,17 @@ bool MustBeOnOneDevice(const NDArray& input, absl::Span<NDArray* const> outputs)
 void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
   for (int i = 0; i < output.rank(); ++i) {
     if (output.strides()[i] != 0 || output.dim(i) <= 1) continue;
-    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: output ",
-                                      OperandName(Info(op).outputs, index), " of shape ",
-                                      output.shape().ToString(), " repeats its elements along axis ",
-                                      i, " (BroadcastTo); Dup() makes an array of its own"));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [", Info(op).name, "]: output ", OperandName(Info(op).outputs, index),
+                     " of shape ", output.shape().ToString(), " repeats its elements along axis ",
+                     i, " (BroadcastTo); Dup() makes an array of its own"));
   }
   if (!MayRepeat(output)) return;
-  ThrowInvalidArgument(absl::StrCat(
-      "Op [", Info(op).name, "]: output ", OperandName(Info(op).outputs, index), " of shape ",
-      output.shape().ToString(), " with strides [",
-      absl::StrJoin(absl::MakeConstSpan(output.strides(), output.rank()), ", "),
-      "] may have two indices of one element; Dup() makes an array of its own"));
+  ThrowInvalidArgument(
+      absl::StrCat("Op [", Info(op).name, "]: output ", OperandName(Info(op).outputs, index),
+                   " of shape ", output.shape().ToString(), " with strides [",
+                   absl::StrJoin(absl::MakeConstSpan(output.strides(), output.rank()), ", "),
+                   "] may have two indices of one element; Dup() makes an array of its own"));
 }
 
 }  // namespace tidepool

@@ -17,10 +17,10 @@ namespace internal {
 [[noreturn]] void ThrowWrongCounts(const OperatorInfo& info, size_t inputs, size_t outputs);
 [[noreturn]] void ThrowNull(const OperatorInfo& info, const char* names, int index);
 void CheckTypesByMarks(const OperatorInfo& info, DType key, const CallOperands& operands);
-void CheckShapesByRule(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-                       AttributesRef attributes);
-void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index, const NDArray& output,
-                       int output_index);
+void CheckShapesByRule(OpCode op, absl::Span<const NDArray* const> inputs,
+                       absl::Span<NDArray* const> outputs, AttributesRef attributes);
+void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index,
+                       const NDArray& output, int output_index);
 }  // namespace internal
 
 // `names`: the operands' in the row. Null ones are absent.
@@ -35,7 +35,8 @@ inline void CheckAlive(const char* op, const char* names, absl::Span<Array* cons
 
 inline void CheckCall(const OperatorInfo& info, size_t inputs, size_t outputs,
                       AttributesRef attributes) {
-  if (!attributes.Is(info.attributes)) [[unlikely]] internal::ThrowWrongAttributes(info, attributes);
+  if (!attributes.Is(info.attributes)) [[unlikely]]
+    internal::ThrowWrongAttributes(info, attributes);
   if (inputs != static_cast<size_t>(info.input_count) ||
       outputs != static_cast<size_t>(info.output_count)) [[unlikely]] {
     internal::ThrowWrongCounts(info, inputs, outputs);
@@ -43,9 +44,11 @@ inline void CheckCall(const OperatorInfo& info, size_t inputs, size_t outputs,
 }
 
 // One of the outputs is null: says so, unless there are too many or too few.
-[[noreturn]] void ThrowNullOutput(OpCode op, size_t inputs, absl::Span<NDArray* const> outputs, AttributesRef attributes);
+[[noreturn]] void ThrowNullOutput(OpCode op, size_t inputs, absl::Span<NDArray* const> outputs,
+                                  AttributesRef attributes);
 // Inputs that are there are alive. Whether any is of another type.
-inline bool CheckInputsAlive(const OperatorInfo& info, absl::Span<const NDArray* const> inputs, DType type) {
+inline bool CheckInputsAlive(const OperatorInfo& info, absl::Span<const NDArray* const> inputs,
+                             DType type) {
   bool mixed = false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const NDArray* const input = inputs[i];
@@ -53,7 +56,8 @@ inline bool CheckInputsAlive(const OperatorInfo& info, absl::Span<const NDArray*
     if (!input->is_defined() || !input->IsInScope()) [[unlikely]] {
       input->CheckAlive(info.name, OperandName(info.inputs, static_cast<int>(i)).c_str());
     }
-    if (input->dtype() != type) [[unlikely]] mixed = true;
+    if (input->dtype() != type) [[unlikely]]
+      mixed = true;
   }
   return mixed;
 }
@@ -82,13 +86,15 @@ inline void CheckOverlap(const OperatorInfo& info, const NDArray& input, int inp
 }
 
 // Of outputs of one call: on one device, and nothing of one in the other.
-void CheckApart(const OperatorInfo& info, const NDArray& one, int one_index, const NDArray& other, int other_index);
+void CheckApart(const OperatorInfo& info, const NDArray& one, int one_index, const NDArray& other,
+                int other_index);
 
 // Of operators that programs add, whose outputs have the shape that their row's rule says; the functions of ndarray/ops
 // look at shapes for those of the list.
-inline void CheckShapes(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-                        AttributesRef attributes) {
-  if (static_cast<int>(op) >= kOpCodes) [[unlikely]] internal::CheckShapesByRule(op, inputs, outputs, attributes);
+inline void CheckShapes(OpCode op, absl::Span<const NDArray* const> inputs,
+                        absl::Span<NDArray* const> outputs, AttributesRef attributes) {
+  if (static_cast<int>(op) >= kOpCodes) [[unlikely]]
+    internal::CheckShapesByRule(op, inputs, outputs, attributes);
 }
 
 // Two elements of a view that is written to may not be one.

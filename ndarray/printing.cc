@@ -94,7 +94,9 @@ class Format {
     if (!IsFloating(dtype_)) return Padded(IntText(element), width_);
     const double value = LoadNumber(dtype_, element);
     if (!std::isfinite(value)) {
-      return Padded(std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf",
+      return Padded(std::isnan(value) ? "nan"
+                    : value < 0       ? "-inf"
+                                      : "inf",
                     whole_ + fraction_ + 1 + exponent_);
     }
     // The digits that are shown are the value's own, also where fewer would tell it from others.
@@ -108,10 +110,9 @@ class Format {
     const std::string text = ToChars(value, format_, static_cast<int>(fraction_));
     Parts parts = Split(text);
     parts.fraction.append(fraction_ - parts.fraction.size(), '0');
-    return absl::StrCat(Padded(parts.whole, whole_), ".", parts.fraction, "e",
-                        parts.exponent.substr(0, 1),
-                        std::string(exponent_ - 1 - parts.exponent.size(), '0'),
-                        parts.exponent.substr(1));
+    return absl::StrCat(
+        Padded(parts.whole, whole_), ".", parts.fraction, "e", parts.exponent.substr(0, 1),
+        std::string(exponent_ - 1 - parts.exponent.size(), '0'), parts.exponent.substr(1));
   }
 
  private:
@@ -129,7 +130,8 @@ class Format {
 
   // In the elements' own precision, as NumPy divides.
   double Ratio(double largest, double smallest) const {
-    if (dtype_ == DType::kFloat32) return static_cast<float>(largest) / static_cast<float>(smallest);
+    if (dtype_ == DType::kFloat32)
+      return static_cast<float>(largest) / static_cast<float>(smallest);
     if (dtype_ == DType::kFloat16) return Float16(largest / smallest);
     return largest / smallest;
   }
@@ -150,8 +152,7 @@ class Format {
       largest = std::max(largest, std::abs(value));
       smallest = std::min(smallest, std::abs(value));
     }
-    if (largest >= 1e8 ||
-        (largest > 0 && (smallest < 0.0001 || Ratio(largest, smallest) > 1000))) {
+    if (largest >= 1e8 || (largest > 0 && (smallest < 0.0001 || Ratio(largest, smallest) > 1000))) {
       format_ = std::chars_format::scientific;
     }
     for (const double value : finite) {

@@ -47,7 +47,10 @@ std::string MessageOf(const std::function<void()>& call) {
 // What a reader may do with an array; each must be refused once its slot is released.
 std::vector<std::pair<const char*, std::function<void(NDArray&)>>> Uses() {
   return {
-      {"element", [](NDArray& x) { x.At<float>({0, 0}); }},
+      {"element",
+       [](NDArray& x) {
+         x.At<float>({0, 0});
+       }},
       {"data", [](NDArray& x) { x.data<float>(); }},
       {"mutable data", [](NDArray& x) { x.mutable_data<float>(); }},
       {"to vector", [](NDArray& x) { x.ToVector<float>(); }},

@@ -10,7 +10,8 @@ namespace tidepool {
 bool Scalar::FitsDouble() const {
   if (is_real()) return true;
   const auto nearest = To<double>();
-  if (is_large_) return nearest < 0x1p64 && static_cast<uint64_t>(nearest) == static_cast<uint64_t>(whole_);
+  if (is_large_)
+    return nearest < 0x1p64 && static_cast<uint64_t>(nearest) == static_cast<uint64_t>(whole_);
   return nearest < 0x1p63 && static_cast<int64_t>(nearest) == whole_;
 }
 
@@ -18,7 +19,9 @@ bool Scalar::FitsIn(DType dtype) const {
   if (IsFloating(dtype)) return true;
   if (is_real()) {
     if (!(real_ == std::trunc(real_) && real_ >= -0x1p63 && real_ < 0x1p64)) return false;
-    return (real_ < 0x1p63 ? Scalar(static_cast<int64_t>(real_)) : Scalar(static_cast<uint64_t>(real_))).FitsIn(dtype);
+    return (real_ < 0x1p63 ? Scalar(static_cast<int64_t>(real_))
+                           : Scalar(static_cast<uint64_t>(real_)))
+        .FitsIn(dtype);
   }
   return VisitDType(dtype, [&](auto t) {
     using T = decltype(t);

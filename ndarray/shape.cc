@@ -9,8 +9,8 @@ namespace tidepool {
 Shape::Shape(absl::Span<const int64_t> dims) : rank_(static_cast<int>(dims.size())) {
   const auto text = [&] { return absl::StrCat("[", absl::StrJoin(dims, ", "), "]"); };
   if (dims.size() > kMaxRank) {
-    ThrowInvalidArgument(absl::StrCat("shape ", text(), " has rank ", dims.size(),
-                                      ", expected at most ", kMaxRank));
+    ThrowInvalidArgument(
+        absl::StrCat("shape ", text(), " has rank ", dims.size(), ", expected at most ", kMaxRank));
   }
   int64_t count = 1;
   for (size_t i = 0; i < dims.size(); ++i) {

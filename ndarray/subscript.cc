@@ -33,7 +33,9 @@ NDArray Ranged(const NDArray& x, int axis, const Range& range) {
   const bool forward = range.step > 0;
   // The places from which and to which it goes: one before the first element is -1.
   const int64_t lowest = forward ? 0 : -1, highest = forward ? size : size - 1;
-  const auto place = [&](int64_t at) { return std::clamp(at < 0 ? at + size : at, lowest, highest); };
+  const auto place = [&](int64_t at) {
+    return std::clamp(at < 0 ? at + size : at, lowest, highest);
+  };
   const int64_t begin = range.begin.has_value() ? place(*range.begin) : forward ? lowest : highest;
   const int64_t end = range.end.has_value() ? place(*range.end) : forward ? highest : lowest;
   if (begin == 0 && end == size && range.step == 1) return x;
@@ -47,12 +49,13 @@ void CheckNumbers(const Shape& shape, absl::Span<const Subscript> complete) {
     if (subscript.kind == Subscript::Kind::kIndex) {
       const int64_t index = subscript.index(), size = shape[axis];
       if (index < -size || index >= size) {
-        ThrowInvalidArgument(absl::StrCat("Op [index]: ", index, " in axis ", axis, " of shape ", shape.ToString(),
-                                          ", expected ", -size, " to ", size - 1));
+        ThrowInvalidArgument(absl::StrCat("Op [index]: ", index, " in axis ", axis, " of shape ",
+                                          shape.ToString(), ", expected ", -size, " to ",
+                                          size - 1));
       }
     } else if (subscript.kind == Subscript::Kind::kRange && subscript.range.step == 0) {
-      ThrowInvalidArgument(absl::StrCat("Op [index]: a range of axis ", axis, " of shape ", shape.ToString(),
-                                        " has step 0, expected another"));
+      ThrowInvalidArgument(absl::StrCat("Op [index]: a range of axis ", axis, " of shape ",
+                                        shape.ToString(), " has step 0, expected another"));
     }
     axis += AxesOf(subscript);
   }
@@ -68,18 +71,21 @@ void Subscript::ThrowTooLarge(uint64_t index) {
   ThrowInvalidArgument(absl::StrCat("Op [index]: ", index, ", expected at most ", INT64_MAX));
 }
 
-std::vector<Subscript> CompleteSubscripts(const Shape& shape, absl::Span<const Subscript> subscripts) {
+std::vector<Subscript> CompleteSubscripts(const Shape& shape,
+                                          absl::Span<const Subscript> subscripts) {
   int named = 0, ellipses = 0;
   for (const Subscript& subscript : subscripts) {
     named += AxesOf(subscript);
     ellipses += subscript.kind == Subscript::Kind::kEllipsis;
   }
   if (ellipses > 1) {
-    ThrowInvalidArgument(absl::StrCat("Op [index]: found ", ellipses, " ellipses, expected at most 1"));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [index]: found ", ellipses, " ellipses, expected at most 1"));
   }
   if (named > shape.rank()) {
-    ThrowInvalidArgument(absl::StrCat("Op [index]: subscripts stand for ", named, " axes, expected at most ",
-                                      shape.rank(), ", those of shape ", shape.ToString()));
+    ThrowInvalidArgument(absl::StrCat("Op [index]: subscripts stand for ", named,
+                                      " axes, expected at most ", shape.rank(), ", those of shape ",
+                                      shape.ToString()));
   }
   std::vector<Subscript> complete;
   const auto add_rest = [&] {
@@ -100,8 +106,9 @@ std::vector<Subscript> CompleteSubscripts(const Shape& shape, absl::Span<const S
 NDArray NDArray::Subscripted(absl::Span<const Subscript> subscripts) const {
   for (const Subscript& subscript : subscripts) {
     if (subscript.kind == Subscript::Kind::kArray) {
-      ThrowInvalidArgument("Op [index]: a mask or an index array, expected numbers and ranges: what these select is "
-                           "no view but a Selection");
+      ThrowInvalidArgument(
+          "Op [index]: a mask or an index array, expected numbers and ranges: what these select is "
+          "no view but a Selection");
     }
   }
   return ByNumbersAndRanges(subscripts);

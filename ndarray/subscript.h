@@ -37,7 +37,8 @@ class Selection;
 // From `begin` up to but without `end` by `step`, which is not 0; as Python's slices: none is the end that the
 // step comes from or goes to.
 struct Range {
-  Range(std::optional<int64_t> begin_ = {}, std::optional<int64_t> end_ = {}, int64_t step_ = 1)  // NOLINT
+  Range(std::optional<int64_t> begin_ = {}, std::optional<int64_t> end_ = {},
+        int64_t step_ = 1)  // NOLINT
       : begin(begin_), end(end_), step(step_) {}
   std::optional<int64_t> begin, end;  // none: as far as the axis goes
   int64_t step;                       // negative: backwards
@@ -57,13 +58,13 @@ class Subscript {
 
   // Throws kInvalidArgument for an unsigned number above 2^63 - 1: it is no index from the end.
   template <std::integral T>
-    requires(!std::is_same_v<T, bool>)
-  Subscript(T index) : kind(Kind::kIndex), range(Checked(index)) {}               // NOLINT
-  Subscript(Range r) : kind(Kind::kRange), range(r) {}                           // NOLINT
-  Subscript(WholeAxis) : kind(Kind::kRange) {}                                   // NOLINT
-  Subscript(NewAxis) : kind(Kind::kNewAxis) {}                                   // NOLINT
-  Subscript(Ellipsis) : kind(Kind::kEllipsis) {}                                 // NOLINT
-  Subscript(const NDArray& indices) : kind(Kind::kArray), array(&indices) {}     // NOLINT
+  requires(!std::is_same_v<T, bool>) Subscript(T index)
+      : kind(Kind::kIndex), range(Checked(index)) {}                          // NOLINT
+  Subscript(Range r) : kind(Kind::kRange), range(r) {}                        // NOLINT
+  Subscript(WholeAxis) : kind(Kind::kRange) {}                                // NOLINT
+  Subscript(NewAxis) : kind(Kind::kNewAxis) {}                                // NOLINT
+  Subscript(Ellipsis) : kind(Kind::kEllipsis) {}                              // NOLINT
+  Subscript(const NDArray& indices) : kind(Kind::kArray), array(&indices) {}  // NOLINT
   Subscript(const Selection&) = delete;  // which would not live as long: make it an NDArray first
 
   // `index` as i64; throws as the constructor.
@@ -85,7 +86,8 @@ class Subscript {
 // `subscripts` with whole axes for an ellipsis and for what was not named: each stands for one axis of
 // `shape`, masks for as many as they have, NewAxis for none, as an ellipsis that is left for none. Throws kInvalidArgument where there are too many, or two
 // ellipses.
-std::vector<Subscript> CompleteSubscripts(const Shape& shape, absl::Span<const Subscript> subscripts);
+std::vector<Subscript> CompleteSubscripts(const Shape& shape,
+                                          absl::Span<const Subscript> subscripts);
 
 // `x(mask)`, `x(rows, All())`: a selection of an array's elements by masks and index arrays. It converts to an
 // array, a copy in the current place, and writes to the selected elements where it is assigned to. Of an index that

@@ -46,7 +46,8 @@ std::pair<const std::byte*, const std::byte*> ExtentOf(const NDArray& array) {
     const int64_t reach = (array.dim(i) - 1) * array.strides()[i];
     (reach < 0 ? lowest : highest) += reach;
   }
-  return {array.raw_data() + lowest * Width(array), array.raw_data() + (highest + 1) * Width(array)};
+  return {array.raw_data() + lowest * Width(array),
+          array.raw_data() + (highest + 1) * Width(array)};
 }
 
 bool MayRepeat(const NDArray& array) {

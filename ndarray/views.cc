@@ -157,8 +157,8 @@ NDArray NDArray::Index(int axis, int64_t index) const {
   CheckAlive("index", "X");
   axis = NormalizeAxis("index", axis, rank());
   if (index < 0 || index >= shape_[axis]) {
-    ThrowInvalidArgument(absl::StrCat("Op [index]: ", index, " in axis ", axis, " of shape ",
-                                      shape_.ToString()));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [index]: ", index, " in axis ", axis, " of shape ", shape_.ToString()));
   }
   return Slice(axis, index, index + 1).Squeeze(axis);
 }
@@ -218,8 +218,8 @@ NDArray NDArray::ExpandDims(int axis) const {
   CheckAlive("expand_dims", "X");
   axis = NormalizeAxis("expand_dims", axis, rank() + 1);
   if (rank() == kMaxRank) {
-    ThrowInvalidArgument(absl::StrCat("Op [expand_dims]: shape ", shape_.ToString(),
-                                      " has rank ", rank(), ", which is the most there is"));
+    ThrowInvalidArgument(absl::StrCat("Op [expand_dims]: shape ", shape_.ToString(), " has rank ",
+                                      rank(), ", which is the most there is"));
   }
   NDArray view = *this;
   int64_t dims[kMaxRank];
@@ -257,7 +257,8 @@ NDArray NDArray::Diagonal(int64_t offset, int axis1, int axis2) const {
   view.strides_[kept++] = strides_[axis1] + strides_[axis2];
   view.shape_ = Shape(absl::Span<const int64_t>(dims, kept));
   if (view.data_ != nullptr && dims[kept - 1] > 0) {
-    view.data_ += (above * strides_[axis2] - below * strides_[axis1]) * static_cast<int64_t>(DTypeBytes(dtype_));
+    view.data_ += (above * strides_[axis2] - below * strides_[axis1]) *
+                  static_cast<int64_t>(DTypeBytes(dtype_));
   }
   return view;
 }

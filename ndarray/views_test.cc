@@ -177,18 +177,24 @@ TEST(Views, WhatRepeatsItsElementsIsNotWrittenTo) {
 
 TEST(Views, Errors) {
   const NDArray x = Numbers({2, 3});
-  EXPECT_EQ(MessageOf([&] { x.Transpose({0, 0}); }),
+  EXPECT_EQ(MessageOf([&] {
+              x.Transpose({0, 0});
+            }),
             "Op [transpose]: axes [0, 0] of shape [2, 3], expected each axis once");
   EXPECT_EQ(MessageOf([&] { x.Transpose({0}); }),
             "Op [transpose]: axes [0] of shape [2, 3], expected each axis once");
   EXPECT_THAT(MessageOf([&] { x.Slice(1, 0, 3, 0); }), HasSubstr("from 0 to 3 by 0 of axis 1"));
   EXPECT_THAT(MessageOf([&] { x.Slice(1, 3, -1, -1); }), HasSubstr("begin is below the size"));
-  EXPECT_EQ(MessageOf([&] { x.BroadcastTo({3, 3}); }),
+  EXPECT_EQ(MessageOf([&] {
+              x.BroadcastTo({3, 3});
+            }),
             "Op [broadcast]: shape [2, 3] does not broadcast to [3, 3]");
   EXPECT_THAT(MessageOf([&] { x.BroadcastTo({3}); }), HasSubstr("does not broadcast"));
   EXPECT_EQ(MessageOf([&] { x.Squeeze(1); }),
             "Op [squeeze]: axis 1 of shape [2, 3] has size 3, expected 1");
-  EXPECT_THAT(MessageOf([&] { Numbers({1, 1, 1, 1, 1, 1, 1, 1}).ExpandDims(0); }),
+  EXPECT_THAT(MessageOf([&] {
+                Numbers({1, 1, 1, 1, 1, 1, 1, 1}).ExpandDims(0);
+              }),
               HasSubstr("rank 8, which is the most"));
   EXPECT_THAT(MessageOf([&] { Numbers({3}).Diagonal(); }), HasSubstr("expected at least rank 2"));
 }

@@ -68,9 +68,10 @@ class Block {
   void AddName(const std::string& name);
 
   Block* const root_;
-  const std::string prefix_;           // "a.", empty at the root
-  std::vector<std::string> names_;     // of members
-  std::vector<BlockMember*> members_;  // of the root: parts and parameters of all, in the order they were made; null: gone
+  const std::string prefix_;        // "a.", empty at the root
+  std::vector<std::string> names_;  // of members
+  std::vector<BlockMember*>
+      members_;  // of the root: parts and parameters of all, in the order they were made; null: gone
 };
 
 // What a part and a parameter have in common: a place among the network's parameters.
@@ -115,9 +116,13 @@ class Part final : public BlockMember {
   Part(Block& parent, const std::string& name, AnyLayer layer);
 
   // The layer's output, with its parameters.
-  NDArray operator()(const NDArray& input) const { return Run(absl::MakeConstSpan(&input, 1), nullptr); }
+  NDArray operator()(const NDArray& input) const {
+    return Run(absl::MakeConstSpan(&input, 1), nullptr);
+  }
   // `mask`: of the first input; afterwards the output's. See LayerContext::mask.
-  NDArray operator()(const NDArray& input, NDArray& mask) const { return Run(absl::MakeConstSpan(&input, 1), &mask); }
+  NDArray operator()(const NDArray& input, NDArray& mask) const {
+    return Run(absl::MakeConstSpan(&input, 1), &mask);
+  }
   NDArray operator()(absl::Span<const NDArray> inputs) const { return Run(inputs, nullptr); }
 
   // As constructed.
@@ -135,7 +140,8 @@ class Part final : public BlockMember {
 // A parameter without a layer.
 class BlockParameter final : public BlockMember {
  public:
-  BlockParameter(Block& parent, const std::string& name, Shape shape, Initializer initializer = Initializer::Zeros());
+  BlockParameter(Block& parent, const std::string& name, Shape shape,
+                 Initializer initializer = Initializer::Zeros());
   // As all: `spec.name` is not looked at.
   BlockParameter(Block& parent, const std::string& name, ParameterSpec spec);
 

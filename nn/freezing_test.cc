@@ -164,12 +164,15 @@ TEST(Freezing, ThroughAFrozenBatchNormalizationGradientsFlow) {
     options.mode = mode;
     options.dtype = DType::kFloat64;
     options.frozen = {"1.batch_norm"};
-    Network network(NetworkConfig::Sequential({6}, {Dense(5, Activation::kTanh), BatchNormalization(), Dense(3)}), options);
+    Network network(NetworkConfig::Sequential(
+                        {6}, {Dense(5, Activation::kTanh), BatchNormalization(), Dense(3)}),
+                    options);
     Batch batch = SmallBatch(1);
     batch.features = Cast(batch.features, DType::kFloat64);
     for (const NamedParameter& parameter : network.named_parameters()) {
       NDArray value = parameter.value;
-      if (parameter.name.starts_with("1.")) CopyInto(RandomUniform(value.shape(), 0.5, 2, DType::kFloat64, 7), value);
+      if (parameter.name.starts_with("1."))
+        CopyInto(RandomUniform(value.shape(), 0.5, 2, DType::kFloat64, 7), value);
     }
     network.ComputeGradients(batch.features, batch.labels);
     const std::vector<double> gradients = network.gradients().ToVector<double>();

@@ -22,7 +22,9 @@
 namespace tidepool::nn {
 namespace {
 
-Network NewNetwork(uint64_t seed) { return Network({6}, {Dense(8, Activation::kTanh), BatchNormalization(), Dense(3)}, seed); }
+Network NewNetwork(uint64_t seed) {
+  return Network({6}, {Dense(8, Activation::kTanh), BatchNormalization(), Dense(3)}, seed);
+}
 
 std::string FileOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -30,7 +32,8 @@ std::string FileOf(const std::string& path) {
 }
 
 std::string BytesOf(const NDArray& array) {
-  return {reinterpret_cast<const char*>(array.raw_data()), static_cast<size_t>(array.NumElements()) * DTypeBytes(array.dtype())};
+  return {reinterpret_cast<const char*>(array.raw_data()),
+          static_cast<size_t>(array.NumElements()) * DTypeBytes(array.dtype())};
 }
 
 void ExpectHolds(const SafetensorsReader& reader, const std::string& name, const NDArray& array) {
@@ -77,10 +80,14 @@ void ReadParameterFile(const std::string& bytes) {
   }
   const SafetensorsReader reader = SafetensorsReader::Open(path);
   ASSERT_EQ(reader.tensors().size(), network.named_parameters().size());
-  for (const NamedParameter& parameter : network.named_parameters()) ExpectHolds(reader, parameter.name, parameter.value);
+  for (const NamedParameter& parameter : network.named_parameters())
+    ExpectHolds(reader, parameter.name, parameter.value);
 }
 
-TIDEPOOL_FUZZ_TARGET(Parameters, {.corpus = &ParameterFiles, .mutate = &MutateHeader, .run = &ReadParameterFile, .cases = 10000});
+TIDEPOOL_FUZZ_TARGET(Parameters, {.corpus = &ParameterFiles,
+                                  .mutate = &MutateHeader,
+                                  .run = &ReadParameterFile,
+                                  .cases = 10000});
 
 // ---- checkpoints ------------------------------------------------------------------------------
 
@@ -107,7 +114,8 @@ void ReadCheckpoint(const std::string& bytes) {
   const auto all = [] {
     std::string text = BytesOf(network.arrays());
     for (const NDArray* state : updater.state()) text += BytesOf(*state);
-    return text + std::to_string(updater.steps()) + " " + std::to_string(updater.epoch()) + " " + std::to_string(network.step());
+    return text + std::to_string(updater.steps()) + " " + std::to_string(updater.epoch()) + " " +
+           std::to_string(network.step());
   };
   const std::string before = all();
   CheckpointNotes notes;
@@ -120,8 +128,10 @@ void ReadCheckpoint(const std::string& bytes) {
     throw;
   }
   const SafetensorsReader reader = SafetensorsReader::Open(path);
-  for (const NamedParameter& parameter : network.named_parameters()) ExpectHolds(reader, parameter.name, parameter.value);
-  for (size_t i = 0; i < updater.state().size(); ++i) ExpectHolds(reader, "updater/" + std::to_string(i), *updater.state()[i]);
+  for (const NamedParameter& parameter : network.named_parameters())
+    ExpectHolds(reader, parameter.name, parameter.value);
+  for (size_t i = 0; i < updater.state().size(); ++i)
+    ExpectHolds(reader, "updater/" + std::to_string(i), *updater.state()[i]);
   ASSERT_EQ(reader.tensors().size(), network.named_parameters().size() + updater.state().size());
   const auto number = [&](const char* name) { return std::stoll(reader.metadata().at(name)); };
   EXPECT_EQ(updater.steps(), number("steps"));
@@ -129,11 +139,16 @@ void ReadCheckpoint(const std::string& bytes) {
   EXPECT_EQ(static_cast<int64_t>(network.step()), number("random_step"));
   EXPECT_GE(updater.steps(), 0);
   // Older ones do not say what is frozen.
-  EXPECT_EQ(notes.size() + 6 + reader.metadata().count("frozen") + reader.metadata().count("random_seed"), reader.metadata().size());
+  EXPECT_EQ(
+      notes.size() + 6 + reader.metadata().count("frozen") + reader.metadata().count("random_seed"),
+      reader.metadata().size());
   for (const auto& [name, value] : notes) EXPECT_EQ(reader.metadata().at(name), value);
 }
 
-TIDEPOOL_FUZZ_TARGET(Checkpoint, {.corpus = &Checkpoints, .mutate = &MutateHeader, .run = &ReadCheckpoint, .cases = 10000});
+TIDEPOOL_FUZZ_TARGET(Checkpoint, {.corpus = &Checkpoints,
+                                  .mutate = &MutateHeader,
+                                  .run = &ReadCheckpoint,
+                                  .cases = 10000});
 
 }  // namespace
 }  // namespace tidepool::nn

@@ -44,7 +44,7 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
   struct Turn {
     std::unique_ptr<Workspace> workspace;
     bool is_open = false;
-    bool is_needed = false;  // of a gradient's: something in it is
+    bool is_needed = false;    // of a gradient's: something in it is
     BufferHandle value, mask;  // of activations: what was made for the layers behind
   };
 

@@ -66,7 +66,7 @@ const char* ArrayTypeName(ArrayType type);  // "activation gradients"
 
 // What a layer's calls took in one step or request, in bytes of requests. For reports.
 struct LayerUse {
-  std::string layer;  // its name in the network
+  std::string layer;                // its name in the network
   int64_t bytes[kArrayTypes] = {};  // by ArrayType
 };
 

@@ -197,7 +197,8 @@ MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options) 
     ThrowInvalidArgument(
         absl::StrCat("memory report: a batch of ", options.batch, ", expected at least 1"));
   if (options.updater_arrays < 0) {
-    ThrowInvalidArgument(absl::StrCat("memory report: updater_arrays ", options.updater_arrays, ", expected at least 0"));
+    ThrowInvalidArgument(absl::StrCat("memory report: updater_arrays ", options.updater_arrays,
+                                      ", expected at least 0"));
   }
   MemoryReport report;
   report.network = network.name();

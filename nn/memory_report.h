@@ -44,10 +44,10 @@ struct MemoryReport {
   // Of which network, and for how many examples.
   std::string network;
   int64_t batch = 0;
-  int64_t parameter_bytes = 0;  // with what layers keep beside them, and padding
-  int64_t gradient_bytes = 0;           // of the parameters, kept between steps
-  int64_t updater_bytes = 0;            // of its arrays
-  PhaseMemory training, inference;      // of a step and of a request
+  int64_t parameter_bytes = 0;      // with what layers keep beside them, and padding
+  int64_t gradient_bytes = 0;       // of the parameters, kept between steps
+  int64_t updater_bytes = 0;        // of its arrays
+  PhaseMemory training, inference;  // of a step and of a request
 
   // All that is there at once; networks have their gradients in inference too.
   int64_t training_bytes() const {

@@ -29,7 +29,7 @@ namespace tidepool::nn {
 struct ModelReplica {
   NDManager manager;             // closing it gives the copy back
   NetworkParameters parameters;  // on the manager's device
-  uint32_t version = 0;  // of the model's parameters when they were copied
+  uint32_t version = 0;          // of the model's parameters when they were copied
 };
 
 struct Model;

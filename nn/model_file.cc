@@ -55,19 +55,23 @@ int64_t ClassesOf(const std::string& path, absl::string_view text) {
 
 // Names stand in messages, and come back as they were.
 bool IsName(const std::string& name) {
-  return name.size() <= kMaxNameBytes && std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  return name.size() <= kMaxNameBytes &&
+         std::none_of(name.begin(), name.end(),
+                      [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
 // What the network computes in. Files of before this field say it by their tensors.
 DType TypeOf(const std::string& path, const SafetensorsReader& reader) {
   const auto found = reader.metadata().find("type");
   if (found == reader.metadata().end()) {
-    return !reader.tensors().empty() && reader.tensors()[0].dtype == "F64" ? DType::kFloat64 : DType::kFloat32;
+    return !reader.tensors().empty() && reader.tensors()[0].dtype == "F64" ? DType::kFloat64
+                                                                           : DType::kFloat32;
   }
   for (const DType type : {DType::kFloat32, DType::kFloat64}) {
     if (found->second == DTypeName(type)) return type;
   }
-  ThrowDataLoss(absl::StrCat(path, ": metadata \"type\" holds ", QuotedFromFile(found->second), ", expected f32 or f64"));
+  ThrowDataLoss(absl::StrCat(path, ": metadata \"type\" holds ", QuotedFromFile(found->second),
+                             ", expected f32 or f64"));
 }
 
 // Nothing is allocated by what the configuration of a file claims.
@@ -82,7 +86,8 @@ std::unique_ptr<const GraphBody> BodyOf(const std::string& path, const std::stri
 }
 
 [[noreturn]] void CannotBeSaved(const Model& model, const std::string& why) {
-  ThrowInvalidArgument(absl::StrCat("model ", QuotedFromFile(model.name), " could not be loaded again: ", why));
+  ThrowInvalidArgument(
+      absl::StrCat("model ", QuotedFromFile(model.name), " could not be loaded again: ", why));
 }
 
 }  // namespace
@@ -109,13 +114,15 @@ namespace {
 
 // As the file of the model has it.
 std::map<std::string, std::string> FieldsOf(const Model& model) {
-  std::map<std::string, std::string> metadata = {{"format", "tidepool"},
-                                                 {"model", model.name},
-                                                 {"classes", absl::StrCat(model.classes)},
-                                                 {"network", NetworkToJson(*model.network->config(), -1)},
-                                                 {"type", DTypeName(model.network->dtype())},
-                                                 {"architecture", model.network->Describe()}};
-  for (const auto& [name, note] : model.notes) metadata.emplace(absl::StrCat(kNotePrefix, name), note);
+  std::map<std::string, std::string> metadata = {
+      {"format", "tidepool"},
+      {"model", model.name},
+      {"classes", absl::StrCat(model.classes)},
+      {"network", NetworkToJson(*model.network->config(), -1)},
+      {"type", DTypeName(model.network->dtype())},
+      {"architecture", model.network->Describe()}};
+  for (const auto& [name, note] : model.notes)
+    metadata.emplace(absl::StrCat(kNotePrefix, name), note);
   return metadata;
 }
 
@@ -161,11 +168,14 @@ void CheckModelCanBeSaved(const Model& model) {
   if (model.classes < 1 || model.classes > kMaxClasses) {
     CannotBeSaved(model, absl::StrCat(model.classes, " classes, expected 1 to ", kMaxClasses));
   }
-  if (!IsName(model.name)) CannotBeSaved(model, absl::StrCat("its name is ", QuotedFromFile(model.name), ", expected ", kExpectedName));
+  if (!IsName(model.name))
+    CannotBeSaved(model, absl::StrCat("its name is ", QuotedFromFile(model.name), ", expected ",
+                                      kExpectedName));
   const std::string json = NetworkToJson(*config, -1);
   try {
     const GraphBody again(NetworkFromJson(json));
-    if (again.Describe() == model.network->Describe() && NetworkToJson(*again.config(), -1) == json) {
+    if (again.Describe() == model.network->Describe() &&
+        NetworkToJson(*again.config(), -1) == json) {
       return CheckHeader(model);
     }
   } catch (const Error& error) {
@@ -271,14 +281,16 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device,
   }
   const std::string& name = Field(metadata, path, "model");
   if (!IsName(name)) {
-    ThrowDataLoss(absl::StrCat(path, ": metadata \"model\" holds ", QuotedFromFile(name), ", expected ", kExpectedName));
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"model\" holds ", QuotedFromFile(name),
+                               ", expected ", kExpectedName));
   }
   const int64_t classes = ClassesOf(path, Field(metadata, path, "classes"));
   const std::unique_ptr<const GraphBody> body = BodyOf(path, Field(metadata, path, "network"));
   const std::string& found = Field(metadata, path, "architecture");
   if (const std::string architecture = body->Describe(); found != architecture) {
     ThrowDataLoss(absl::StrCat(path, ": metadata \"architecture\" is ", QuotedFromFile(found),
-                               ", expected ", QuotedFromFile(architecture), " as \"network\" has it"));
+                               ", expected ", QuotedFromFile(architecture),
+                               " as \"network\" has it"));
   }
   const Shape& outputs = body->output_shapes()[0];
   if (outputs.rank() == 0 || outputs[outputs.rank() - 1] != classes) {
@@ -299,14 +311,16 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device,
                                " (LoadModel's max_example_elements)"));
   }
   if (cost.operations > static_cast<double>(max_example_operations)) {
-    ThrowDataLoss(absl::StrCat(path, ": metadata \"network\": its layers take ", cost.operations,
-                               " operations for one example, expected at most ", max_example_operations,
-                               " (LoadModel's max_example_operations, --max_operations of programs)"));
+    ThrowDataLoss(
+        absl::StrCat(path, ": metadata \"network\": its layers take ", cost.operations,
+                     " operations for one example, expected at most ", max_example_operations,
+                     " (LoadModel's max_example_operations, --max_operations of programs)"));
   }
   Model model(name, classes, std::make_unique<Network>(*body->config(), options));
   ReadParameters(reader, *model.network);
   for (const auto& [key, note] : metadata) {
-    if (absl::StartsWith(key, kNotePrefix)) model.notes.emplace(key.substr(kNotePrefix.size()), note);
+    if (absl::StartsWith(key, kNotePrefix))
+      model.notes.emplace(key.substr(kNotePrefix.size()), note);
   }
   return model;
 }

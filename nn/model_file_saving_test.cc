@@ -66,14 +66,18 @@ TEST(ModelFile, NotesAndNamesThatNoFileHoldsAreRefusedAtOnce) {
   Model model = NewModel(1);
   CheckModelCanBeSaved(model);
   model.notes["labels"] = "\xff";
-  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }), IsError(absl::StatusCode::kInvalidArgument, {"metadata value", "expected UTF-8"}));
+  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"metadata value", "expected UTF-8"}));
   model.notes = {{"\xff", "x"}};
-  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }), IsError(absl::StatusCode::kInvalidArgument, {"metadata key", "expected UTF-8"}));
+  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"metadata key", "expected UTF-8"}));
   model.notes = {{"large", std::string(100'000'001, 'x')}};
-  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }), IsError(absl::StatusCode::kInvalidArgument, {"expected at most 100000000"}));
+  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"expected at most 100000000"}));
   model.notes.clear();
   model.name = "\xff";
-  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }), IsError(absl::StatusCode::kInvalidArgument, {"expected UTF-8"}));
+  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"expected UTF-8"}));
 }
 
 TEST(ModelFile, TheRoomThatIsReservedIsWhatTheFileTakes) {

@@ -67,14 +67,17 @@ TEST(ModelFile, CheckingAPathLeavesNothingAndKeepsWhatIsThere) {
 // The largest number of operations that refuses it, and one more.
 void ExpectOperations(const Shape& input, std::vector<AnyLayer> layers, int64_t operations) {
   const std::string path = testing::TempDir() + "/operations";
-  SaveModel(Model("m", 3, std::make_unique<Network>(NetworkConfig::Sequential(input, std::move(layers)))), path);
+  SaveModel(
+      Model("m", 3, std::make_unique<Network>(NetworkConfig::Sequential(input, std::move(layers)))),
+      path);
   const auto load = [&](int64_t most) {
     LoadModel(path, WorkspaceMode::kNone, Host(), kMaxExampleElements, most);
   };
   load(operations);
-  EXPECT_THAT(ErrorOf([&] { load(operations - 1); }),
-              IsError(StatusCode::kDataLoss, {path, "operations for one example",
-                                              "expected at most " + std::to_string(operations - 1)}));
+  EXPECT_THAT(
+      ErrorOf([&] { load(operations - 1); }),
+      IsError(StatusCode::kDataLoss, {path, "operations for one example",
+                                      "expected at most " + std::to_string(operations - 1)}));
 }
 
 TEST(ModelFile, WhatOneExampleComputesIsLimited) {
@@ -95,11 +98,14 @@ TEST(ModelFile, AWindowThatWouldTakeHoursIsRefused) {
   Pool2dAttributes pool;
   pool.kernel_height = pool.kernel_width = 2048;
   pool.stride_height = pool.stride_width = 1;
-  SaveModel(Model("m", 1, std::make_unique<Network>(NetworkConfig::Sequential(
-                              Shape{28, 28, 1}, {Upsampling({148, 148}), MaxPool2D(pool), GlobalPooling()}))),
-            path);
-  EXPECT_THAT(ErrorOf([&] { LoadModel(path); }),
-              IsError(StatusCode::kDataLoss, {path, "1.84442e+13 operations", "at most 34359738368"}));
+  SaveModel(
+      Model("m", 1,
+            std::make_unique<Network>(NetworkConfig::Sequential(
+                Shape{28, 28, 1}, {Upsampling({148, 148}), MaxPool2D(pool), GlobalPooling()}))),
+      path);
+  EXPECT_THAT(
+      ErrorOf([&] { LoadModel(path); }),
+      IsError(StatusCode::kDataLoss, {path, "1.84442e+13 operations", "at most 34359738368"}));
 }
 
 TEST(ModelTest, ANetworkThatDoesNotFitItIsRefused) {
@@ -117,11 +123,13 @@ TEST(ModelTest, ANetworkThatDoesNotFitItIsRefused) {
 TEST(ModelFile, AModelWithoutANetworkIsNotSaved) {
   const std::string path = WriteTestFile("no network", "what was there");
   Model nothing, model = MakeModel("mlp", {4, 4, 1}, 3, 0, WorkspaceMode::kEnabled);
-  EXPECT_THAT(ErrorOf([&] { SaveModel(nothing, path); }),
-              IsError(StatusCode::kInvalidArgument, {"SaveModel", path, "the model has no network"}));
+  EXPECT_THAT(
+      ErrorOf([&] { SaveModel(nothing, path); }),
+      IsError(StatusCode::kInvalidArgument, {"SaveModel", path, "the model has no network"}));
   const Model moved = std::move(model);
-  EXPECT_THAT(ErrorOf([&] { SaveModel(model, path); }),
-              IsError(StatusCode::kInvalidArgument, {"SaveModel", path, "the model has no network"}));
+  EXPECT_THAT(
+      ErrorOf([&] { SaveModel(model, path); }),
+      IsError(StatusCode::kInvalidArgument, {"SaveModel", path, "the model has no network"}));
   const Network taken = std::move(*moved.network);
   EXPECT_THAT(ErrorOf([&] { SaveModel(moved, path); }),
               IsError(StatusCode::kFailedPrecondition, {"the network was moved from"}));

@@ -21,7 +21,8 @@
 namespace tidepool::nn {
 namespace {
 
-NetworkOptions OptionsOf(uint64_t seed, WorkspaceMode mode, Device device, const std::string& name) {
+NetworkOptions OptionsOf(uint64_t seed, WorkspaceMode mode, Device device,
+                         const std::string& name) {
   NetworkOptions options;
   options.seed = seed;
   options.mode = mode;
@@ -39,21 +40,27 @@ bool IsThe(const Shape& found, const Shape& example) {
 Network::Network(NetworkConfig config, const NetworkOptions& options)
     : Network(std::make_shared<const GraphBody>(std::move(config)), options) {}
 
-Network::Network(std::vector<InputConfig> inputs, std::unique_ptr<Block> block, const NetworkOptions& options)
+Network::Network(std::vector<InputConfig> inputs, std::unique_ptr<Block> block,
+                 const NetworkOptions& options)
     : Network(std::make_shared<const BlockBody>(std::move(inputs), std::move(block)), options) {}
 
-Network::Network(Shape input, std::vector<AnyLayer> layers, uint64_t seed, WorkspaceMode mode, Device device,
-                 const std::string& name)
-    : Network(NetworkConfig::Sequential(std::move(input), std::move(layers)), OptionsOf(seed, mode, device, name)) {}
+Network::Network(Shape input, std::vector<AnyLayer> layers, uint64_t seed, WorkspaceMode mode,
+                 Device device, const std::string& name)
+    : Network(NetworkConfig::Sequential(std::move(input), std::move(layers)),
+              OptionsOf(seed, mode, device, name)) {}
 
-Network::Network(std::shared_ptr<const NetworkBody> body, const NetworkOptions& options, const Network* shared)
+Network::Network(std::shared_ptr<const NetworkBody> body, const NetworkOptions& options,
+                 const Network* shared)
     : options_(options), name_(options.name), body_(std::move(body)) {
   if (options_.dtype != DType::kFloat32 && options_.dtype != DType::kFloat64) {
-    ThrowInvalidArgument(absl::StrCat("network: parameters of ", DTypeName(options_.dtype), ", expected f32 or f64"));
+    ThrowInvalidArgument(absl::StrCat("network: parameters of ", DTypeName(options_.dtype),
+                                      ", expected f32 or f64"));
   }
   if (options_.compute_type == options_.dtype) options_.compute_type.reset();
   if (options_.compute_type.has_value() && !IsFloating(*options_.compute_type)) {
-    ThrowInvalidArgument(absl::StrCat("network: layers that compute by ", DTypeName(*options_.compute_type), ", expected a float type"));
+    ThrowInvalidArgument(absl::StrCat("network: layers that compute by ",
+                                      DTypeName(*options_.compute_type),
+                                      ", expected a float type"));
   }
   set_inference_workspace(inference_mode(), options_.inference_workspace);
   set_training_workspace(training_mode(), options_.training_workspace);
@@ -89,25 +96,31 @@ void Network::ThrowMovedFrom(const char* operation) {
 }
 
 void Network::ThrowStale(const char* operation) const {
-  ThrowFailedPrecondition(absl::StrCat("network [", name(), "]: ", operation,
-                                       ": parameters of the network that it is a replica of were frozen or not since, expected a "
-                                       "replica made afterwards"));
+  ThrowFailedPrecondition(absl::StrCat(
+      "network [", name(), "]: ", operation,
+      ": parameters of the network that it is a replica of were frozen or not since, expected a "
+      "replica made afterwards"));
 }
 
-void Network::CheckMasks(absl::Span<const NDArray> masks, absl::Span<const NDArray> features) const {
+void Network::CheckMasks(absl::Span<const NDArray> masks,
+                         absl::Span<const NDArray> features) const {
   if (masks.size() > features.size()) {
-    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: ", masks.size(), " masks of ", features.size(), " inputs"));
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: ", masks.size(), " masks of ",
+                                      features.size(), " inputs"));
   }
   for (size_t i = 0; i < masks.size(); ++i) {
     const NDArray &mask = masks[i], &x = features[i];
     if (!mask.is_defined()) continue;
     mask.CheckAlive("network", "mask");
-    const bool fits = x.rank() >= 2 && mask.rank() == 2 && mask.dim(0) == x.dim(0) && mask.dim(1) == x.dim(1);
+    const bool fits =
+        x.rank() >= 2 && mask.rank() == 2 && mask.dim(0) == x.dim(0) && mask.dim(1) == x.dim(1);
     if (fits) continue;
     ThrowInvalidArgument(absl::StrCat(
-        "network [", name(), "]: the mask of input \"", body_->inputs()[i].name, "\", whose features are ", x.shape().ToString(),
-        ", has shape ", mask.shape().ToString(), ", expected ",
-        x.rank() >= 2 ? absl::StrCat("[batch, length], [", x.dim(0), ", ", x.dim(1), "]") : std::string("none")));
+        "network [", name(), "]: the mask of input \"", body_->inputs()[i].name,
+        "\", whose features are ", x.shape().ToString(), ", has shape ", mask.shape().ToString(),
+        ", expected ",
+        x.rank() >= 2 ? absl::StrCat("[batch, length], [", x.dim(0), ", ", x.dim(1), "]")
+                      : std::string("none")));
   }
 }
 
@@ -116,33 +129,36 @@ void Network::CheckFeatures(const NDArray& features, int input) const {
   const InputConfig& expected = body_->inputs()[static_cast<size_t>(input)];
   // Made where it is needed alone: each step comes by here.
   const auto what = [&] {
-    return body_->inputs().size() == 1 ? std::string("features") : absl::StrCat("features of \"", expected.name, "\"");
+    return body_->inputs().size() == 1 ? std::string("features")
+                                       : absl::StrCat("features of \"", expected.name, "\"");
   };
   features.CheckAlive("network", "features");
   if (!IsThe(features.shape(), expected.shape)) {
-    ThrowInvalidArgument(absl::StrCat("network: ", what(), " have shape ", features.shape().ToString(), ", expected [batch] + ",
+    ThrowInvalidArgument(absl::StrCat("network: ", what(), " have shape ",
+                                      features.shape().ToString(), ", expected [batch] + ",
                                       expected.shape.ToString()));
   }
   const DType type = IsFloating(expected.dtype) ? options_.dtype : expected.dtype;
   if (features.dtype() != type) {
-    ThrowInvalidArgument(
-        absl::StrCat("network: ", what(), " are ", DTypeName(features.dtype()), ", expected ", DTypeName(type)));
+    ThrowInvalidArgument(absl::StrCat("network: ", what(), " are ", DTypeName(features.dtype()),
+                                      ", expected ", DTypeName(type)));
   }
   if (features.dim(0) > 0) return;
-  ThrowInvalidArgument(absl::StrCat("network [", name(), "]: a batch of no examples, shape ", features.shape().ToString(),
-                                    ", expected at least one"));
+  ThrowInvalidArgument(absl::StrCat("network [", name(), "]: a batch of no examples, shape ",
+                                    features.shape().ToString(), ", expected at least one"));
 }
 
 void Network::CheckFeatures(absl::Span<const NDArray> features) const {
   CheckWhole("features");
   if (features.size() != body_->inputs().size()) {
-    ThrowInvalidArgument(absl::StrCat("network: ", features.size(), " inputs, expected ", body_->inputs().size()));
+    ThrowInvalidArgument(
+        absl::StrCat("network: ", features.size(), " inputs, expected ", body_->inputs().size()));
   }
   for (size_t i = 0; i < features.size(); ++i) {
     CheckFeatures(features[i], static_cast<int>(i));
     if (features[i].dim(0) == features[0].dim(0)) continue;
-    ThrowInvalidArgument(absl::StrCat("network: batches of ", features[0].dim(0), " and ", features[i].dim(0),
-                                      " examples, expected one size"));
+    ThrowInvalidArgument(absl::StrCat("network: batches of ", features[0].dim(0), " and ",
+                                      features[i].dim(0), " examples, expected one size"));
   }
 }
 
@@ -150,20 +166,24 @@ void Network::CheckFeatures(absl::Span<const NDArray> features) const {
 
 void Network::CheckStates(const std::vector<NDArray>& states, int64_t batch) const {
   if (states.size() != body_->carried_shapes().size()) {
-    ThrowInvalidArgument(absl::StrCat("network: ", states.size(), " states, expected ", body_->carried_shapes().size(),
-                                      " as of NewStates()"));
+    ThrowInvalidArgument(absl::StrCat("network: ", states.size(), " states, expected ",
+                                      body_->carried_shapes().size(), " as of NewStates()"));
   }
   for (size_t i = 0; i < states.size(); ++i) {
     const NDArray& state = states[i];
     if (!state.is_defined()) continue;
     if (state.dtype() != options_.dtype && state.dtype() != options_.compute_type) {
-      ThrowInvalidArgument(absl::StrCat("network: state ", i, " is ", DTypeName(state.dtype()), ", expected ",
-                                        DTypeName(options_.dtype),
-                                        options_.compute_type.has_value() ? absl::StrCat(" or ", DTypeName(*options_.compute_type)) : ""));
+      ThrowInvalidArgument(
+          absl::StrCat("network: state ", i, " is ", DTypeName(state.dtype()), ", expected ",
+                       DTypeName(options_.dtype),
+                       options_.compute_type.has_value()
+                           ? absl::StrCat(" or ", DTypeName(*options_.compute_type))
+                           : ""));
     }
     if (IsThe(state.shape(), body_->carried_shapes()[i]) && state.dim(0) == batch) continue;
-    ThrowInvalidArgument(absl::StrCat("network: state ", i, " has shape ", state.shape().ToString(), ", expected [", batch,
-                                      "] + ", body_->carried_shapes()[i].ToString()));
+    ThrowInvalidArgument(absl::StrCat("network: state ", i, " has shape ", state.shape().ToString(),
+                                      ", expected [", batch, "] + ",
+                                      body_->carried_shapes()[i].ToString()));
   }
 }
 
@@ -194,8 +214,8 @@ Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
   CheckFeatures(inputs);
   const NetworkParameters* parameters = options.parameters;
   if (parameters != nullptr && parameters->views.size() != parameter_views_.size()) {
-    ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters->views.size(), " arrays, expected ",
-                                      parameter_views_.size()));
+    ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters->views.size(),
+                                      " arrays, expected ", parameter_views_.size()));
   }
   CheckMasks(options.masks, inputs);
   const Device device = parameters != nullptr ? parameters->flat.device() : options_.device;
@@ -210,7 +230,8 @@ Arrays Network::Run(Arrays inputs, const RunOptions& options) const {
   call.step = step_;
   call.compute_type = options_.compute_type;
   call.frozen = frozen_.empty() ? nullptr : &frozen_;
-  for (const NDArray& mask : options.masks) call.masks.push_back(mask.is_defined() ? mask.To(device) : mask);
+  for (const NDArray& mask : options.masks)
+    call.masks.push_back(mask.is_defined() ? mask.To(device) : mask);
   std::vector<NDArray> states;
   if (options.states != nullptr) {
     CheckStates(*options.states, inputs[0].dim(0));
@@ -246,15 +267,16 @@ NDArray Network::Forward(NDArray features, const NetworkParameters& parameters) 
   return ForwardOne(std::move(features), &parameters, [](int, const NDArray&) {});
 }
 
-NDArray Network::Forward(NDArray features, const NetworkParameters* parameters, LayerWorkspaceManager& workspaces) const {
+NDArray Network::Forward(NDArray features, const NetworkParameters* parameters,
+                         LayerWorkspaceManager& workspaces) const {
   CheckWhole("forward");
   if (parameters != nullptr && parameters->views.size() != parameter_views_.size()) {
-    ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters->views.size(), " arrays, expected ",
-                                      parameter_views_.size()));
+    ThrowInvalidArgument(absl::StrCat("network: parameters are ", parameters->views.size(),
+                                      " arrays, expected ", parameter_views_.size()));
   }
   const LayerWorkspaceManager::Call call(workspaces, nullptr);
-  const NDArray output =
-      ForwardOne(std::move(features), parameters, [](int, const NDArray&) {}, &workspaces);
+  const NDArray output = ForwardOne(
+      std::move(features), parameters, [](int, const NDArray&) {}, &workspaces);
   return workspaces.LeverageTo(ArrayType::kInput, output);
 }
 
@@ -268,8 +290,9 @@ NDArray Network::ForwardOne(NDArray features, const NetworkParameters* parameter
                             absl::FunctionRef<void(int, const NDArray&)> see,
                             LayerWorkspaceManager* workspaces) const {
   if (body_->inputs().size() != 1 || body_->output_shapes().size() != 1) {
-    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: it has ", body_->inputs().size(), " inputs and ",
-                                      body_->output_shapes().size(), " outputs, expected one of each, or a call of Run()"));
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: it has ", body_->inputs().size(),
+                                      " inputs and ", body_->output_shapes().size(),
+                                      " outputs, expected one of each, or a call of Run()"));
   }
   CheckFeatures(features);
   const HandlesOwnScope handles;
@@ -282,7 +305,8 @@ NDArray Network::ForwardOne(NDArray features, const NetworkParameters* parameter
   call.see = &see;
   call.workspaces = workspaces;
   Arrays inputs;
-  inputs.push_back(std::move(features).To(parameters != nullptr ? parameters->flat.device() : options_.device));
+  inputs.push_back(
+      std::move(features).To(parameters != nullptr ? parameters->flat.device() : options_.device));
   const BufferIds given = IdsOf(inputs);
   return Apart(std::move(body_->Forward(call, std::move(inputs))[0]), given);
 }
@@ -292,8 +316,7 @@ NetworkParameters Network::ParametersIn(const NDArray& flat) const {
   if (!(flat.shape() == arrays_.shape()) || flat.dtype() != arrays_.dtype()) {
     ThrowInvalidArgument(absl::StrCat("network: parameters are ", DTypeName(flat.dtype()), " ",
                                       flat.shape().ToString(), ", expected ",
-                                      DTypeName(arrays_.dtype()), " ",
-                                      arrays_.shape().ToString()));
+                                      DTypeName(arrays_.dtype()), " ", arrays_.shape().ToString()));
   }
   return {flat, ViewsOf(flat)};
 }
@@ -303,7 +326,8 @@ void Network::Infer(absl::FunctionRef<NDArray()> make_input,
   WorkspaceScope scope(inference_workspace());
   const HandlesOwnScope handles;
   const LayerWorkspaceManager::Call call(workspaces_->inference, nullptr);
-  const NDArray output = ForwardOne(make_input(), nullptr, [](int, const NDArray&) {}, &workspaces_->inference);
+  const NDArray output = ForwardOne(
+      make_input(), nullptr, [](int, const NDArray&) {}, &workspaces_->inference);
   use_output(output);
 }
 

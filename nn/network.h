@@ -10,7 +10,8 @@
 //   kSingle    one behind the other: no reuse within the step, most memory
 //   kSeparate  a workspace for each purpose (layer_workspace_manager.h): what a layer needs while it runs is reset after it
 //   kNone      plain heap
-// chosen for training and inference by themselves. All modes compute the same bits. Gradients are computed by a GradientTape: an array that they need is kept until its last use.
+// chosen for training and inference by themselves. All modes compute the same bits. Gradients are computed by a GradientTape: an
+// array that they need is kept until its last use.
 //
 // On a device (`device`) parameters, gradients and both workspaces are the device's, and the initial parameters are those of
 // the host. Features and labels may be on the host: they are copied there.
@@ -19,9 +20,7 @@
 // tell whose they are: workspace [mlp 2 training].
 //
 // The arrays may belong to a manager (Model): what steps and requests make is theirs all the same.
-//
-// Threads: ComputeGradients and loading use the one gradient array: one thread at a time. Infer and Output use the one
-// inference workspace: likewise. Forward and Run: any number.
+// Threads: ComputeGradients and loading (one gradient array), Infer and Output (one inference workspace): one at a time. Forward, Run: any.
 #ifndef TIDEPOOL_NN_NETWORK_H_
 #define TIDEPOOL_NN_NETWORK_H_
 
@@ -150,10 +149,7 @@ class Network {
   // What is trained, flat, padded between arrays, and what is not behind it. gradients() has the shape of parameters().
   // They and arrays() throw kFailedPrecondition where parameters are hosted.
   const NDArray& parameters() const { return CheckOwn("parameters").parameters_; }
-  NDArray& parameters() {
-    CheckOwn("parameters");
-    return parameters_;
-  }
+  NDArray& parameters();
   // Those of the last Gradients or QueueGradients.
   const NDArray& gradients() const { return CheckOwn("gradients").gradients_; }
   // Parameters and what layers keep beside them, in one array; parameters() is its beginning.
@@ -161,9 +157,7 @@ class Network {
   // Of parameters(), with padding, hosted or not.
   int64_t trained_elements() const { return CheckWhole("parameters").trained_elements_; }
   // Trained ones first.
-  const std::vector<NamedParameter>& named_parameters() const {
-    return CheckWhole("named_parameters").named_;
-  }
+  const std::vector<NamedParameter>& named_parameters() const;
   // That are trained; padding not counted.
   int64_t NumParameters() const { return parameter_count_; }
 
@@ -311,13 +305,8 @@ class Network {
   std::vector<NDArray> NewStates() const;
 
   // Where arrays are made in steps and requests, and of what.
-  LayerWorkspaceManager& training_workspaces() {
-    return CheckWhole("training_workspaces").workspaces_->training;
-  }
-  // Likewise.
-  LayerWorkspaceManager& inference_workspaces() {
-    return CheckWhole("inference_workspaces").workspaces_->inference;
-  }
+  LayerWorkspaceManager& training_workspaces();
+  LayerWorkspaceManager& inference_workspaces();
   // Another mode or configuration for steps to come; what was learned is forgotten. Throws kFailedPrecondition while the workspace is
   // open, and as the constructor does; nothing has changed then.
   void set_training_workspace(WorkspaceMode mode,
@@ -326,10 +315,8 @@ class Network {
                                const std::optional<WorkspaceConfig>& config = std::nullopt);
 
   // Those of steps and of requests, for scopes and statistics; of the network's device.
-  Workspace& training_workspace() { return *CheckWhole("training_workspace").training_workspace_; }
-  Workspace& inference_workspace() {
-    return *CheckWhole("inference_workspace").inference_workspace_;
-  }
+  Workspace& training_workspace();
+  Workspace& inference_workspace();
 
  private:
   friend class NetworkMeter;  // nn/memory_report.cc

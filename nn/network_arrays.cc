@@ -34,7 +34,8 @@ struct Network::Layout {
   std::vector<int> in_body;      // in the order of the flat array
   std::vector<int64_t> offsets;  // of those
   size_t trained_arrays = 0;
-  int64_t trained = 0, moved = 0, flat = 0;  // elements, with padding; those before `moved` change in a step
+  int64_t trained = 0, moved = 0,
+          flat = 0;  // elements, with padding; those before `moved` change in a step
   int64_t parameter_count = 0;
 };
 
@@ -82,7 +83,8 @@ void Network::Take(Layout layout, NDArray gradients) {
   parameter_count_ = layout.parameter_count;
   trained_elements_ = layout.trained;
   parameters_ = layout.trained == layout.flat ? arrays_ : arrays_.Slice(0, 0, layout.trained);
-  beside_ = layout.trained == layout.moved ? NDArray() : arrays_.Slice(0, layout.trained, layout.moved);
+  beside_ =
+      layout.trained == layout.moved ? NDArray() : arrays_.Slice(0, layout.trained, layout.moved);
   gradients_ = std::move(gradients);
   parameter_views_ = ViewsOf(arrays_);
   named_.clear();
@@ -112,7 +114,8 @@ void Network::TakeUntrained(Layout layout, NDArray untrained) {
   trained_elements_ = layout.trained;
   arrays_ = parameters_ = gradients_ = NDArray();
   untrained_ = std::move(untrained);
-  beside_ = layout.trained == layout.moved ? NDArray() : untrained_.Slice(0, 0, layout.moved - layout.trained);
+  beside_ = layout.trained == layout.moved ? NDArray()
+                                           : untrained_.Slice(0, 0, layout.moved - layout.trained);
   named_.clear();
   gradient_views_.assign(layout.trained_arrays, NDArray());
   parameter_views_.resize(in_body_.size());
@@ -120,8 +123,9 @@ void Network::TakeUntrained(Layout layout, NDArray untrained) {
     const auto i = static_cast<size_t>(in_body_[k]);
     const ParameterSpec& spec = specs[i].spec;
     const bool is_trained = k < layout.trained_arrays;
-    parameter_views_[i] = is_trained ? ShapeOnlyArray(spec.shape, options_.dtype, options_.device)
-                                     : ViewOf(untrained_, parameter_offsets_[k] - layout.trained, spec.shape);
+    parameter_views_[i] =
+        is_trained ? ShapeOnlyArray(spec.shape, options_.dtype, options_.device)
+                   : ViewOf(untrained_, parameter_offsets_[k] - layout.trained, spec.shape);
     named_.push_back({.name = specs[i].name,
                       .value = parameter_views_[i],
                       .is_trained = is_trained,
@@ -138,7 +142,8 @@ void Network::ReleaseTrained() {
   const MemoryOwnerScope owner("network");
   NDArray untrained;
   if (trained_elements_ < arrays_.NumElements()) {
-    untrained = arrays_.Slice(0, trained_elements_, arrays_.NumElements()).CopyTo(Place::On(options_.device));
+    untrained = arrays_.Slice(0, trained_elements_, arrays_.NumElements())
+                    .CopyTo(Place::On(options_.device));
   }
   tape_.reset();
   TakeUntrained(LayoutOf(options_.frozen), std::move(untrained));
@@ -150,22 +155,27 @@ void Network::MakeArrays(const Network* shared) {
   if (options_.hosted_parameters) {
     CheckCanBeHosted();
     NDArray untrained;
-    if (layout.trained < layout.flat) untrained = Zeros({layout.flat - layout.trained}, options_.dtype, Place::On(options_.device));
+    if (layout.trained < layout.flat)
+      untrained = Zeros({layout.flat - layout.trained}, options_.dtype, Place::On(options_.device));
     TakeUntrained(std::move(layout), std::move(untrained));
     DrawParameters(gradient_views_.size());
     return;
   }
   NDArray gradients;
   try {
-    arrays_ = shared != nullptr ? shared->arrays_ : Zeros({layout.flat}, options_.dtype, Place::On(options_.device));
-    gradients = Zeros({layout.trained}, options_.dtype, Place::On(options_.device, MemoryKind::kGradientStandard));
+    arrays_ = shared != nullptr ? shared->arrays_
+                                : Zeros({layout.flat}, options_.dtype, Place::On(options_.device));
+    gradients = Zeros({layout.trained}, options_.dtype,
+                      Place::On(options_.device, MemoryKind::kGradientStandard));
   } catch (Error& error) {
-    const NamedSpec& largest = *std::max_element(
-        body_->parameters().begin(), body_->parameters().end(), [](const NamedSpec& a, const NamedSpec& b) {
-          return a.spec.shape.NumElements() < b.spec.shape.NumElements();
-        });
-    error.AddContext(absl::StrCat("network [", name(), "]: ", layout.flat, " elements of parameters, of which \"",
-                                  largest.name, "\", ", largest.spec.shape.ToString(), ", is the largest"));
+    const NamedSpec& largest =
+        *std::max_element(body_->parameters().begin(), body_->parameters().end(),
+                          [](const NamedSpec& a, const NamedSpec& b) {
+                            return a.spec.shape.NumElements() < b.spec.shape.NumElements();
+                          });
+    error.AddContext(absl::StrCat("network [", name(), "]: ", layout.flat,
+                                  " elements of parameters, of which \"", largest.name, "\", ",
+                                  largest.spec.shape.ToString(), ", is the largest"));
     throw;
   }
   Take(std::move(layout), std::move(gradients));
@@ -186,7 +196,8 @@ void Network::DrawParameters(size_t first) {
     try {
       CopyInto(DrawInitial(spec, options_.dtype, options_.seed, i), parameter_views_[i]);
     } catch (Error& error) {
-      error.AddContext(absl::StrCat("network [", name(), "]: \"", body_->parameters()[i].name, "\""));
+      error.AddContext(
+          absl::StrCat("network [", name(), "]: \"", body_->parameters()[i].name, "\""));
       throw;
     }
   }
@@ -208,7 +219,8 @@ Network Network::NewReplica(ReplicaParameters parameters, uint64_t seed) const {
   CheckWhole("replica");
   if (training_workspace_->is_open() || inference_workspace_->is_open()) {
     ThrowFailedPrecondition(
-        absl::StrCat("network [", name(), "]: a replica is made while a workspace of it is open, expected closed"));
+        absl::StrCat("network [", name(),
+                     "]: a replica is made while a workspace of it is open, expected closed"));
   }
   CheckOwn("replica").arrays_.CheckAlive("replica", "parameters");
   const ScopeOutOfWorkspaces heap;
@@ -229,7 +241,8 @@ void Network::SetFrozen(absl::Span<const std::string> patterns) {
   CheckOwn("set_frozen");
   if (source_layout_ != nullptr) {
     ThrowFailedPrecondition(absl::StrCat("network [", name(),
-                                         "]: frozen: its parameters are those of the network it is a replica of, expected that one's call"));
+                                         "]: frozen: its parameters are those of the network it is "
+                                         "a replica of, expected that one's call"));
   }
   if (training_workspace_->is_open() || inference_workspace_->is_open()) {
     ThrowFailedPrecondition(
@@ -260,6 +273,15 @@ std::vector<NDArray> Network::ViewsOf(const NDArray& flat) const {
     views[i] = ViewOf(flat, parameter_offsets_[k], body_->parameters()[i].spec.shape);
   }
   return views;
+}
+
+const std::vector<NamedParameter>& Network::named_parameters() const {
+  return CheckWhole("named_parameters").named_;
+}
+
+NDArray& Network::parameters() {
+  CheckOwn("parameters");
+  return parameters_;
 }
 
 }  // namespace tidepool::nn

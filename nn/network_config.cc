@@ -24,8 +24,10 @@ std::string NetworkConfig::AddInput(std::string name, Shape shape, DType dtype) 
   return inputs.back().name;
 }
 
-std::string NetworkConfig::Add(AnyLayer layer, std::vector<std::string> inputs_of_node, std::string name) {
-  if (name.empty()) name = absl::StrCat(nodes.size(), layer ? absl::StrCat(".", layer->Kind()) : "");
+std::string NetworkConfig::Add(AnyLayer layer, std::vector<std::string> inputs_of_node,
+                               std::string name) {
+  if (name.empty())
+    name = absl::StrCat(nodes.size(), layer ? absl::StrCat(".", layer->Kind()) : "");
   nodes.push_back({std::move(name), std::move(layer), std::move(inputs_of_node), {}});
   return nodes.back().name;
 }

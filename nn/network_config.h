@@ -28,7 +28,7 @@ namespace tidepool::nn {
 // An input of a network.
 struct InputConfig {
   std::string name;  // unique among inputs and nodes
-  Shape shape;  // of one example
+  Shape shape;       // of one example
   // Of floats the network's own type is meant; integers are what embeddings take.
   DType dtype = DType::kFloat32;
 };
@@ -43,8 +43,8 @@ struct NodeConfig {
 };
 
 struct NetworkConfig {
-  std::vector<InputConfig> inputs;  // in the order in which the network is given them
-  std::vector<NodeConfig> nodes;  // in any order; it is that of parameters and of initial values
+  std::vector<InputConfig> inputs;   // in the order in which the network is given them
+  std::vector<NodeConfig> nodes;     // in any order; it is that of parameters and of initial values
   std::vector<std::string> outputs;  // names of nodes, in the order in which it gives them
 
   // Layers one behind the other, named "0.conv2d", "1.max_pool2d" ...; the last one is the output.

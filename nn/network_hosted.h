@@ -20,7 +20,7 @@ class Network::HostedPass {
   HostedPass(const HostedPass&) = delete;
   HostedPass& operator=(const HostedPass&) = delete;
 
-  ParameterHost* host() const { return host_; }  // null: they are the network's own
+  ParameterHost* host() const { return host_; }               // null: they are the network's own
   absl::Span<const NDArray> views() const { return views_; }  // in the body's order
 
  private:

@@ -44,8 +44,11 @@ std::string Plain(const std::string& text) {
   return text.size() > kMost ? plain + "..." : plain;
 }
 
-[[noreturn]] void Refuse(const std::string& path, const std::string& found, const std::string& expected) {
-  ThrowInvalidArgument(absl::StrCat("network JSON: ", Plain(path), path.empty() ? "found " : ": found ", Plain(found), ", expected ", Plain(expected)));
+[[noreturn]] void Refuse(const std::string& path, const std::string& found,
+                         const std::string& expected) {
+  ThrowInvalidArgument(absl::StrCat("network JSON: ", Plain(path),
+                                    path.empty() ? "found " : ": found ", Plain(found),
+                                    ", expected ", Plain(expected)));
 }
 
 // ---- Writing ----
@@ -57,7 +60,9 @@ class FieldWriter final : public FieldVisitor {
   void Field(const char* name, double& value, Presence) override { object_[name] = value; }
   void Field(const char* name, bool& value, Presence) override { object_[name] = value; }
   void Field(const char* name, std::string& value, Presence) override { object_[name] = value; }
-  void Field(const char* name, std::vector<int64_t>& value, Presence) override { object_[name] = value; }
+  void Field(const char* name, std::vector<int64_t>& value, Presence) override {
+    object_[name] = value;
+  }
   void Field(const char* name, AnyLayer& value, Presence) override {
     if (!value) return;
     OrderedJson object = {{"kind", value->Kind()}};
@@ -116,17 +121,21 @@ class ObjectReader final : public FieldVisitor {
     if (value == nullptr) Refuse(PathOf(name), "nothing", expected);
     return *value;
   }
-  std::string PathOf(const std::string& name) const { return absl::StrCat(path_, path_.empty() ? "" : ".", name); }
+  std::string PathOf(const std::string& name) const {
+    return absl::StrCat(path_, path_.empty() ? "" : ".", name);
+  }
   void CheckAllTaken() const {
     for (const auto& [name, value] : object_.items()) {
       if (taken_.count(name) == 0) {
-        Refuse(PathOf(name), absl::StrCat("an unknown field, ", Shown(value)), absl::StrJoin(taken_, ", "));
+        Refuse(PathOf(name), absl::StrCat("an unknown field, ", Shown(value)),
+               absl::StrJoin(taken_, ", "));
       }
     }
   }
 
   void Field(const char* name, int64_t& value, Presence presence) override {
-    if (const Json* found = Find(name, presence, "a whole number")) value = IntegerOf(*found, PathOf(name));
+    if (const Json* found = Find(name, presence, "a whole number"))
+      value = IntegerOf(*found, PathOf(name));
   }
   void Field(const char* name, double& value, Presence presence) override {
     const Json* found = Find(name, presence, "a number");
@@ -152,12 +161,15 @@ class ObjectReader final : public FieldVisitor {
       value.push_back(IntegerOf(*found, PathOf(name)));
       return;
     }
-    for (size_t i = 0; i < found->size(); ++i) value.push_back(IntegerOf((*found)[i], absl::StrCat(PathOf(name), "[", i, "]")));
+    for (size_t i = 0; i < found->size(); ++i)
+      value.push_back(IntegerOf((*found)[i], absl::StrCat(PathOf(name), "[", i, "]")));
   }
   void Field(const char* name, AnyLayer& value, Presence presence) override {
     const Json* found = Find(name, presence, "a layer");
     if (found == nullptr) return;
-    if (within_ == kMostWithin) Refuse(PathOf(name), "another layer", absl::StrCat("at most ", kMostWithin, " within one another"));
+    if (within_ == kMostWithin)
+      Refuse(PathOf(name), "another layer",
+             absl::StrCat("at most ", kMostWithin, " within one another"));
     ObjectReader reader(*found, PathOf(name), within_ + 1);
     std::unique_ptr<Layer> layer = reader.NewLayerOfKind();
     reader.ReadLayer(*layer);
@@ -169,14 +181,16 @@ class ObjectReader final : public FieldVisitor {
     std::unique_ptr<Layer> layer = NewLayer(kind);
     if (layer != nullptr) return layer;
     Refuse(PathOf("kind"), absl::StrCat("\"", OneLine(kind.substr(0, kMostShown)), "\""),
-           absl::StrCat("one of ", absl::StrJoin(LayerKinds(), ", "), ", or a kind that RegisterLayer() has made known"));
+           absl::StrCat("one of ", absl::StrJoin(LayerKinds(), ", "),
+                        ", or a kind that RegisterLayer() has made known"));
   }
   // All fields but those that were taken.
   void ReadLayer(Layer& layer) {
     try {
       layer.VisitFields(*this);
     } catch (Error& error) {
-      if (error.message().find("network JSON") == std::string::npos) error.AddContext(absl::StrCat("network JSON: ", path_));
+      if (error.message().find("network JSON") == std::string::npos)
+        error.AddContext(absl::StrCat("network JSON: ", path_));
       throw;
     }
     CheckAllTaken();
@@ -225,14 +239,16 @@ InputConfig ReadInput(const Json& value, const std::string& path) {
   try {
     input.shape = Shape(absl::MakeConstSpan(dims));
   } catch (const Error& error) {
-    Refuse(reader.PathOf("shape"), Shown(shape), absl::StrCat("a shape that can be: ", error.message()));
+    Refuse(reader.PathOf("shape"), Shown(shape),
+           absl::StrCat("a shape that can be: ", error.message()));
   }
   if (const Json* type = reader.Take("type")) input.dtype = InputType(*type, reader.PathOf("type"));
   reader.CheckAllTaken();
   return input;
 }
 
-NodeConfig ReadNode(const Json& value, const std::string& path, size_t number, const std::string& before) {
+NodeConfig ReadNode(const Json& value, const std::string& path, size_t number,
+                    const std::string& before) {
   ObjectReader reader(value, path);
   NodeConfig node;
   std::unique_ptr<Layer> layer = reader.NewLayerOfKind();
@@ -241,13 +257,15 @@ NodeConfig ReadNode(const Json& value, const std::string& path, size_t number, c
   if (const Json* inputs = reader.Take("inputs")) {
     const std::string where = reader.PathOf("inputs");
     ArrayOf(*inputs, where);
-    for (size_t i = 0; i < inputs->size(); ++i) node.inputs.push_back(TextOf((*inputs)[i], absl::StrCat(where, "[", i, "]")));
+    for (size_t i = 0; i < inputs->size(); ++i)
+      node.inputs.push_back(TextOf((*inputs)[i], absl::StrCat(where, "[", i, "]")));
   } else {
     node.inputs = {before};
   }
   if (const Json* tied = reader.Take("tied")) {
     if (!tied->is_object()) Refuse(reader.PathOf("tied"), Shown(*tied), "an object");
-    for (const auto& [own, other] : tied->items()) node.tied[own] = TextOf(other, absl::StrCat(reader.PathOf("tied"), ".", own));
+    for (const auto& [own, other] : tied->items())
+      node.tied[own] = TextOf(other, absl::StrCat(reader.PathOf("tied"), ".", own));
   }
   reader.ReadLayer(*layer);
   node.layer = AnyLayer(std::move(layer));
@@ -271,17 +289,21 @@ class TextCheck final : public nlohmann::json_sax<Json> {
   bool end_array() override { return End(); }
   bool key(string_t& name) override {
     if (names_.back().insert(name).second) return true;
-    ThrowInvalidArgument(absl::StrCat("network JSON: field ", Shown(Json(name)), " is there twice in one object"));
+    ThrowInvalidArgument(
+        absl::StrCat("network JSON: field ", Shown(Json(name)), " is there twice in one object"));
   }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    ThrowInvalidArgument(absl::StrCat("network JSON: ", OneLine(std::string(error.what()).substr(0, 300))));
+  bool parse_error(std::size_t, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    ThrowInvalidArgument(
+        absl::StrCat("network JSON: ", OneLine(std::string(error.what()).substr(0, 300))));
   }
 
  private:
   bool Begin() {
     constexpr size_t kMostWithin = 64;
     if (names_.size() >= kMostWithin) {
-      ThrowInvalidArgument(absl::StrCat("network JSON: values within one another are deeper than ", kMostWithin));
+      ThrowInvalidArgument(
+          absl::StrCat("network JSON: values within one another are deeper than ", kMostWithin));
     }
     names_.emplace_back();
     return true;
@@ -306,8 +328,10 @@ std::string NetworkToJson(const NetworkConfig& config, int indent) {
   }
   root["layers"] = OrderedJson::array();
   for (const NodeConfig& node : config.nodes) {
-    if (!node.layer) ThrowInvalidArgument(absl::StrCat("network JSON: layer \"", node.name, "\" is null"));
-    OrderedJson object = {{"kind", node.layer->Kind()}, {"name", node.name}, {"inputs", node.inputs}};
+    if (!node.layer)
+      ThrowInvalidArgument(absl::StrCat("network JSON: layer \"", node.name, "\" is null"));
+    OrderedJson object = {
+        {"kind", node.layer->Kind()}, {"name", node.name}, {"inputs", node.inputs}};
     if (!node.tied.empty()) object["tied"] = node.tied;
     FieldWriter writer(object);
     // A writer changes nothing, and fields have one function for both directions.
@@ -321,7 +345,8 @@ std::string NetworkToJson(const NetworkConfig& config, int indent) {
 NetworkConfig NetworkFromJson(absl::string_view text) {
   // Which the parser takes for the end.
   if (const size_t nul = text.find('\0'); nul != text.npos) {
-    ThrowInvalidArgument(absl::StrCat("network JSON: found a zero byte at byte ", nul, ", expected none"));
+    ThrowInvalidArgument(
+        absl::StrCat("network JSON: found a zero byte at byte ", nul, ", expected none"));
   }
   Json root;
   try {
@@ -334,7 +359,8 @@ NetworkConfig NetworkFromJson(absl::string_view text) {
   ObjectReader reader(root, "");
   NetworkConfig config;
   const Json& inputs = ArrayOf(reader.Need("inputs", "a list of inputs"), "inputs");
-  for (size_t i = 0; i < inputs.size(); ++i) config.inputs.push_back(ReadInput(inputs[i], absl::StrCat("inputs[", i, "]")));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    config.inputs.push_back(ReadInput(inputs[i], absl::StrCat("inputs[", i, "]")));
   const Json& layers = ArrayOf(reader.Need("layers", "a list of layers"), "layers");
   std::string before = config.inputs.empty() ? "" : config.inputs[0].name;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -343,7 +369,8 @@ NetworkConfig NetworkFromJson(absl::string_view text) {
   }
   if (const Json* outputs = reader.Take("outputs")) {
     ArrayOf(*outputs, "outputs");
-    for (size_t i = 0; i < outputs->size(); ++i) config.outputs.push_back(TextOf((*outputs)[i], absl::StrCat("outputs[", i, "]")));
+    for (size_t i = 0; i < outputs->size(); ++i)
+      config.outputs.push_back(TextOf((*outputs)[i], absl::StrCat("outputs[", i, "]")));
   } else {
     config.outputs = {before};
   }

@@ -55,24 +55,36 @@ TEST(NetworkJson, StrangeTextsAreRefusedInAFewWords) {
   const auto message = [](const std::string& text) {
     const std::string said = MessageOf([&] { NetworkFromJson(text); });
     EXPECT_LT(said.size(), 1500u);
-    EXPECT_TRUE(std::none_of(said.begin(), said.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; })) << said;
+    EXPECT_TRUE(std::none_of(said.begin(), said.end(), [](unsigned char c) {
+      return c < 0x20 || c == 0x7f;
+    })) << said;
     return said;
   };
   const std::string deep(200000, '[');
   EXPECT_THAT(message(deep), HasSubstr("deeper than 64"));
-  EXPECT_THAT(message(R"({"inputs": [)" + deep + std::string(200000, ']') + R"(], "layers": []})"), HasSubstr("deeper than 64"));
+  EXPECT_THAT(message(R"({"inputs": [)" + deep + std::string(200000, ']') + R"(], "layers": []})"),
+              HasSubstr("deeper than 64"));
   std::string objects;
   for (int i = 0; i < 100000; ++i) objects += R"({"a":)";
   EXPECT_THAT(message(objects), HasSubstr("deeper than 64"));
   const std::string name(100000, 'n');
-  EXPECT_THAT(message(R"({"a\u001b)" + name + R"(": 1, "inputs": [], "layers": []})"), HasSubstr("an unknown field"));
-  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [)" + std::string(200000, '1') + R"(]}], "layers": []})"), HasSubstr("number overflow"));
-  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [1]}], "layers": [{"kind": "dense\n)" + name + R"("}]})"), HasSubstr("layers[0].kind"));
+  EXPECT_THAT(message(R"({"a\u001b)" + name + R"(": 1, "inputs": [], "layers": []})"),
+              HasSubstr("an unknown field"));
+  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [)" + std::string(200000, '1') +
+                      R"(]}], "layers": []})"),
+              HasSubstr("number overflow"));
+  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [1]}], "layers": [{"kind": "dense\n)" +
+                      name + R"("}]})"),
+              HasSubstr("layers[0].kind"));
   std::string sizes = "1";
   for (int i = 0; i < 100000; ++i) sizes += ",1";
-  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [)" + sizes + R"(]}], "layers": []})"), HasSubstr("inputs[0].shape"));
-  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [1]}], "layers": [{"kind": "max_pool2d", "kernel": [)" + sizes + "]}]}"),
-              HasSubstr("expected 2 numbers"));
+  EXPECT_THAT(message(R"({"inputs": [{"name": "x", "shape": [)" + sizes + R"(]}], "layers": []})"),
+              HasSubstr("inputs[0].shape"));
+  EXPECT_THAT(
+      message(
+          R"({"inputs": [{"name": "x", "shape": [1]}], "layers": [{"kind": "max_pool2d", "kernel": [)" +
+          sizes + "]}]}"),
+      HasSubstr("expected 2 numbers"));
 }
 
 TEST(NetworkJson, NothingStandsBehindAZeroByte) {
@@ -117,9 +129,9 @@ TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
       AllOf(HasSubstr("layers[0].activation: found \"rely\""), HasSubstr("relu, leaky_relu")));
   EXPECT_THAT(message(R"({"kind": "dense", "units": 3, "units": 4})"),
               HasSubstr("field \"units\" is there twice"));
-  EXPECT_THAT(
-      message(R"({"kind": "sense", "units": 3})"),
-      AllOf(HasSubstr("layers[0].kind: found \"sense\""), HasSubstr("batch_norm, bidirectional, conv1d")));
+  EXPECT_THAT(message(R"({"kind": "sense", "units": 3})"),
+              AllOf(HasSubstr("layers[0].kind: found \"sense\""),
+                    HasSubstr("batch_norm, bidirectional, conv1d")));
   EXPECT_THAT(message(R"({"kind": "dense", "units": 99999999999})"),
               HasSubstr("layers[0].units: found 99999999999"));
   EXPECT_THAT(message(R"({"kind": "dense", "units": 3.5})"),
@@ -143,15 +155,17 @@ TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
                   HasSubstr(absl::StrCat("epsilon ", epsilon, ", expected 0 or more")));
     }
   }
-  EXPECT_THAT(MessageOf([] {
-                Network network(NetworkFromJson(
-                    R"({"inputs": [{"name": "x", "shape": [3, 4]}], "layers": [{"kind": "transformer_block", "heads": 2, "epsilon": -1}]})"));
-              }),
-              HasSubstr("epsilon -1, expected 0 or more"));
+  EXPECT_THAT(
+      MessageOf([] {
+        Network network(NetworkFromJson(
+            R"({"inputs": [{"name": "x", "shape": [3, 4]}], "layers": [{"kind": "transformer_block", "heads": 2, "epsilon": -1}]})"));
+      }),
+      HasSubstr("epsilon -1, expected 0 or more"));
   EXPECT_THAT(message("", ""), HasSubstr("no layers"));
   EXPECT_THAT(message("["), HasSubstr("network JSON: "));
   EXPECT_EQ(MessageOf([] { NetworkFromJson("[]"); }), "network JSON: found [], expected an object");
-  EXPECT_EQ(MessageOf([] { NetworkFromJson("null"); }), "network JSON: found null, expected an object");
+  EXPECT_EQ(MessageOf([] { NetworkFromJson("null"); }),
+            "network JSON: found null, expected an object");
   EXPECT_THAT(MessageOf([] {
                 NetworkFromJson(R"({"inputs": [{"name": "x", "shape": [-1]}], "layers": []})");
               }),
@@ -159,7 +173,8 @@ TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
 }
 
 std::string OfOneLayer(const std::string& shape, const std::string& layer) {
-  return absl::StrCat(R"({"inputs": [{"name": "x", "shape": )", shape, R"(}], "layers": [{"kind": )", layer, "}]}");
+  return absl::StrCat(R"({"inputs": [{"name": "x", "shape": )", shape,
+                      R"(}], "layers": [{"kind": )", layer, "}]}");
 }
 
 TEST(NetworkJson, ASizeByAxisMayBeOneNumberForAll) {
@@ -174,10 +189,15 @@ TEST(NetworkJson, ASizeByAxisMayBeOneNumberForAll) {
   struct Case {
     const char *one, *each, *sequence, *image, *volume;
   };
-  for (const Case& c : {Case{R"("upsampling", "factors": 2)", R"("upsampling", "factors": [2, 2])", "[8, 2]", "[8, 12, 2]", "[8, 12, 10, 2]"},
-                        Case{R"("resize", "sizes": 7)", R"("resize", "sizes": [7, 7])", "[7, 2]", "[7, 7, 2]", "[7, 7, 7, 2]"},
-                        Case{R"("zero_padding", "padding": 1)", R"("zero_padding", "padding": [1, 1, 1, 1])", "[6, 2]", "[6, 8, 2]", "[6, 8, 7, 2]"},
-                        Case{R"("cropping", "cropping": 1)", R"("cropping", "cropping": [1, 1, 1, 1])", "[2, 2]", "[2, 4, 2]", "[2, 4, 3, 2]"}}) {
+  for (const Case& c :
+       {Case{R"("upsampling", "factors": 2)", R"("upsampling", "factors": [2, 2])", "[8, 2]",
+             "[8, 12, 2]", "[8, 12, 10, 2]"},
+        Case{R"("resize", "sizes": 7)", R"("resize", "sizes": [7, 7])", "[7, 2]", "[7, 7, 2]",
+             "[7, 7, 7, 2]"},
+        Case{R"("zero_padding", "padding": 1)", R"("zero_padding", "padding": [1, 1, 1, 1])",
+             "[6, 2]", "[6, 8, 2]", "[6, 8, 7, 2]"},
+        Case{R"("cropping", "cropping": 1)", R"("cropping", "cropping": [1, 1, 1, 1])", "[2, 2]",
+             "[2, 4, 2]", "[2, 4, 3, 2]"}}) {
     EXPECT_EQ(output("[4, 2]", c.one), c.sequence);
     EXPECT_EQ(output("[4, 6, 2]", c.one), c.image);
     EXPECT_EQ(output("[4, 6, 2]", c.each), c.image);
@@ -187,14 +207,22 @@ TEST(NetworkJson, ASizeByAxisMayBeOneNumberForAll) {
 }
 
 TEST(NetworkJson, WindowsThatNoOperatorTakesAreRefusedWhenTheNetworkIsMade) {
-  for (const char* layer : {R"("average_pool1d", "kernel": 2, "stride": 2147483648)", R"("max_pool1d", "kernel": 2, "stride": 2147483648)",
+  for (const char* layer : {R"("average_pool1d", "kernel": 2, "stride": 2147483648)",
+                            R"("max_pool1d", "kernel": 2, "stride": 2147483648)",
                             R"("average_pool1d", "kernel": 2147483648, "padding": 2147483647)"}) {
     EXPECT_THAT(MessageOf([&] { Network(NetworkFromJson(OfOneLayer("[4, 2]", layer))); }),
-                AllOf(HasSubstr("_pool1d"), HasSubstr("2147483648"), HasSubstr("none is above 1073741824")));
+                AllOf(HasSubstr("_pool1d"), HasSubstr("2147483648"),
+                      HasSubstr("none is above 1073741824")));
   }
-  EXPECT_THAT(MessageOf([&] { Network(NetworkFromJson(OfOneLayer("[4, 4, 2]", R"("max_pool2d", "stride": 2147483648)"))); }),
-              HasSubstr("stride 2147483648"));
-  EXPECT_THAT(MessageOf([&] { Network(NetworkFromJson(OfOneLayer("[4, 4, 4, 2]", R"("max_pool3d", "kernel": 2, "stride": 2147483648)"))); }),
+  EXPECT_THAT(
+      MessageOf([&] {
+        Network(NetworkFromJson(OfOneLayer("[4, 4, 2]", R"("max_pool2d", "stride": 2147483648)")));
+      }),
+      HasSubstr("stride 2147483648"));
+  EXPECT_THAT(MessageOf([&] {
+                Network(NetworkFromJson(OfOneLayer(
+                    "[4, 4, 4, 2]", R"("max_pool3d", "kernel": 2, "stride": 2147483648)")));
+              }),
               HasSubstr("none is above 1073741824"));
 }
 

@@ -49,13 +49,21 @@ NDArray Labels(int64_t batch) { return Zeros({batch}, DType::kInt64); }
 TEST(NetworkMasks, AreOfTheirInputsFirstTwoAxes) {
   Network network({5, 4}, {Lstm(3, {.output = RecurrentOutput::kLast}), Dense(3)});
   const NDArray x = RandomUniform({2, 5, 4}, -1, 1, 1);
-  for (const Shape& shape : {Shape{2, 4}, Shape{3, 5}, Shape{5, 2}, Shape{10}, Shape{0, 5}, Shape{2, 5, 1}, Shape{2}, Shape{}}) {
-    const auto refused = AllOf(HasSubstr("the mask of input \"input\""), HasSubstr("has shape " + shape.ToString()),
-                               HasSubstr("expected [batch, length], [2, 5]"));
+  for (const Shape& shape : {Shape{2, 4}, Shape{3, 5}, Shape{5, 2}, Shape{10}, Shape{0, 5},
+                             Shape{2, 5, 1}, Shape{2}, Shape{}}) {
+    const auto refused =
+        AllOf(HasSubstr("the mask of input \"input\""), HasSubstr("has shape " + shape.ToString()),
+              HasSubstr("expected [batch, length], [2, 5]"));
     EXPECT_THAT(MessageOf([&] { network.Run({x}, {.masks = {Ones(shape)}}); }), refused);
-    EXPECT_THAT(MessageOf([&] { Gradients(network, {{x}, {Labels(2)}, {Ones(shape)}, {}}); }), refused);
+    EXPECT_THAT(MessageOf([&] {
+                  Gradients(network, {{x}, {Labels(2)}, {Ones(shape)}, {}});
+                }),
+                refused);
   }
-  EXPECT_THAT(MessageOf([&] { network.Run({x}, {.masks = {NDArray(), Ones({2, 5})}}); }), HasSubstr("2 masks of 1 inputs"));
+  EXPECT_THAT(MessageOf([&] {
+                network.Run({x}, {.masks = {NDArray(), Ones({2, 5})}});
+              }),
+              HasSubstr("2 masks of 1 inputs"));
   Gradients(network, {{x}, {Labels(2)}, {Ones({2, 5})}, {}});
 }
 
@@ -63,8 +71,11 @@ TEST(NetworkMasks, OfLabelsAreTheFirstAxesOfTheOutput) {
   Network network({4}, {Dense(3)});
   const NDArray x = RandomUniform({5, 4}, -1, 1, 1);
   for (const Shape& shape : {Shape{7}, Shape{4}, Shape{5, 2}, Shape{5, 3, 1}, Shape{}}) {
-    EXPECT_THAT(MessageOf([&] { Gradients(network, {{x}, {Labels(5)}, {}, {Ones(shape)}}); }),
-                AllOf(HasSubstr("the mask of labels 0 has shape " + shape.ToString()), HasSubstr("[5] + [3]")));
+    EXPECT_THAT(MessageOf([&] {
+                  Gradients(network, {{x}, {Labels(5)}, {}, {Ones(shape)}});
+                }),
+                AllOf(HasSubstr("the mask of labels 0 has shape " + shape.ToString()),
+                      HasSubstr("[5] + [3]")));
   }
 }
 
@@ -80,7 +91,10 @@ TEST(NetworkMasks, OfLabelsAreAppliedByTheDefaultLoss) {
   EXPECT_EQ(Gradients(network, inputs), Gradients(other, inputs));
   EXPECT_EQ(network.gradients().ToVector<float>(), other.gradients().ToVector<float>());
   EXPECT_EQ(Gradients(network, {inputs.features, {Labels(5)}, {}, {Zeros({5})}}), 0);
-  EXPECT_THAT(MessageOf([&] { Gradients(network, {inputs.features, {labels}, {}, {}}); }), HasSubstr("77"));
+  EXPECT_THAT(MessageOf([&] {
+                Gradients(network, {inputs.features, {labels}, {}, {}});
+              }),
+              HasSubstr("77"));
 }
 
 TEST(NetworkLoss, IsANumberForEachExample) {
@@ -90,10 +104,13 @@ TEST(NetworkLoss, IsANumberForEachExample) {
     network.set_loss(std::move(loss));
     return MessageOf([&] { Gradients(network, inputs); });
   };
-  EXPECT_THAT(message([](absl::Span<const NDArray> o, const NetworkInputs&) { return Sum(o[0]); }),
-              HasSubstr("the loss is f32 [], expected a floating-point number for each example, [5]"));
-  EXPECT_THAT(message([](absl::Span<const NDArray> o, const NetworkInputs&) { return o[0]; }), HasSubstr("the loss is f32 [5, 3]"));
-  EXPECT_THAT(message([](absl::Span<const NDArray>, const NetworkInputs&) { return NDArray(); }), HasSubstr("loss"));
+  EXPECT_THAT(
+      message([](absl::Span<const NDArray> o, const NetworkInputs&) { return Sum(o[0]); }),
+      HasSubstr("the loss is f32 [], expected a floating-point number for each example, [5]"));
+  EXPECT_THAT(message([](absl::Span<const NDArray> o, const NetworkInputs&) { return o[0]; }),
+              HasSubstr("the loss is f32 [5, 3]"));
+  EXPECT_THAT(message([](absl::Span<const NDArray>, const NetworkInputs&) { return NDArray(); }),
+              HasSubstr("loss"));
   Network plain({4}, {Dense(3)});
   EXPECT_THAT(MessageOf([&] {
                 WorkspaceScope scope(plain.training_workspace());
@@ -121,26 +138,35 @@ TEST(OwnLayers, WhatTheyReturnIsCheckedThere) {
   const auto returned = [](const std::string& what) {
     return AllOf(HasSubstr("layer \"1.own\""), HasSubstr("its Forward() returned " + what));
   };
-  EXPECT_THAT(message([](const NDArray&) { return NDArray(); }), returned("an undefined array, expected [5] + [4]"));
-  EXPECT_THAT(message([](const NDArray& x) { return x.Slice(1, 0, 2); }), returned("f32 [5, 2], expected [5] + [4]"));
+  EXPECT_THAT(message([](const NDArray&) { return NDArray(); }),
+              returned("an undefined array, expected [5] + [4]"));
+  EXPECT_THAT(message([](const NDArray& x) { return x.Slice(1, 0, 2); }),
+              returned("f32 [5, 2], expected [5] + [4]"));
   EXPECT_THAT(message([](const NDArray& x) { return x.Slice(0, 0, 1); }), returned("f32 [1, 4]"));
-  EXPECT_THAT(message([](const NDArray& x) { return Cast(x, DType::kFloat64); }), returned("f64 [5, 4], expected f32 [5] + [4]"));
+  EXPECT_THAT(message([](const NDArray& x) { return Cast(x, DType::kFloat64); }),
+              returned("f64 [5, 4], expected f32 [5] + [4]"));
   EXPECT_EQ(message([](const NDArray& x) { return x; }), "nothing was thrown");
 }
 
 TEST(NetworkSizes, WhatCannotBeMadeIsNamed) {
   const auto message = [](const std::string& shape, const std::string& layer) {
     return MessageOf([&] {
-      Network(NetworkFromJson("{\"inputs\":[{\"name\":\"x\",\"shape\":" + shape + "}],\"layers\":[" + layer + "]}"));
+      Network(NetworkFromJson("{\"inputs\":[{\"name\":\"x\",\"shape\":" + shape +
+                              "}],\"layers\":[" + layer + "]}"));
     });
   };
   EXPECT_THAT(message("[1,1,1,1,1,1,1,1]", R"({"kind":"activation"})"),
               AllOf(HasSubstr("input \"x\""), HasSubstr("at most 7 axes")));
-  EXPECT_THAT(message("[2147483647]", R"({"kind":"dense","units":2147483647})"), HasSubstr("layer \"0.dense\""));
-  EXPECT_THAT(message("[4]", R"({"kind":"dense","units":3,"weight_initializer":"uniform","weight_initializer_value":-1})"),
-              AllOf(HasSubstr("\"0.dense.weight\""), HasSubstr("expected a value from 0")));
+  EXPECT_THAT(message("[2147483647]", R"({"kind":"dense","units":2147483647})"),
+              HasSubstr("layer \"0.dense\""));
+  EXPECT_THAT(
+      message(
+          "[4]",
+          R"({"kind":"dense","units":3,"weight_initializer":"uniform","weight_initializer_value":-1})"),
+      AllOf(HasSubstr("\"0.dense.weight\""), HasSubstr("expected a value from 0")));
   EXPECT_THAT(message("[1073741824]", R"({"kind":"dense","units":1048576})"),
-              AllOf(HasSubstr("elements of parameters, of which \"0.dense.weight\", [1048576, 1073741824]")));
+              AllOf(HasSubstr(
+                  "elements of parameters, of which \"0.dense.weight\", [1048576, 1073741824]")));
 }
 
 TEST(NetworkMoves, OntoItselfLeavesItAsItIs) {
@@ -157,11 +183,17 @@ TEST(NetworkReplicas, ThatShareParametersEndWhereTheseAreLaidOutAnew) {
   shared.Output(Ones({2, 4}));
   const std::string frozen[] = {"0.*"};
   network.SetFrozen(frozen);
-  EXPECT_THAT(MessageOf([&] { shared.Output(Ones({2, 4})); }), HasSubstr("expected a replica made afterwards"));
-  EXPECT_THAT(MessageOf([&] { Gradients(shared, {{Ones({2, 4})}, {Labels(2)}, {}, {}}); }),
+  EXPECT_THAT(MessageOf([&] {
+                shared.Output(Ones({2, 4}));
+              }),
+              HasSubstr("expected a replica made afterwards"));
+  EXPECT_THAT(MessageOf([&] {
+                Gradients(shared, {{Ones({2, 4})}, {Labels(2)}, {}, {}});
+              }),
               HasSubstr("expected a replica made afterwards"));
   Network again = network.NewReplica(Network::ReplicaParameters::kShared, 1);
-  EXPECT_EQ(again.Output(Ones({2, 4})).ToVector<float>(), network.Output(Ones({2, 4})).ToVector<float>());
+  EXPECT_EQ(again.Output(Ones({2, 4})).ToVector<float>(),
+            network.Output(Ones({2, 4})).ToVector<float>());
 }
 
 // Two layers whose activations are computed again in the backward pass, or not.
@@ -176,17 +208,19 @@ struct Twice : Block {
 
  private:
   bool again_;
-  Part first_{*this, "first", Dense(6, Activation::kTanh)}, norm_{*this, "norm", BatchNormalization()},
+  Part first_{*this, "first", Dense(6, Activation::kTanh)},
+      norm_{*this, "norm", BatchNormalization()},
       second_{*this, "second", Dense(5, Activation::kRelu)}, last_{*this, "last", Dense(3)};
 };
 
 TEST(NetworkBlocks, SegmentsAreComputedAgain) {
-  for (const WorkspaceMode mode :
-       {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
+  for (const WorkspaceMode mode : {WorkspaceMode::kEnabled, WorkspaceMode::kSingle,
+                                   WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
     NetworkOptions options;
     options.seed = 3;
     options.mode = mode;
-    Network kept({{"x", {4}}}, std::make_unique<Twice>(false), options), again({{"x", {4}}}, std::make_unique<Twice>(true), options);
+    Network kept({{"x", {4}}}, std::make_unique<Twice>(false), options),
+        again({{"x", {4}}}, std::make_unique<Twice>(true), options);
     for (uint64_t step = 0; step < 4; ++step) {
       const NetworkInputs inputs{{RandomUniform({5, 4}, -1, 1, step)}, {Labels(5)}, {}, {}};
       EXPECT_EQ(Gradients(again, inputs), Gradients(kept, inputs));
@@ -224,11 +258,14 @@ TEST(NetworkBlocks, ParametersAreOfTheTypeThatLayersComputeBy) {
     EXPECT_NEAR(Gradients(network, inputs), Gradients(plain, inputs), 0.02);
     // State is written to where it lies.
     EXPECT_EQ(scales.types, (std::vector<DType>{type, type, type, type, DType::kFloat32}));
-    const std::vector<float> found = network.gradients().ToVector<float>(), expected = plain.gradients().ToVector<float>();
+    const std::vector<float> found = network.gradients().ToVector<float>(),
+                             expected = plain.gradients().ToVector<float>();
     for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 0.02) << i;
     for (const NamedParameter& parameter : network.named_parameters()) {
       if (parameter.name != "scale") continue;
-      EXPECT_GT(Sum(Abs(network.gradients().Slice(0, parameter.begin, parameter.begin + 4))).Item<float>(), 0);
+      EXPECT_GT(Sum(Abs(network.gradients().Slice(0, parameter.begin, parameter.begin + 4)))
+                    .Item<float>(),
+                0);
     }
   }
 }
@@ -243,10 +280,13 @@ TEST(NetworkStates, OfAnotherTypeAreRefused) {
       std::vector<NDArray> states = {Zeros({2, 3}, type), Zeros({2, 3}, type)};
       return MessageOf([&] { network.Run({x}, {.states = &states}); });
     };
-    EXPECT_THAT(run(DType::kFloat64), HasSubstr(converts ? "network: state 0 is f64, expected f32 or bf16" : "network: state 0 is f64, expected f32"));
+    EXPECT_THAT(run(DType::kFloat64),
+                HasSubstr(converts ? "network: state 0 is f64, expected f32 or bf16"
+                                   : "network: state 0 is f64, expected f32"));
     EXPECT_THAT(run(DType::kInt64), HasSubstr("state 0 is i64, expected f32"));
     EXPECT_EQ(run(DType::kFloat32), "nothing was thrown");
-    EXPECT_EQ(run(DType::kBFloat16), converts ? "nothing was thrown" : "network: state 0 is bf16, expected f32");
+    EXPECT_EQ(run(DType::kBFloat16),
+              converts ? "nothing was thrown" : "network: state 0 is bf16, expected f32");
     // Those that it makes itself go in again.
     std::vector<NDArray> states = network.NewStates();
     for (int i = 0; i < 2; ++i) network.Run({x}, {.states = &states});

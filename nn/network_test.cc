@@ -126,7 +126,9 @@ TEST(Network, EqualSeedsGiveEqualParametersAndOthersDoNot) {
 TEST(Network, LayersThatDoNotFitAreNamed) {
   std::vector<AnyLayer> layers;
   layers.push_back(std::make_unique<Conv2D>(3, 9, 9));
-  EXPECT_THAT(MessageOf([&] { Network network({8, 8, 1}, std::move(layers)); }),
+  EXPECT_THAT(MessageOf([&] {
+                Network network({8, 8, 1}, std::move(layers));
+              }),
               HasSubstr("the kernel covers 9 of an input of 8"));
   std::vector<AnyLayer> flat;
   flat.push_back(std::make_unique<MaxPool2D>());
@@ -138,7 +140,9 @@ TEST(Network, WrongFeaturesLabelsAndModesAreErrorsAndTheNextStepWorks) {
   Network network({8, 8, 1}, SmallLayers());
   const NDArray features = RandomUniform({2, 8, 8, 1}, 0, 1, 1);
   const NDArray good = FromValues(std::vector<int64_t>{0, 1}, {2});
-  EXPECT_THAT(MessageOf([&] { Loss(network, Zeros({2, 7, 8, 1}), good); }),
+  EXPECT_THAT(MessageOf([&] {
+                Loss(network, Zeros({2, 7, 8, 1}), good);
+              }),
               HasSubstr("features have shape [2, 7, 8, 1], expected [batch] + [8, 8, 1]"));
   EXPECT_THAT(MessageOf([&] {
                 Loss(network, features, FromValues(std::vector<int64_t>{0, 3}, {2}));
@@ -153,7 +157,8 @@ TEST(Network, WrongFeaturesLabelsAndModesAreErrorsAndTheNextStepWorks) {
 TEST(Network, OutputsAreTheSameInEveryPlaceAndMode) {
   const NDArray features = RandomUniform({5, 8, 8, 1}, 0, 1, 2);
   std::vector<float> expected;
-  for (WorkspaceMode mode : {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kNone}) {
+  for (WorkspaceMode mode :
+       {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kNone}) {
     Network network({8, 8, 1}, SmallLayers(), 9, mode);
     for (int cycle = 0; cycle < 3; ++cycle) {
       const NDArray output = network.Output(features);
@@ -250,11 +255,12 @@ TEST(Network, InferenceSeesWhatIsWrittenByAKeptPointerAndMarked) {
 TEST(Network, ConstantWeightsThatAreImportedMayBeWrittenAtAnyTime) {
   std::vector<float> weights(64), filter(64), bias(8, 1);
   const auto import = [](std::vector<float>& values, const Shape& shape) {
-    return NDArray(BufferHandle(NewImportedBuffer(values.data(), values.size() * sizeof(float), nullptr,
-                                                  nullptr)),
+    return NDArray(BufferHandle(NewImportedBuffer(values.data(), values.size() * sizeof(float),
+                                                  nullptr, nullptr)),
                    shape, DType::kFloat32);
   };
-  const NDArray y = import(weights, {8, 8}), f = import(filter, {4, 2, 2, 4}), b = import(bias, {8});
+  const NDArray y = import(weights, {8, 8}), f = import(filter, {4, 2, 2, 4}),
+                b = import(bias, {8});
   const NDArray own_y = Ones({8, 8}), x = Ones({3, 8}), image = Ones({1, 4, 4, 4});
   MatMulAttributes matmul;
   matmul.y_is_constant = true;
@@ -299,7 +305,9 @@ TEST(Network, WhatWasMovedFromSaysSo) {
       [&] { network.Forward(features, parameters); },
       [&] { network.ParametersIn(parameters.flat); },
       [&] { network.ComputeGradients(features, labels); },
-      [&] { network.QueueGradients({{features}, {labels}, {}, {}}, [](const NDArray&) {}); },
+      [&] {
+        network.QueueGradients({{features}, {labels}, {}, {}}, [](const NDArray&) {});
+      },
       [&] { network.PrepareInputs(features, labels); },
       [&] { network.Infer([&] { return features; }, [](const NDArray&) {}); },
   };
@@ -346,8 +354,10 @@ TEST(Network, NotANumberStaysUnderAReLUThatIsDoneWithTheProduct) {
       NDArray x = Ones({size, size}), image = Ones({1, 12, 12, 8});
       x.mutable_data<float>()[size + 1] = NAN;
       image.mutable_data<float>()[(5 * 12 + 5) * 8 + 3] = NAN;
-      const NDArray z = MatMul(x, Full({size, size}, -1), {.relu = true, .y_is_constant = constant});
-      EXPECT_EQ(IsNan(z).Slice(0, 1, 2).ToVector<bool>(), std::vector<bool>(static_cast<size_t>(size), true));
+      const NDArray z =
+          MatMul(x, Full({size, size}, -1), {.relu = true, .y_is_constant = constant});
+      EXPECT_EQ(IsNan(z).Slice(0, 1, 2).ToVector<bool>(),
+                std::vector<bool>(static_cast<size_t>(size), true));
       EXPECT_EQ(z.At<float>({0, 0}), 0);
       Conv2dAttributes a;
       a.relu = true;
@@ -356,7 +366,8 @@ TEST(Network, NotANumberStaysUnderAReLUThatIsDoneWithTheProduct) {
       for (int64_t row = 0; row < 10; ++row) {
         for (int64_t column = 0; column < 10; ++column) {
           const bool sees = row >= 3 && row <= 5 && column >= 3 && column <= 5;
-          EXPECT_EQ(std::isnan(y.At<float>({0, row, column, size - 1})), sees) << row << " " << column;
+          EXPECT_EQ(std::isnan(y.At<float>({0, row, column, size - 1})), sees)
+              << row << " " << column;
         }
       }
     }

@@ -62,7 +62,8 @@ class TapedHost final : public ParameterHost, public GradientListener {
 
 void Network::set_loss(Loss loss) {
   loss_ = [loss = std::move(loss)](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
-    if (inputs.labels.empty()) ThrowInvalidArgument(absl::StrCat("network: no labels, expected those of ", loss.ToString()));
+    if (inputs.labels.empty())
+      ThrowInvalidArgument(absl::StrCat("network: no labels, expected those of ", loss.ToString()));
     return loss.Of(outputs[0], inputs.labels[0], MaskOfLabels(inputs));
   };
 }
@@ -70,8 +71,8 @@ void Network::set_loss(Loss loss) {
 void Network::CheckLabelsMasks(const NetworkInputs& inputs) const {
   const std::vector<Shape>& outputs = body_->output_shapes();
   if (inputs.labels_masks.size() > outputs.size()) {
-    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: ", inputs.labels_masks.size(), " masks of labels and ",
-                                      outputs.size(), " outputs"));
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: ", inputs.labels_masks.size(),
+                                      " masks of labels and ", outputs.size(), " outputs"));
   }
   for (size_t i = 0; i < inputs.labels_masks.size(); ++i) {
     const NDArray& mask = inputs.labels_masks[i];
@@ -81,12 +82,14 @@ void Network::CheckLabelsMasks(const NetworkInputs& inputs) const {
     // A loss of the program's own looks at the other axes as it likes; a Loss says what it expects.
     if (loss_ == nullptr) {
       fits = fits && mask.rank() <= outputs[i].rank() + 1;
-      for (int axis = 1; fits && axis < mask.rank(); ++axis) fits = mask.dim(axis) == outputs[i][axis - 1];
+      for (int axis = 1; fits && axis < mask.rank(); ++axis)
+        fits = mask.dim(axis) == outputs[i][axis - 1];
     }
     if (fits) continue;
-    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: the mask of labels ", i, " has shape ", mask.shape().ToString(),
-                                      ", expected the first axes of output ", i, ", [", inputs.features[0].dim(0), "] + ",
-                                      outputs[i].ToString()));
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: the mask of labels ", i,
+                                      " has shape ", mask.shape().ToString(),
+                                      ", expected the first axes of output ", i, ", [",
+                                      inputs.features[0].dim(0), "] + ", outputs[i].ToString()));
   }
 }
 
@@ -96,17 +99,23 @@ NDArray Network::LossesOf(absl::Span<const NDArray> outputs, const NetworkInputs
     losses = loss_(outputs, inputs);
   } else {
     if (inputs.labels.empty()) {
-      ThrowInvalidArgument(absl::StrCat("network [", name(), "]: no labels, expected those of the default loss, softmax cross-entropy"));
+      ThrowInvalidArgument(
+          absl::StrCat("network [", name(),
+                       "]: no labels, expected those of the default loss, softmax cross-entropy"));
     }
     const NDArray* const mask = MaskOfLabels(inputs);
-    losses = mask != nullptr ? Loss(LossKind::kSoftmaxCrossEntropy).Of(outputs[0], inputs.labels[0], mask, Labels::kChecked)
-                             : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
+    losses = mask != nullptr
+                 ? Loss(LossKind::kSoftmaxCrossEntropy)
+                       .Of(outputs[0], inputs.labels[0], mask, Labels::kChecked)
+                 : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
   }
   losses.CheckAlive("network", "loss");
   const int64_t batch = inputs.features[0].dim(0);
   if (losses.rank() != 1 || losses.dim(0) != batch || !IsFloating(losses.dtype())) {
-    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: the loss is ", DTypeName(losses.dtype()), " ",
-                                      losses.shape().ToString(), ", expected a floating-point number for each example, [", batch, "]"));
+    ThrowInvalidArgument(absl::StrCat("network [", name(), "]: the loss is ",
+                                      DTypeName(losses.dtype()), " ", losses.shape().ToString(),
+                                      ", expected a floating-point number for each example, [",
+                                      batch, "]"));
   }
   return losses;
 }
@@ -122,22 +131,27 @@ Network::Inputs Network::PrepareInputs(const NetworkInputs& inputs) const {
   const HandlesOwnScope handles;
   if (loss_ == nullptr) {
     if (body_->output_shapes().size() != 1 || inputs.labels.size() != 1) {
-      ThrowInvalidArgument(absl::StrCat("network: ", body_->output_shapes().size(), " outputs and ", inputs.labels.size(),
-                                        " arrays of labels, expected one of each, or a loss of the program's (set_loss)"));
+      ThrowInvalidArgument(absl::StrCat(
+          "network: ", body_->output_shapes().size(), " outputs and ", inputs.labels.size(),
+          " arrays of labels, expected one of each, or a loss of the program's (set_loss)"));
     }
     if (output_shape().rank() == 1) {
       // Labels that the mask leaves out may be anything.
       const NDArray* const mask = MaskOfLabels(inputs);
-      const bool masks = mask != nullptr && mask->rank() == 1 && !IsFloating(inputs.labels[0].dtype()) &&
-                         mask->device() == inputs.labels[0].device() && inputs.labels[0].rank() == 1;
+      const bool masks =
+          mask != nullptr && mask->rank() == 1 && !IsFloating(inputs.labels[0].dtype()) &&
+          mask->device() == inputs.labels[0].device() && inputs.labels[0].rank() == 1;
       const NDArray& labels = inputs.labels[0];
-      CheckSoftmaxLabels(masks ? Where(mask->dtype() == DType::kBool ? *mask : NotEqual(*mask, 0), labels, Scalar(int64_t{0})) : labels,
+      CheckSoftmaxLabels(masks ? Where(mask->dtype() == DType::kBool ? *mask : NotEqual(*mask, 0),
+                                       labels, Scalar(int64_t{0}))
+                               : labels,
                          output_shape()[0]);
     }
   }
   const auto on_device = [&](const Arrays& arrays) {
     Arrays result;
-    for (const NDArray& array : arrays) result.push_back(array.is_defined() ? array.To(options_.device) : array);
+    for (const NDArray& array : arrays)
+      result.push_back(array.is_defined() ? array.To(options_.device) : array);
     return result;
   };
   return {on_device(inputs.features), on_device(inputs.labels), on_device(inputs.features_masks),
@@ -147,7 +161,8 @@ Network::Inputs Network::PrepareInputs(const NetworkInputs& inputs) const {
 void Network::set_loss_scale(double scale) {
   CheckWhole("set_loss_scale");
   if (!(scale > 0) || std::isinf(scale)) {
-    ThrowInvalidArgument(absl::StrCat("network: loss scale ", scale, ", expected a positive number"));
+    ThrowInvalidArgument(
+        absl::StrCat("network: loss scale ", scale, ", expected a positive number"));
   }
   loss_scale_ = scale;
 }
@@ -173,20 +188,23 @@ double Network::ComputeGradients(const NetworkInputs& given, std::vector<NDArray
   const Inputs inputs = PrepareInputs(given);
   double loss = 0;
   NDArray losses;
-  QueueGradients(inputs, [&](const NDArray& queued) {
-    // The host has them by now; a device is not waited for before all of its work is queued.
-    if (device() == Host()) {
-      loss = MeanLoss(queued);
-    } else {
-      losses = queued;
-    }
-  }, states);
+  QueueGradients(
+      inputs,
+      [&](const NDArray& queued) {
+        // The host has them by now; a device is not waited for before all of its work is queued.
+        if (device() == Host()) {
+          loss = MeanLoss(queued);
+        } else {
+          losses = queued;
+        }
+      },
+      states);
   return losses.is_defined() ? MeanLoss(losses) : loss;
 }
 
 // What is computed again begins with what it began with, and moves no running averages a second time.
-void Network::BackwardOf(BodyCall& call, const NetworkInputs& inputs, const std::vector<NDArray>* states,
-                         absl::FunctionRef<void()> backward) {
+void Network::BackwardOf(BodyCall& call, const NetworkInputs& inputs,
+                         const std::vector<NDArray>* states, absl::FunctionRef<void()> backward) {
   const bool recomputes = call.pass != nullptr && call.pass->plan().recomputes();
   if (body_->config() != nullptr && !recomputes) return backward();
   std::vector<NDArray> carried = states != nullptr ? *states : std::vector<NDArray>();
@@ -204,8 +222,8 @@ void Network::BackwardOf(BodyCall& call, const NetworkInputs& inputs, const std:
 }
 
 void Network::QueueGradients(const Inputs& inputs,
-                             absl::FunctionRef<void(const NDArray&)> use_losses, std::vector<NDArray>* states,
-                             const NDArray* given_share) {
+                             absl::FunctionRef<void(const NDArray&)> use_losses,
+                             std::vector<NDArray>* states, const NDArray* given_share) {
   CheckWhole("gradients");
   if (states != nullptr) CheckStates(*states, inputs.features[0].dim(0));
   const HandlesOwnScope handles;
@@ -213,7 +231,8 @@ void Network::QueueGradients(const Inputs& inputs,
   GradientTape& tape = *tape_;
   // Outside of a cycle of the workspace everything is made in the current place.
   LayerWorkspaceManager* const workspaces =
-      training_workspace_->core()->is_open_on(CurrentThreadToken()) ? &workspaces_->training : nullptr;
+      training_workspace_->core()->is_open_on(CurrentThreadToken()) ? &workspaces_->training
+                                                                    : nullptr;
   std::optional<LayerWorkspaceManager::Call> placed;
   tape.set_placement(nullptr);
   if (workspaces != nullptr) placed.emplace(*workspaces, &tape);
@@ -240,7 +259,8 @@ void Network::QueueGradients(const Inputs& inputs,
   tape.set_listener(host.has_value() ? &*host : pass.has_value() ? &*pass : gradient_listener_);
   for (size_t k = 0; k < gradient_views_.size(); ++k) {
     const int number = static_cast<int>(k);
-    host.has_value() ? tape.Watch(host->value(number), host->gradient(number)) : tape.Watch(named_[k].value, gradient_views_[k]);
+    host.has_value() ? tape.Watch(host->value(number), host->gradient(number))
+                     : tape.Watch(named_[k].value, gradient_views_[k]);
   }
   NDArray losses;
   std::vector<NDArray> carried;
@@ -279,15 +299,18 @@ void Network::QueueGradients(const Inputs& inputs,
                    : losses.device() == Host() ? FromScalar(share, losses.dtype(), place)
                                                : Full({}, share, losses.dtype(), place);
   shares = shares.BroadcastTo(losses.shape());
-  BackwardOf(call, inputs, states, [&] { tape.BackwardFrom(std::move(losses), std::move(shares)); });
+  BackwardOf(call, inputs, states,
+             [&] { tape.BackwardFrom(std::move(losses), std::move(shares)); });
   std::move(restore).Cancel();
   ++step_;  // one that fails is done again with the same numbers
   if (gradients_.is_defined()) gradients_.MarkWritten();
   for (size_t i = 0; i < carried.size(); ++i) {
     NDArray &state = (*states)[i], &now = carried[i];
-    if (!now.is_defined() || (state.is_defined() && state.buffer().get() == now.buffer().get())) continue;
+    if (!now.is_defined() || (state.is_defined() && state.buffer().get() == now.buffer().get()))
+      continue;
     // Into the caller's array where there is one: a step takes no memory for it.
-    const bool fits = state.is_defined() && !state.IsAttached() && state.device() == now.device() && state.dtype() == now.dtype();
+    const bool fits = state.is_defined() && !state.IsAttached() && state.device() == now.device() &&
+                      state.dtype() == now.dtype();
     fits ? CopyInto(now, state) : void(state = now.Detach());
   }
 }

@@ -55,34 +55,47 @@ void Network::set_inference_workspace(WorkspaceMode mode,
 
 void Network::CheckActivationPlan(const ActivationPlan& plan, bool has_file) const {
   const std::string who = absl::StrCat("network [", name(), "]: plan of activations: ");
-  if (body_->config() == nullptr) ThrowUnimplemented(who + "the order of layers is a program's, expected a network of a configuration");
+  if (body_->config() == nullptr)
+    ThrowUnimplemented(who +
+                       "the order of layers is a program's, expected a network of a configuration");
   if (is_hosted()) ThrowUnimplemented(who + "parameters are hosted, expected the network's own");
-  if (device() != Host()) ThrowUnimplemented(absl::StrCat(who, "the network is on ", DeviceName(device()), ", expected the host"));
+  if (device() != Host())
+    ThrowUnimplemented(
+        absl::StrCat(who, "the network is on ", DeviceName(device()), ", expected the host"));
   if (training_mode() != WorkspaceMode::kEnabled && training_mode() != WorkspaceMode::kNone) {
-    ThrowUnimplemented(who + "workspace modes single and separate reuse no memory within a step by lifetimes, expected enabled or none");
+    ThrowUnimplemented(who +
+                       "workspace modes single and separate reuse no memory within a step by "
+                       "lifetimes, expected enabled or none");
   }
   const size_t expected = body_->config()->nodes.size();
   size_t layers = 0;
   for (const ActivationSegment& segment : plan.segments) {
-    if (segment.layers < 1) ThrowInvalidArgument(absl::StrCat(who, "a segment of ", segment.layers, " layers, expected at least 1"));
+    if (segment.layers < 1)
+      ThrowInvalidArgument(
+          absl::StrCat(who, "a segment of ", segment.layers, " layers, expected at least 1"));
     layers += static_cast<size_t>(segment.layers);
   }
-  if (layers != expected) ThrowInvalidArgument(absl::StrCat(who, layers, " layers, expected ", expected));
+  if (layers != expected)
+    ThrowInvalidArgument(absl::StrCat(who, layers, " layers, expected ", expected));
   if (plan.spill_behind < 1 || plan.spill_ahead < 0) {
-    ThrowInvalidArgument(absl::StrCat(who, "writes end ", plan.spill_behind, " segments behind and reads begin ", plan.spill_ahead,
+    ThrowInvalidArgument(absl::StrCat(who, "writes end ", plan.spill_behind,
+                                      " segments behind and reads begin ", plan.spill_ahead,
                                       " ahead, expected at least 1 and 0"));
   }
   if (plan.spills() && !has_file) ThrowInvalidArgument(who + "it spills, and there is no file");
 }
 
-void Network::SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<SpillFile> file, SegmentObserver* observer) {
+void Network::SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<SpillFile> file,
+                                SegmentObserver* observer) {
   CheckWhole("activation_plan");
   if (training_workspace_->is_open()) {
-    ThrowFailedPrecondition(absl::StrCat("network [", name(), "]: another plan of activations while a step is under way"));
+    ThrowFailedPrecondition(absl::StrCat(
+        "network [", name(), "]: another plan of activations while a step is under way"));
   }
   if (!plan.segments.empty()) CheckActivationPlan(plan, file != nullptr);
   std::shared_ptr<Activations> activations;
-  if (!plan.segments.empty()) activations = std::make_shared<Activations>(Activations{plan, std::move(file), observer, {}});
+  if (!plan.segments.empty())
+    activations = std::make_shared<Activations>(Activations{plan, std::move(file), observer, {}});
   activations_ = std::move(activations);
 }
 
@@ -111,6 +124,19 @@ void Network::CheckOutput(const NDArray& features, const NDArray& output) const 
                    output.shape().ToString(), " on ", DeviceName(output.device()), ", expected ",
                    DTypeName(options_.dtype), " [", features.dim(0), "] + ",
                    output_shape().ToString(), " on ", DeviceName(options_.device)));
+}
+
+LayerWorkspaceManager& Network::training_workspaces() {
+  return CheckWhole("training_workspaces").workspaces_->training;
+}
+LayerWorkspaceManager& Network::inference_workspaces() {
+  return CheckWhole("inference_workspaces").workspaces_->inference;
+}
+Workspace& Network::training_workspace() {
+  return *CheckWhole("training_workspace").training_workspace_;
+}
+Workspace& Network::inference_workspace() {
+  return *CheckWhole("inference_workspace").inference_workspace_;
 }
 
 }  // namespace tidepool::nn

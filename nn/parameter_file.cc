@@ -60,8 +60,8 @@ void SaveParametersInParts(const Network& network, const std::string& path,
   std::vector<SafetensorInfo> tensors;
   const auto add = [&](const std::string& name, const Shape& shape) {
     const absl::Span<const int64_t> dims = shape.span();
-    tensors.push_back({name, FileType(network.dtype()),
-                       std::vector<int64_t>(dims.begin(), dims.end()), 0, 0});
+    tensors.push_back(
+        {name, FileType(network.dtype()), std::vector<int64_t>(dims.begin(), dims.end()), 0, 0});
   };
   for (const NamedParameter& parameter : network.named_parameters()) {
     add(parameter.name, parameter.value.shape());

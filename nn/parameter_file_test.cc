@@ -30,14 +30,15 @@ struct Program : Block {
 };
 
 std::unique_ptr<Network> ProgramNetwork(uint64_t seed) {
-  return std::make_unique<Network>(std::vector<InputConfig>{{"x", {4}}}, std::make_unique<Program>(),
-                                   NetworkOptions{.seed = seed});
+  return std::make_unique<Network>(std::vector<InputConfig>{{"x", {4}}},
+                                   std::make_unique<Program>(), NetworkOptions{.seed = seed});
 }
 
 std::unique_ptr<Network> Normalized(uint64_t seed) {
   NetworkOptions options{.seed = seed};
   options.dtype = DType::kFloat64;
-  return std::make_unique<Network>(NetworkConfig::Sequential({4}, {Dense(4), BatchNormalization()}), options);
+  return std::make_unique<Network>(NetworkConfig::Sequential({4}, {Dense(4), BatchNormalization()}),
+                                   options);
 }
 
 TEST(ParameterFile, RunningAveragesAndDoublesAreKept) {
@@ -50,7 +51,8 @@ TEST(ParameterFile, RunningAveragesAndDoublesAreKept) {
   SaveModel(model, path);
   EXPECT_EQ(SafetensorsReader::Open(path).Find(named.name).dtype, "F64");
   const Model loaded = LoadModel(path);
-  EXPECT_EQ(loaded.network->arrays().ToVector<double>(), model.network->arrays().ToVector<double>());
+  EXPECT_EQ(loaded.network->arrays().ToVector<double>(),
+            model.network->arrays().ToVector<double>());
   const auto other = Normalized(2);
   LoadParameters(path, *other);
   EXPECT_EQ(other->arrays().ToVector<double>(), model.network->arrays().ToVector<double>());
@@ -62,7 +64,11 @@ TEST(ParameterFile, DoublesWithoutParametersStayDoubles) {
   for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
     NetworkOptions options;
     options.dtype = dtype;
-    SaveModel(Model("mine", 4, std::make_unique<Network>(NetworkConfig::Sequential({4}, {ActivationLayer(Activation::kTanh)}), options)), path);
+    SaveModel(
+        Model("mine", 4,
+              std::make_unique<Network>(
+                  NetworkConfig::Sequential({4}, {ActivationLayer(Activation::kTanh)}), options)),
+        path);
     const Model loaded = LoadModel(path);
     EXPECT_EQ(loaded.network->dtype(), dtype);
     EXPECT_EQ(loaded.network->Output(Full({1, 4}, 0.5, dtype)).dtype(), dtype);
@@ -73,7 +79,8 @@ TEST(ParameterFile, DoublesWithoutParametersStayDoubles) {
 TEST(ParameterFile, PipesAreRefusedAtOnce) {
   const std::string pipe = testing::TempDir() + "/model_pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  const auto is_refused = IsError(StatusCode::kInvalidArgument, {"open " + pipe, "found a pipe or device"});
+  const auto is_refused =
+      IsError(StatusCode::kInvalidArgument, {"open " + pipe, "found a pipe or device"});
   EXPECT_THAT(ErrorOf([&] { LoadModel(pipe); }), is_refused);
   const auto network = ProgramNetwork(1);
   EXPECT_THAT(ErrorOf([&] { LoadParameters(pipe, *network); }), is_refused);
@@ -111,7 +118,8 @@ TEST(ParameterFile, ThoseOfAnotherNetworkAreRefusedAndNothingIsWritten) {
   const auto other = Normalized(1);
   const std::vector<double> before = other->arrays().ToVector<double>();
   EXPECT_THAT(ErrorOf([&] { LoadParameters(path, *other); }),
-              IsError(StatusCode::kDataLoss, {path, "\"0.dense.weight\" is missing", "expected F64 [4, 4]"}));
+              IsError(StatusCode::kDataLoss,
+                      {path, "\"0.dense.weight\" is missing", "expected F64 [4, 4]"}));
   EXPECT_EQ(other->arrays().ToVector<double>(), before);
   EXPECT_THAT(ErrorOf([&] { SaveParameters(*other, "/none/parameters"); }),
               IsError(StatusCode::kNotFound, {"/none/parameters"}));

@@ -141,13 +141,13 @@ TEST(Placement, OutOfMemoryInAnyRequestOfAStepLeavesTheNetworkAsOneThatNeverFail
   for (const char* name : kExampleNetworks) {
     for (WorkspaceMode mode : kModes) {
       const RefusedRuns runs = RefuseEachRequest(
-          [&] { return ExampleNetwork(name, Options(mode), kSide); },
-          updater,
+          [&] { return ExampleNetwork(name, Options(mode), kSide); }, updater,
           [](int64_t step) { return SomeBatch(4, static_cast<uint64_t>(step), kSide); });
       EXPECT_EQ(runs.others, 0) << name << ", mode " << static_cast<int>(mode);
       EXPECT_GT(runs.requests, 0);
       // A workspace that is refused pages has others; without one each request is a step's.
-      EXPECT_GE(runs.refused, mode == WorkspaceMode::kNone ? runs.requests * 9 / 10 : 1) << name << ", mode " << static_cast<int>(mode);
+      EXPECT_GE(runs.refused, mode == WorkspaceMode::kNone ? runs.requests * 9 / 10 : 1)
+          << name << ", mode " << static_cast<int>(mode);
       std::printf("%-11s mode %d: each of %lld requests refused, %lld steps\n", name,
                   static_cast<int>(mode), static_cast<long long>(runs.requests),
                   static_cast<long long>(runs.refused));

@@ -11,15 +11,17 @@ int main(int argc, char** argv) {
       WithRecordingCommands({
           {"train",
            "train a network on labelled images and save it",
-           "Modes: enabled places arrays by lifetimes learned in the first step, single one behind the\n"
-           "other; separate has a workspace for each purpose; none is the heap. All compute the same bits.",
+           "Modes: enabled places arrays by lifetimes learned in the first step, single one behind "
+           "the\n"
+           "other; separate has a workspace for each purpose; none is the heap. All compute the "
+           "same bits.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
-            "workspace_mode", "device", "graphs", "threads", "memory_log", "memory_profile", "trace_file",
-            "save", "memory_budget"},
+            "workspace_mode", "device", "graphs", "threads", "memory_log", "memory_profile",
+            "trace_file", "save", "memory_budget"},
            &RunTrain,
            "More (docs: budgets, distributed, data)",
-           {"budget_strategy", "spill_folder", "distributed", "ranks", "checkpoints", "checkpoint_every", "shard_updater", "shard_parameters",
-            "rank_limit", "prefetch"}},
+           {"budget_strategy", "spill_folder", "distributed", "ranks", "checkpoints",
+            "checkpoint_every", "shard_updater", "shard_parameters", "rank_limit", "prefetch"}},
           {"evaluate",
            "measure a saved model on labelled images",
            "",

@@ -124,8 +124,7 @@ void ExpectTheSameBitsAfterKills(int kills, const std::vector<std::string>& more
   std::mt19937 random(seed);
   const std::string folder = NewFolder(), checkpoints = folder + "/checkpoints";
   const auto flags = [&](const std::string& name, const std::vector<std::string>& others = {}) {
-    std::vector<std::string> all = {"--model=lenet", "--batch=16",
-                                    "--save=" + folder + "/" + name};
+    std::vector<std::string> all = {"--model=lenet", "--batch=16", "--save=" + folder + "/" + name};
     all.insert(all.end(), more.begin(), more.end());
     all.insert(all.end(), others.begin(), others.end());
     return all;

@@ -79,7 +79,8 @@ TEST(Tidepool, TrainLogsMemoryAfterEachStep) {
   EXPECT_THAT(result.out, HasSubstr("wrote memory after each step to " + path));
   const std::vector<std::string> lines = Lines(ReadWhole(path));
   ASSERT_GT(lines.size(), 3u);
-  EXPECT_THAT(lines[0], testing::StartsWith("label,seconds,resident_bytes,device,owner,allocated,"));
+  EXPECT_THAT(lines[0],
+              testing::StartsWith("label,seconds,resident_bytes,device,owner,allocated,"));
   EXPECT_THAT(lines[1], testing::StartsWith("epoch 1 batch 0,"));
   EXPECT_THAT(lines.back(), HasSubstr(",host,,"));
   EXPECT_EQ(Tidepool(Train({"--memory_log=/nowhere/memory.csv"})).status, 2);
@@ -92,8 +93,9 @@ TEST(Tidepool, TrainShowsItsMemoryAsAPage) {
   const std::string page = ReadWhole(path);
   EXPECT_LE(page.size(), 5000000u);
   // Operators and shapes, owners, workspaces and functions of call stacks.
-  for (const char* const part : {"tidepool train --model=mlp", "matmul: f32 [", "workspace mlp training",
-                                 "process #data set", "tidepool::nn::Dense::Forward"}) {
+  for (const char* const part :
+       {"tidepool train --model=mlp", "matmul: f32 [", "workspace mlp training",
+        "process #data set", "tidepool::nn::Dense::Forward"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   EXPECT_EQ(Tidepool(Train({"--memory_profile=/nowhere/memory.html"})).status, 2);
@@ -108,13 +110,17 @@ TEST(Tidepool, AnyProgramShowsItsMemoryByTheEnvironment) {
 }
 
 TEST(Tidepool, ViewShowsASnapshotOfPyTorch) {
-  const std::string snapshot = DataPath("memory/profile/testdata/snapshot.pickle"), folder = NewFolder();
-  const RunResult result = ExpectOk({"view", "--snapshot=" + snapshot, "--page=" + folder + "/x.html", "--trace=" + folder + "/x.json"});
+  const std::string snapshot = DataPath("memory/profile/testdata/snapshot.pickle"),
+                    folder = NewFolder();
+  const RunResult result =
+      ExpectOk({"view", "--snapshot=" + snapshot, "--page=" + folder + "/x.html",
+                "--trace=" + folder + "/x.json"});
   EXPECT_THAT(result.out, HasSubstr("wrote " + folder + "/x.html\nwrote " + folder + "/x.json\n"));
   EXPECT_THAT(ReadWhole(folder + "/x.html"), HasSubstr("forward_block3"));
   EXPECT_THAT(ReadWhole(folder + "/x.json"), HasSubstr("device memory of cuda:0"));
   EXPECT_EQ(Tidepool({"view", "--snapshot=" + snapshot}).status, 2);
-  const RunResult refused = Tidepool({"view", "--snapshot=" + Mnist("/train-images-idx3-ubyte.gz"), "--page=" + folder + "/y.html"});
+  const RunResult refused = Tidepool({"view", "--snapshot=" + Mnist("/train-images-idx3-ubyte.gz"),
+                                      "--page=" + folder + "/y.html"});
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("byte 0 of the pickle"));
   EXPECT_THAT(FilesIn(folder), ElementsAre("x.html", "x.json"));
@@ -127,7 +133,9 @@ TEST(Tidepool, DevicesThatAreNotThereAreNamed) {
     EXPECT_EQ(result.out, "");
     return result.err;
   };
-  EXPECT_THAT(error_of("gpu"), HasSubstr("flag --device: found device \"gpu\", expected one of the types host, cuda"));
+  EXPECT_THAT(
+      error_of("gpu"),
+      HasSubstr("flag --device: found device \"gpu\", expected one of the types host, cuda"));
   EXPECT_THAT(error_of("cuda:x"), HasSubstr("flag --device: found device \"cuda:x\""));
   EXPECT_THAT(error_of("cuda:99"), HasSubstr("flag --device: found device \"cuda:99\""));
   EXPECT_THAT(error_of("host:1"), HasSubstr("flag --device: found device \"host:1\""));
@@ -178,7 +186,9 @@ TEST(Tidepool, EvaluateSeesWhatTrainingSaw) {
           .out;
   EXPECT_EQ("test " + LineOf(evaluated, "accuracy 0."), LineOf(trained, "test accuracy 0."));
   EXPECT_EQ(EvaluationOf(evaluated), EvaluationOf(trained));
-  EXPECT_THAT(evaluated, HasSubstr("\n\ncalibration\nexamples 1000  classes 10\nexpected calibration error  0.0"));
+  EXPECT_THAT(
+      evaluated,
+      HasSubstr("\n\ncalibration\nexamples 1000  classes 10\nexpected calibration error  0.0"));
   EXPECT_GT(std::atof(LineOf(evaluated, "macro AUC     ").substr(14).c_str()), 0.98) << evaluated;
 }
 
@@ -186,10 +196,14 @@ TEST(Tidepool, EvaluateDrawsCurves) {
   const std::string folder = NewFolder(), model = folder + "/m.safetensors";
   ExpectOk(Train({"--save", model}));
   std::filesystem::create_directory(folder + "/curves");
-  std::vector<std::string> arguments = {"evaluate",     "--model_file",
-                                        model,          "--images",
-                                        Mnist("/t10k-images-idx3-ubyte.gz"), "--labels",
-                                        Mnist("/t10k-labels-idx1-ubyte.gz"), "--curves=" + folder + "/curves"};
+  std::vector<std::string> arguments = {"evaluate",
+                                        "--model_file",
+                                        model,
+                                        "--images",
+                                        Mnist("/t10k-images-idx3-ubyte.gz"),
+                                        "--labels",
+                                        Mnist("/t10k-labels-idx1-ubyte.gz"),
+                                        "--curves=" + folder + "/curves"};
   const RunResult drawn = Tidepool(arguments);
   if (drawn.status != 0) {
     EXPECT_THAT(drawn.err, HasSubstr("flag --curves: picture: built without cairo"));
@@ -198,12 +212,14 @@ TEST(Tidepool, EvaluateDrawsCurves) {
   EXPECT_THAT(drawn.out, HasSubstr("wrote " + folder + "/curves/roc.svg, "));
   arguments.push_back("--curves_as=png");
   EXPECT_EQ(Tidepool(arguments).status, 0);  // fontconfig may complain of caches in a sandbox
-  EXPECT_THAT(FilesIn(folder + "/curves"),
-              testing::UnorderedElementsAre("roc.svg", "roc.png", "precision_recall.svg", "precision_recall.png",
-                                            "calibration.svg", "calibration.png"));
+  EXPECT_THAT(
+      FilesIn(folder + "/curves"),
+      testing::UnorderedElementsAre("roc.svg", "roc.png", "precision_recall.svg",
+                                    "precision_recall.png", "calibration.svg", "calibration.png"));
   EXPECT_EQ(ReadWhole(folder + "/curves/roc.png").substr(1, 3), "PNG");
   arguments.back() = "--curves_as=pdf";
-  EXPECT_THAT(Tidepool(arguments).err, HasSubstr("flag --curves_as is \"pdf\", expected svg or png"));
+  EXPECT_THAT(Tidepool(arguments).err,
+              HasSubstr("flag --curves_as is \"pdf\", expected svg or png"));
   arguments.back() = "--curves=" + folder + "/nowhere";
   EXPECT_THAT(Tidepool(arguments).err, HasSubstr("flag --curves: "));
 }
@@ -285,7 +301,8 @@ TEST(Tidepool, KernelsListsTheProviders) {
   EXPECT_THAT(LineOf(out, "xnnpack: "), HasSubstr("interface of 202"));
   EXPECT_THAT(LineOf(out, "matmul                       host"), HasSubstr("f32   "));
   // What the rows say.
-  EXPECT_THAT(LineOf(out, "conv2d "), testing::EndsWith("by shapes and attributes conv2d_grad_input, conv2d_grad_filter"));
+  EXPECT_THAT(LineOf(out, "conv2d "),
+              testing::EndsWith("by shapes and attributes conv2d_grad_input, conv2d_grad_filter"));
   EXPECT_THAT(LineOf(out, "tanh "), testing::EndsWith(" an output             tanh_grad"));
   EXPECT_THAT(LineOf(out, "add "), testing::EndsWith("1 an output              other operators"));
   EXPECT_THAT(LineOf(out, "equal "), testing::EndsWith("1 an output              - (none)"));
@@ -307,12 +324,15 @@ TEST(Tidepool, HelpFitsOnAScreen) {
 }
 
 TEST(Tidepool, MemoryReportSaysWhatANetworkTakesAndWhichBatchFits) {
-  const std::vector<std::string> report = {"memory_report", "--model=mlp", "--input=28,28,1", "--batch=8"};
-  EXPECT_THAT(ExpectOk(report).out, testing::AllOf(HasSubstr("network mlp, batch 8"), HasSubstr("training, mode enabled"),
-                                                   HasSubstr("inference, mode enabled")));
+  const std::vector<std::string> report = {"memory_report", "--model=mlp", "--input=28,28,1",
+                                           "--batch=8"};
+  EXPECT_THAT(ExpectOk(report).out,
+              testing::AllOf(HasSubstr("network mlp, batch 8"), HasSubstr("training, mode enabled"),
+                             HasSubstr("inference, mode enabled")));
   std::vector<std::string> more = report;
   more.insert(more.end(), {"--json", "--budget=16MiB", "--workspace_mode=separate"});
-  EXPECT_THAT(ExpectOk(more).out, testing::AllOf(HasSubstr("\"mode\": \"separate\""), HasSubstr("\"budget_bytes\": 16777216"),
+  EXPECT_THAT(ExpectOk(more).out, testing::AllOf(HasSubstr("\"mode\": \"separate\""),
+                                                 HasSubstr("\"budget_bytes\": 16777216"),
                                                  HasSubstr("\"largest_training_batch\": ")));
 }
 

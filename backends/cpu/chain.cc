@@ -2,9 +2,9 @@
 // operators: an array is read and written once, whatever the number of steps.
 #include <cstdint>
 
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/chain_blocks.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {

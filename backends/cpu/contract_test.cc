@@ -11,9 +11,23 @@ std::vector<std::string> Gaps() {
   // Fill is the array layer's own; integer products, setting one element, one exchange after the other
   // (permutations), updates that may meet, products of what came before, searching, and reductions of u64 that depend on
   // its highest bit run on the reference.
-  return {"fill *",    "matmul i32",           "matmul i64",  "one_hot *",       "random_permutation *",
-          "scatter *", "batch_norm_running *", "cumprod *", "search_sorted *",
-          "mean u64", "variance u64", "norm1 u64", "norm2 u64", "norm_inf u64", "max u64", "min u64", "argmax u64",
+  return {"fill *",
+          "matmul i32",
+          "matmul i64",
+          "one_hot *",
+          "random_permutation *",
+          "scatter *",
+          "batch_norm_running *",
+          "cumprod *",
+          "search_sorted *",
+          "mean u64",
+          "variance u64",
+          "norm1 u64",
+          "norm2 u64",
+          "norm_inf u64",
+          "max u64",
+          "min u64",
+          "argmax u64",
           "argmin u64"};
 }
 

@@ -46,16 +46,15 @@ const float* Planes(const Conv2dProblem& p, int64_t channels, const float* dy, f
                     Threads threads) {
   const int64_t multiplier = p.out_channels, pixels = OutPixels(p);
   if (multiplier == 1) return dy;
-  ParallelFor(threads, pixels, 64, pixels * channels * multiplier,
-              [&](int64_t begin, int64_t end) {
-                for (int64_t i = begin; i < end; ++i) {
-                  for (int64_t j = 0; j < multiplier; ++j) {
-                    const float* from = dy + i * channels * multiplier + j;
-                    float* to = planes + (j * pixels + i) * channels;
-                    for (int64_t c = 0; c < channels; ++c) to[c] = from[c * multiplier];
-                  }
-                }
-              });
+  ParallelFor(threads, pixels, 64, pixels * channels * multiplier, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t j = 0; j < multiplier; ++j) {
+        const float* from = dy + i * channels * multiplier + j;
+        float* to = planes + (j * pixels + i) * channels;
+        for (int64_t c = 0; c < channels; ++c) to[c] = from[c * multiplier];
+      }
+    }
+  });
   return planes;
 }
 
@@ -63,13 +62,11 @@ const float* Planes(const Conv2dProblem& p, int64_t channels, const float* dy, f
 
 // The filters, and a bias a plane.
 size_t DepthwiseForwardScratchBytes(const Conv2dProblem& p, int64_t channels) {
-  return static_cast<size_t>(FilterFloats(p, channels) + p.out_channels * channels) *
-         sizeof(float);
+  return static_cast<size_t>(FilterFloats(p, channels) + p.out_channels * channels) * sizeof(float);
 }
 
-void DepthwiseForward(const Conv2dProblem& p, int64_t channels, const float* x,
-                      const float* filter, const float* bias, bool relu, float* y, void* scratch,
-                      Threads threads) {
+void DepthwiseForward(const Conv2dProblem& p, int64_t channels, const float* x, const float* filter,
+                      const float* bias, bool relu, float* y, void* scratch, Threads threads) {
   const DepthwiseGeometry g = Geometry(p, channels);
   const int64_t multiplier = p.out_channels, taps = Taps(p);
   float* packed = static_cast<float*>(scratch);
@@ -82,24 +79,22 @@ void DepthwiseForward(const Conv2dProblem& p, int64_t channels, const float* x,
     }
   }
   const int64_t rows = p.batch * g.out_height, pixel = channels * multiplier;
-  ParallelFor(threads, rows, 1, rows * g.out_width * pixel * taps,
-              [&](int64_t begin, int64_t end) {
-                for (int64_t row = begin; row < end; ++row) {
-                  const int64_t image = row / g.out_height;
-                  const float* in = x + image * g.in_height * g.in_width * channels;
-                  for (int64_t j = 0; j < multiplier; ++j) {
-                    NetworkLoops().depthwise_row(
-                        g, in, packed + j * taps * channels,
-                        biases == nullptr ? nullptr : biases + j * channels, relu,
-                        row % g.out_height, y + row * g.out_width * pixel + j, pixel, multiplier);
-                  }
-                }
-              });
+  ParallelFor(threads, rows, 1, rows * g.out_width * pixel * taps, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t image = row / g.out_height;
+      const float* in = x + image * g.in_height * g.in_width * channels;
+      for (int64_t j = 0; j < multiplier; ++j) {
+        NetworkLoops().depthwise_row(g, in, packed + j * taps * channels,
+                                     biases == nullptr ? nullptr : biases + j * channels, relu,
+                                     row % g.out_height, y + row * g.out_width * pixel + j, pixel,
+                                     multiplier);
+      }
+    }
+  });
 }
 
 size_t DepthwiseGradInputScratchBytes(const Conv2dProblem& p, int64_t channels) {
-  return static_cast<size_t>(FilterFloats(p, channels) + PlaneFloats(p, channels)) *
-         sizeof(float);
+  return static_cast<size_t>(FilterFloats(p, channels) + PlaneFloats(p, channels)) * sizeof(float);
 }
 
 void DepthwiseGradInput(const Conv2dProblem& p, int64_t channels, const float* dy,
@@ -129,8 +124,7 @@ void DepthwiseGradInput(const Conv2dProblem& p, int64_t channels, const float* d
     return;
   }
   PackFilter(p, channels, filter, false, packed);
-  const float* planes =
-      Planes(p, channels, dy, packed + FilterFloats(p, channels), threads);
+  const float* planes = Planes(p, channels, dy, packed + FilterFloats(p, channels), threads);
   ParallelFor(threads, p.batch, 1, work, [&](int64_t begin, int64_t end) {
     for (int64_t image = begin; image < end; ++image) {
       std::memset(dx + image * in_image, 0, in_image * sizeof(float));

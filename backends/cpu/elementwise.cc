@@ -24,23 +24,30 @@ void Run(const KernelCall& call) {
 
 void Register(OpCode op, DType dtype, const PointwiseOp& pointwise) {
   operators[static_cast<int>(op)][static_cast<int>(dtype)] = pointwise;
-  KernelRegistry::Global().Add({op, DeviceType::kHost, dtype, "cpu", kPriority, &Run, nullptr,
-                                nullptr, /*strided=*/true});
+  KernelRegistry::Global().Add(
+      {op, DeviceType::kHost, dtype, "cpu", kPriority, &Run, nullptr, nullptr, /*strided=*/true});
 }
 
 LoopType LoopTypeOf(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64: return kLoopF64;
-    case DType::kInt8: return kLoopI8;
+    case DType::kFloat64:
+      return kLoopF64;
+    case DType::kInt8:
+      return kLoopI8;
     case DType::kUInt8:
-    case DType::kBool: return kLoopU8;
+    case DType::kBool:
+      return kLoopU8;
     case DType::kInt16:
     case DType::kUInt16:
-    case DType::kInt32: return kLoopI32;
+    case DType::kInt32:
+      return kLoopI32;
     case DType::kUInt32:
-    case DType::kInt64: return kLoopI64;
-    case DType::kUInt64: return kLoopU64;
-    default: return kLoopF32;  // 16-bit floats are converted
+    case DType::kInt64:
+      return kLoopI64;
+    case DType::kUInt64:
+      return kLoopU64;
+    default:
+      return kLoopF32;  // 16-bit floats are converted
   }
 }
 
@@ -48,11 +55,15 @@ LoopType LoopTypeOf(DType dtype) {
 DType ComputedIn(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:
-    case DType::kBFloat16: return DType::kFloat32;
+    case DType::kBFloat16:
+      return DType::kFloat32;
     case DType::kInt16:
-    case DType::kUInt16: return DType::kInt32;
-    case DType::kUInt32: return DType::kInt64;
-    default: return dtype;
+    case DType::kUInt16:
+      return DType::kInt32;
+    case DType::kUInt32:
+      return DType::kInt64;
+    default:
+      return dtype;
   }
 }
 bool IsConverted(DType dtype) { return ComputedIn(dtype) != dtype; }
@@ -61,10 +72,14 @@ bool IsConverted(DType dtype) { return ComputedIn(dtype) != dtype; }
 DType SameWidth(DType dtype) {
   switch (dtype) {
     case DType::kInt16:
-    case DType::kUInt16: return DType::kFloat16;
-    case DType::kUInt32: return DType::kInt32;
-    case DType::kUInt64: return DType::kInt64;
-    default: return dtype;
+    case DType::kUInt16:
+      return DType::kFloat16;
+    case DType::kUInt32:
+      return DType::kInt32;
+    case DType::kUInt64:
+      return DType::kInt64;
+    default:
+      return dtype;
   }
 }
 
@@ -73,28 +88,36 @@ PointwiseLoop Converter(DType from, DType to) {
   const ConversionLoops& loops = *ThisMachine().conversions;
   if (from == to) from = to = SameWidth(from);
   switch (from) {
-    case DType::kInt16: return to == DType::kInt32 ? loops.i16_to_i32 : nullptr;
-    case DType::kUInt16: return to == DType::kInt32 ? loops.u16_to_i32 : nullptr;
-    case DType::kUInt32: return to == DType::kInt64 ? loops.u32_to_i64 : nullptr;
+    case DType::kInt16:
+      return to == DType::kInt32 ? loops.i16_to_i32 : nullptr;
+    case DType::kUInt16:
+      return to == DType::kInt32 ? loops.u16_to_i32 : nullptr;
+    case DType::kUInt32:
+      return to == DType::kInt64 ? loops.u32_to_i64 : nullptr;
     case DType::kUInt64:
       if (to == DType::kFloat32) return loops.u64_to_f32;
       if (to == DType::kFloat64) return loops.u64_to_f64;
       if (IsFloating(to)) return nullptr;
       from = DType::kInt64;  // the same bits
       break;
-    default: break;
+    default:
+      break;
   }
   switch (to) {
     case DType::kInt16:
-    case DType::kUInt16: return from == DType::kInt32 ? loops.i32_to_16_bits : nullptr;
-    case DType::kUInt32: to = DType::kInt32; break;
+    case DType::kUInt16:
+      return from == DType::kInt32 ? loops.i32_to_16_bits : nullptr;
+    case DType::kUInt32:
+      to = DType::kInt32;
+      break;
     case DType::kUInt64:
       if (from == DType::kFloat32) return loops.f32_to_u64;
       if (from == DType::kFloat64) return loops.f64_to_u64;
       if (IsFloating(from)) return nullptr;
       to = DType::kInt64;
       break;
-    default: break;
+    default:
+      break;
   }
   return loops.convert[static_cast<int>(from)][static_cast<int>(to)];
 }
@@ -116,8 +139,8 @@ PointwiseOperand OutputOf(DType dtype) {
 using ReadPointwiseAttributes = void (*)(const KernelCall&, LoopParameters*);
 
 // For all types of the row; inputs have the kernel's, and the result, unless it is bool. `loops`: by LoopType.
-void RegisterPointwise(OpCode op, const PointwiseLoop* loops, ReadPointwiseAttributes read_attributes = nullptr,
-                       bool to_bool = false) {
+void RegisterPointwise(OpCode op, const PointwiseLoop* loops,
+                       ReadPointwiseAttributes read_attributes = nullptr, bool to_bool = false) {
   const int inputs = Info(op).input_count;
   for (int i = 0; i < kDTypes; ++i) {
     const DType dtype = static_cast<DType>(i);
@@ -192,7 +215,8 @@ void RunCopy(const KernelCall& call) {
   copy.inputs = 1;
   copy.in[0] = OperandOf(from, nullptr, from);
   copy.out = OperandOf(to, nullptr, to);
-  if (copy.loop == nullptr) {  // by way of the types that are computed in; to 16-bit floats rounded once
+  if (copy.loop ==
+      nullptr) {  // by way of the types that are computed in; to 16-bit floats rounded once
     const bool halves = IsFloating(to) && IsConverted(to);
     const DType middle = halves ? DType::kFloat64 : ComputedIn(to);
     copy.in[0] = InputOf(from);
@@ -218,13 +242,15 @@ bool RegisterAll() {
 #include "tidepool/ndarray/kernel/operators/bits.inc"
 #include "tidepool/ndarray/kernel/operators/number_functions.inc"
 #undef TIDEPOOL_OPERATOR
-#define TIDEPOOL_OPERATOR(Name, ...) RegisterPointwise(OpCode::k##Name, a.Name, nullptr, /*to_bool=*/true);
+#define TIDEPOOL_OPERATOR(Name, ...) \
+  RegisterPointwise(OpCode::k##Name, a.Name, nullptr, /*to_bool=*/true);
 #include "tidepool/ndarray/kernel/operators/comparisons.inc"
 #undef TIDEPOOL_OPERATOR
 #define TIDEPOOL_OPERATOR(Name, ...) RegisterLogic(OpCode::k##Name, a.Name);
 #include "tidepool/ndarray/kernel/operators/logic.inc"
 #undef TIDEPOOL_OPERATOR
-#define TIDEPOOL_OPERATOR(Name, ...) RegisterPointwise(OpCode::k##Name, f.Name, nullptr, /*to_bool=*/true);
+#define TIDEPOOL_OPERATOR(Name, ...) \
+  RegisterPointwise(OpCode::k##Name, f.Name, nullptr, /*to_bool=*/true);
 #include "tidepool/ndarray/kernel/operators/classifiers.inc"
 #undef TIDEPOOL_OPERATOR
 #define TIDEPOOL_OPERATOR(Name, ...) RegisterPointwise(OpCode::k##Name, f.Name);

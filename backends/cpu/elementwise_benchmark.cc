@@ -49,9 +49,15 @@ void TwoOperands(benchmark::State& state, Binary function, DType result) {
   NDArray z = Zeros(x.shape(), result);
   Measure(state, 2 + DTypeBytes(result) / 4.0, [&] { function(x, y, z); });
 }
-BENCHMARK_CAPTURE(TwoOperands, Add, &AddInto, DType::kFloat32)->RangeMultiplier(16)->Range(kLeast, kMost);
-BENCHMARK_CAPTURE(TwoOperands, Multiply, &MultiplyInto, DType::kFloat32)->RangeMultiplier(16)->Range(kLeast, kMost);
-BENCHMARK_CAPTURE(TwoOperands, Less, &LessInto, DType::kBool)->RangeMultiplier(16)->Range(kLeast, kMost);
+BENCHMARK_CAPTURE(TwoOperands, Add, &AddInto, DType::kFloat32)
+    ->RangeMultiplier(16)
+    ->Range(kLeast, kMost);
+BENCHMARK_CAPTURE(TwoOperands, Multiply, &MultiplyInto, DType::kFloat32)
+    ->RangeMultiplier(16)
+    ->Range(kLeast, kMost);
+BENCHMARK_CAPTURE(TwoOperands, Less, &LessInto, DType::kBool)
+    ->RangeMultiplier(16)
+    ->Range(kLeast, kMost);
 BENCHMARK_CAPTURE(TwoOperands, Power, &PowerInto, DType::kFloat32)->Arg(1 << 20);
 BENCHMARK_CAPTURE(TwoOperands, Remainder, &RemainderInto, DType::kFloat32)->Arg(1 << 20);
 
@@ -126,11 +132,21 @@ void AddLayout(benchmark::State& state, Layout layout) {
   const NDArray x = layout == Layout::kThreeColumns ? Values({n * n / 3, 3}) : Values({n, n});
   NDArray y;
   switch (layout) {
-    case Layout::kTransposed: y = Values({n, n}, 1).Transpose(); break;
-    case Layout::kRow: y = Values({n}, 1); break;
-    case Layout::kColumn: y = Values({n, 1}, 1); break;
-    case Layout::kEverySecond: y = Values({n, n, 2}, 1).Index(2, 0); break;
-    case Layout::kThreeColumns: y = Values({3}, 1); break;
+    case Layout::kTransposed:
+      y = Values({n, n}, 1).Transpose();
+      break;
+    case Layout::kRow:
+      y = Values({n}, 1);
+      break;
+    case Layout::kColumn:
+      y = Values({n, 1}, 1);
+      break;
+    case Layout::kEverySecond:
+      y = Values({n, n, 2}, 1).Index(2, 0);
+      break;
+    case Layout::kThreeColumns:
+      y = Values({3}, 1);
+      break;
   }
   NDArray z = Zeros(x.shape());
   SetThreadCount(1);

@@ -12,8 +12,8 @@ namespace tidepool::cpu {
 namespace {
 
 constexpr const char* kVariable = "TIDEPOOL_CPU_INSTRUCTIONS";
-constexpr InstructionSet kAll[] = {InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512,
-                                   InstructionSet::kAvx512Bf16};
+constexpr InstructionSet kAll[] = {InstructionSet::kPortable, InstructionSet::kAvx2,
+                                   InstructionSet::kAvx512, InstructionSet::kAvx512Bf16};
 
 #if defined(__x86_64__)
 // Which clang 14 has no name for.
@@ -31,7 +31,8 @@ InstructionSet OfProcessor() {
   const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (!has_avx512) return InstructionSet::kAvx2;
-  return __builtin_cpu_supports("avx512bf16") ? InstructionSet::kAvx512Bf16 : InstructionSet::kAvx512;
+  return __builtin_cpu_supports("avx512bf16") ? InstructionSet::kAvx512Bf16
+                                              : InstructionSet::kAvx512;
 #else
   return InstructionSet::kPortable;
 #endif
@@ -44,7 +45,9 @@ InstructionSet Decide() {
   for (const InstructionSet set : kAll) {
     if (set <= most && std::strcmp(wanted, InstructionSetName(set)) == 0) return set;
   }
-  std::fprintf(stderr, "tidepool: %s: found \"%s\", expected portable, avx2, avx512 or avx512_bf16, of which this processor has up to %s\n",
+  std::fprintf(stderr,
+               "tidepool: %s: found \"%s\", expected portable, avx2, avx512 or avx512_bf16, of "
+               "which this processor has up to %s\n",
                kVariable, wanted, InstructionSetName(most));
   std::abort();
 }

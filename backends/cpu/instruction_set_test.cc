@@ -17,7 +17,8 @@ void ExpectAllUse(const char* set) {
       {
         setenv("TIDEPOOL_CPU_INSTRUCTIONS", set, 1);
         const bool all = std::string(InstructionSetName(BestInstructionSet())) == set &&
-                         std::string(ThisMachine().name) == set && std::string(SelectedTileKernels().name) == set;
+                         std::string(ThisMachine().name) == set &&
+                         std::string(SelectedTileKernels().name) == set;
         std::exit(all ? 0 : 1);
       },
       testing::ExitedWithCode(0), "")
@@ -30,7 +31,8 @@ TEST(InstructionSetDeathTest, LessCanBeAskedForAndOthersAreRefused) {
   ExpectAllUse("portable");
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) ExpectAllUse("avx2");
-  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) ExpectAllUse("avx512");
+  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    ExpectAllUse("avx512");
 #endif
   EXPECT_DEATH(
       {

@@ -32,8 +32,7 @@ void Run(benchmark::State& state, const char* counter, double work, const Call& 
   };
   for (int i = 0; i < 3; ++i) cycle();
   for (auto _ : state) cycle();
-  state.counters[counter] =
-      benchmark::Counter(work, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters[counter] = benchmark::Counter(work, benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void MatMulOfType(benchmark::State& state, DType dtype) {
@@ -125,8 +124,7 @@ BENCHMARK(LayerNormForward);
 
 void SoftmaxOverAxis(benchmark::State& state) {
   const NDArray x = Values({128, 64, 64});
-  Run(state, "bytes", 8.0 * x.NumElements(),
-      [&] { Softmax(x, static_cast<int>(state.range(0))); });
+  Run(state, "bytes", 8.0 * x.NumElements(), [&] { Softmax(x, static_cast<int>(state.range(0))); });
 }
 BENCHMARK(SoftmaxOverAxis)->Arg(1)->Arg(2);
 
@@ -148,19 +146,32 @@ void OnType(benchmark::State& state, const char* provider, DType dtype, int op) 
   const ScopedProvider scoped(provider);
   Run(state, "calls", 1, [&] {
     switch (op) {
-      case 0: Conv2d(images, filter, nullptr, {}); break;
-      case 1: MaxPool2d(images, {}); break;
-      case 2: AveragePool2d(images, {}); break;
-      case 3: BatchNorm(images, channel_scale, channel_shift); break;
-      case 4: LayerNorm(rows, scale, shift); break;
-      case 5: Softmax(rows, 1); break;
-      default: LstmCell(gates, cell);
+      case 0:
+        Conv2d(images, filter, nullptr, {});
+        break;
+      case 1:
+        MaxPool2d(images, {});
+        break;
+      case 2:
+        AveragePool2d(images, {});
+        break;
+      case 3:
+        BatchNorm(images, channel_scale, channel_shift);
+        break;
+      case 4:
+        LayerNorm(rows, scale, shift);
+        break;
+      case 5:
+        Softmax(rows, 1);
+        break;
+      default:
+        LstmCell(gates, cell);
     }
   });
 }
 const bool on_types = [] {
-  const char* const names[] = {"conv2d",     "max_pool",   "average_pool", "batch_norm",
-                               "layer_norm", "softmax", "lstm_cell"};
+  const char* const names[] = {"conv2d",     "max_pool", "average_pool", "batch_norm",
+                               "layer_norm", "softmax",  "lstm_cell"};
   for (int op = 0; op < 7; ++op) {
     for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
       for (const char* provider : {"cpu", "reference"}) {

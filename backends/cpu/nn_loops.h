@@ -24,12 +24,14 @@ struct DepthwiseGeometry {
 // Of recurrent cells: one row of n units; gates side by side, dnext_cell may be null.
 template <typename T>
 struct CellLoops {
-  void (*lstm_row)(const T* gates, const T* cell, T* output, T* next_cell, T* activations, int64_t n);
-  void (*lstm_grad_row)(const T* activations, const T* cell, const T* next_cell, const T* doutput, const T* dnext_cell,
-                        T* dgates, T* dcell, int64_t n);
-  void (*gru_row)(const T* input_gates, const T* hidden_gates, const T* hidden, T* next_hidden, T* activations, int64_t n);
-  void (*gru_grad_row)(const T* activations, const T* hidden_gates, const T* hidden, const T* dnext, T* dinput_gates,
-                       T* dhidden_gates, T* dhidden, int64_t n);
+  void (*lstm_row)(const T* gates, const T* cell, T* output, T* next_cell, T* activations,
+                   int64_t n);
+  void (*lstm_grad_row)(const T* activations, const T* cell, const T* next_cell, const T* doutput,
+                        const T* dnext_cell, T* dgates, T* dcell, int64_t n);
+  void (*gru_row)(const T* input_gates, const T* hidden_gates, const T* hidden, T* next_hidden,
+                  T* activations, int64_t n);
+  void (*gru_grad_row)(const T* activations, const T* hidden_gates, const T* hidden, const T* dnext,
+                       T* dinput_gates, T* dhidden_gates, T* dhidden, int64_t n);
 };
 
 // What elements of T are added up in, and what formulas are computed in where rounding to T would show.
@@ -123,8 +125,8 @@ struct NnLoops : LayerLoops<float> {
                         const float* bias, bool relu, int64_t out_row, float* y, int64_t y_pixel,
                         int64_t y_channel);
   // Adds an image's gradient to dx, tap by tap.
-  void (*depthwise_scatter)(const DepthwiseGeometry& geometry, const float* dy,
-                            const float* filter, float* dx);
+  void (*depthwise_scatter)(const DepthwiseGeometry& geometry, const float* dy, const float* filter,
+                            float* dx);
   // Adds what one row of dy gives to dfilter.
   void (*depthwise_grad_filter_row)(const DepthwiseGeometry& geometry, const float* x,
                                     const float* dy, int64_t out_row, float* dfilter);

@@ -19,7 +19,8 @@ class NnLoopsTest : public ::testing::TestWithParam<const NnLoops*> {
   static bool Runs() {
 #if defined(__x86_64__)
     const InstructionSet best = BestInstructionSet();
-    return GetParam() == &kPortableNnLoops || (GetParam() == &kAvx2NnLoops && best >= InstructionSet::kAvx2) ||
+    return GetParam() == &kPortableNnLoops ||
+           (GetParam() == &kAvx2NnLoops && best >= InstructionSet::kAvx2) ||
            best >= InstructionSet::kAvx512;
 #else
     return true;

@@ -43,16 +43,19 @@ int Threads() {
 
 template <typename Call>
 void Add(const char* name, const Call& call) {
-  benchmark::RegisterBenchmark(name, [call](benchmark::State& state) {
-    SetThreadCount(Threads());
-    Workspace workspace("benchmark", WorkspaceConfig::Training());
-    auto cycle = [&] {
-      WorkspaceScope scope(workspace);
-      call();
-    };
-    for (int i = 0; i < 3; ++i) cycle();
-    for (auto _ : state) cycle();
-  })->Apply(QuietStatistics)->Unit(benchmark::kMicrosecond);
+  benchmark::RegisterBenchmark(name,
+                               [call](benchmark::State& state) {
+                                 SetThreadCount(Threads());
+                                 Workspace workspace("benchmark", WorkspaceConfig::Training());
+                                 auto cycle = [&] {
+                                   WorkspaceScope scope(workspace);
+                                   call();
+                                 };
+                                 for (int i = 0; i < 3; ++i) cycle();
+                                 for (auto _ : state) cycle();
+                               })
+      ->Apply(QuietStatistics)
+      ->Unit(benchmark::kMicrosecond);
 }
 
 void AddElementwise() {
@@ -99,14 +102,16 @@ void AddNetworks() {
   const NDArray tokens = Values({1024, 768}), one = Ones({768}), zero = Zeros({768});
   Add("layer_norm", [=] { LayerNorm(tokens, one, zero); });
   const Normalized layer = LayerNorm(tokens, one, zero);
-  Add("layer_norm_grad", [=] { LayerNormGrad(tokens, one, layer.mean, layer.inverse_deviation, tokens); });
+  Add("layer_norm_grad",
+      [=] { LayerNormGrad(tokens, one, layer.mean, layer.inverse_deviation, tokens); });
   Add("rms_norm", [=] { RmsNorm(tokens, one); });
   const NDArray image = Values({32, 28, 28, 64}), one64 = Ones({64}), zero64 = Zeros({64});
   GroupNormAttributes groups;
   groups.groups = 8;
   const Normalized group = GroupNorm(image, one64, zero64, groups);
   Add("group_norm", [=] { GroupNorm(image, one64, zero64, groups); });
-  Add("group_norm_grad", [=] { GroupNormGrad(image, one64, group.mean, group.inverse_deviation, image); });
+  Add("group_norm_grad",
+      [=] { GroupNormGrad(image, one64, group.mean, group.inverse_deviation, image); });
   Add("batch_norm", [=] { BatchNorm(image, one64, zero64); });
   const NDArray pooled = Values({128, 24, 24, 20}), deep = Values({32, 7, 7, 512});
   Add("max_pool", [=] { MaxPool2d(pooled, Pool2dAttributes()); });
@@ -131,12 +136,14 @@ void AddProducts() {
   Add("matmul", [=] { MatMul(x, y); });
   const NDArray q = Values({64, 64, 32}), k = Values({64, 64, 32});
   Add("matmul_batch", [=] { MatMul(q, k, {.transpose_y = true}); });
-  const NDArray xb = Values({512, 512}, DType::kBFloat16), yb = Values({512, 512}, DType::kBFloat16);
+  const NDArray xb = Values({512, 512}, DType::kBFloat16),
+                yb = Values({512, 512}, DType::kBFloat16);
   Add("matmul_bf16", [=] { MatMul(xb, yb); });
   const NDArray xd = Values({512, 512}, DType::kFloat64), yd = Values({512, 512}, DType::kFloat64);
   Add("matmul_f64", [=] { MatMul(xd, yd); });
   // A layer of a transformer of width 768 for 512 tokens.
-  const NDArray tokens = Values({512, 768}), wide = Values({3072, 768}), narrow = Values({768, 3072}), within = Values({512, 3072});
+  const NDArray tokens = Values({512, 768}), wide = Values({3072, 768}),
+                narrow = Values({768, 3072}), within = Values({512, 3072});
   Add("matmul_up", [=] { MatMul(tokens, wide, {.transpose_y = true}); });
   Add("matmul_down", [=] { MatMul(within, narrow, {.transpose_y = true}); });
   // Scores of attention whose heads lie within the tokens.

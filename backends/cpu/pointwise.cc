@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kOperands = kMostPointwiseInputs + 1;  // inputs, then the result
 constexpr int kZ = kMostPointwiseInputs;
-constexpr int64_t kGrain = 1 << 15;     // elements of a task: several pages
-constexpr int64_t kShortRow = 32;       // rows shorter than this are not worth a call each
+constexpr int64_t kGrain = 1 << 15;  // elements of a task: several pages
+constexpr int64_t kShortRow = 32;    // rows shorter than this are not worth a call each
 // Tiles that operands are gathered into: square where an operand lies across the others. Taller or
 // wider ones touch more pages or more lines without neighbours; both measured slower.
 constexpr int64_t kTileSide = 64;
@@ -176,10 +176,14 @@ void MoveTile(int bytes, std::byte* memory, const int64_t* row_strides,
               TileBuffer& buffer) {
   const int64_t row = row_strides[operand], column = column_strides[operand];
   switch (bytes) {
-    case 1: return MoveTile<uint8_t, kGather>(memory, row, column, rows, columns, buffer.bytes);
-    case 2: return MoveTile<uint16_t, kGather>(memory, row, column, rows, columns, buffer.bytes);
-    case 4: return MoveTile<uint32_t, kGather>(memory, row, column, rows, columns, buffer.bytes);
-    default: return MoveTile<uint64_t, kGather>(memory, row, column, rows, columns, buffer.bytes);
+    case 1:
+      return MoveTile<uint8_t, kGather>(memory, row, column, rows, columns, buffer.bytes);
+    case 2:
+      return MoveTile<uint16_t, kGather>(memory, row, column, rows, columns, buffer.bytes);
+    case 4:
+      return MoveTile<uint32_t, kGather>(memory, row, column, rows, columns, buffer.bytes);
+    default:
+      return MoveTile<uint64_t, kGather>(memory, row, column, rows, columns, buffer.bytes);
   }
 }
 

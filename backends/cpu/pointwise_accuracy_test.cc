@@ -69,7 +69,7 @@ struct Sweep {
   double (*expected)(double);
   double most_ulps;      // with FMA
   double most_portable;  // without
-  double ignored = 0;  // where factors are denormal numbers the product has lost digits
+  double ignored = 0;    // where factors are denormal numbers the product has lost digits
 };
 
 TEST(PointwiseAccuracy, FunctionsOverAllExponents) {
@@ -102,8 +102,8 @@ TEST(PointwiseAccuracy, FunctionsOverAllExponents) {
     for (size_t i = 0; i < x.size(); ++i) expected[i] = sweep.expected(x[i]);
     for (const PointwiseLoops* table : Tables()) {
       const void* in[] = {x.data()};
-      (table->functions->*sweep.loops)[kLoopF32](in, results.data(),
-                                                 static_cast<int64_t>(x.size()), {});
+      (table->functions->*sweep.loops)[kLoopF32](in, results.data(), static_cast<int64_t>(x.size()),
+                                                 {});
       const double worst = WorstUlps(sweep.name, results, x, expected, sweep.ignored);
       std::printf("%-8s %-10s at most %.3f ulp\n", table->name, sweep.name, worst);
       EXPECT_LE(worst, table == &kPortablePointwise ? sweep.most_portable : sweep.most_ulps)
@@ -119,13 +119,15 @@ TEST(PointwiseAccuracy, GeluByTanhIsCloseAbsolutely) {
   parameters.tanh_form = true;
   for (const PointwiseLoops* table : Tables()) {
     const void* in[] = {x.data()};
-    table->functions->Gelu[kLoopF32](in, results.data(), static_cast<int64_t>(x.size()), parameters);
+    table->functions->Gelu[kLoopF32](in, results.data(), static_cast<int64_t>(x.size()),
+                                     parameters);
     double worst = 0;
     for (size_t i = 0; i < x.size(); ++i) {
       const double v = x[i], u = 1.59576912160573071176 * (v + 0.044715 * v * v * v);
       const double expected = v / (1 + std::exp(-u));
       if (std::isfinite(expected)) {
-        worst = std::max(worst, std::abs(results[i] - expected) / std::max(1.0, std::abs(expected)));
+        worst =
+            std::max(worst, std::abs(results[i] - expected) / std::max(1.0, std::abs(expected)));
       } else {
         EXPECT_TRUE(std::isnan(expected) ? std::isnan(results[i]) : results[i] == expected) << v;
       }
@@ -146,8 +148,9 @@ TEST(PointwiseAccuracy, PowerAndRemainder) {
     const bool any = i % 8 == 0;  // of any exponent; else so that results are finite
     x.push_back(any ? std::bit_cast<float>(static_cast<uint32_t>(random()))
                     : std::exp2(real(-10, 10)) * (i % 5 == 0 ? -1 : 1));
-    y.push_back(any ? std::bit_cast<float>(static_cast<uint32_t>(random()))
-                    : i % 3 == 0 ? std::round(real(-12, 12)) : real(-12, 12));
+    y.push_back(any          ? std::bit_cast<float>(static_cast<uint32_t>(random()))
+                : i % 3 == 0 ? std::round(real(-12, 12))
+                             : real(-12, 12));
   }
   std::vector<float> results(x.size());
   std::vector<double> expected(x.size());

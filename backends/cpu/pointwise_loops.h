@@ -31,9 +31,9 @@ inline constexpr int kFloatLoopTypes = 2;
 struct ArithmeticLoops {
 #define TIDEPOOL_OPERATOR(Name, ...) PointwiseLoop Name[kLoopTypes];
 #include "tidepool/ndarray/kernel/operators/arithmetic.inc"
-#include "tidepool/ndarray/kernel/operators/number_functions.inc"
 #include "tidepool/ndarray/kernel/operators/bits.inc"
 #include "tidepool/ndarray/kernel/operators/comparisons.inc"
+#include "tidepool/ndarray/kernel/operators/number_functions.inc"
 #undef TIDEPOOL_OPERATOR
 #define TIDEPOOL_OPERATOR(Name, ...) PointwiseLoop Name;
 #include "tidepool/ndarray/kernel/operators/logic.inc"
@@ -46,15 +46,16 @@ struct ArithmeticLoops {
 struct FunctionLoops {
 #define TIDEPOOL_OPERATOR(Name, ...) PointwiseLoop Name[kFloatLoopTypes];
 #include "tidepool/ndarray/kernel/operators/classifiers.inc"
-#include "tidepool/ndarray/kernel/operators/functions.inc"
 #include "tidepool/ndarray/kernel/operators/function_gradients.inc"
+#include "tidepool/ndarray/kernel/operators/functions.inc"
 #include "tidepool/ndarray/kernel/operators/real_arithmetic.inc"
 #undef TIDEPOOL_OPERATOR
   PointwiseLoop LeakyRelu[kFloatLoopTypes], Elu[kFloatLoopTypes], Gelu[kFloatLoopTypes];
   PointwiseLoop LeakyReluGrad[kFloatLoopTypes], EluGrad[kFloatLoopTypes], GeluGrad[kFloatLoopTypes];
 };
 
-inline constexpr int kConvertTypes = 9;  // in the order of DType; the types behind them go through these
+inline constexpr int kConvertTypes =
+    9;  // in the order of DType; the types behind them go through these
 struct ConversionLoops {
   PointwiseLoop convert[kConvertTypes][kConvertTypes];  // [from][to]
   PointwiseLoop i16_to_i32, u16_to_i32, i32_to_16_bits, u32_to_i64;

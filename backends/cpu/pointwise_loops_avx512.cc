@@ -2,16 +2,16 @@
 #include "tidepool/backends/cpu/pointwise_loops.h"
 
 #if defined(__x86_64__)
-#include "tidepool/backends/cpu/float_functions.inc"
-#include "tidepool/backends/cpu/element_words.inc"
 #include "tidepool/backends/cpu/arithmetic_loops.inc"
-#include "tidepool/backends/cpu/function_loops.inc"
 #include "tidepool/backends/cpu/conversion_loops.inc"
+#include "tidepool/backends/cpu/element_words.inc"
+#include "tidepool/backends/cpu/float_functions.inc"
+#include "tidepool/backends/cpu/function_loops.inc"
 
 namespace tidepool::cpu {
 
 const PointwiseLoops kAvx512Pointwise = {"avx512", &arithmetic_loops, &function_loops,
-                                       &conversion_loops};
+                                         &conversion_loops};
 
 }  // namespace tidepool::cpu
 #endif

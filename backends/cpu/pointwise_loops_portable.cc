@@ -1,10 +1,10 @@
 #include "tidepool/backends/cpu/pointwise_loops.h"
 
-#include "tidepool/backends/cpu/float_functions.inc"
-#include "tidepool/backends/cpu/element_words.inc"
 #include "tidepool/backends/cpu/arithmetic_loops.inc"
-#include "tidepool/backends/cpu/function_loops.inc"
 #include "tidepool/backends/cpu/conversion_loops.inc"
+#include "tidepool/backends/cpu/element_words.inc"
+#include "tidepool/backends/cpu/float_functions.inc"
+#include "tidepool/backends/cpu/function_loops.inc"
 
 namespace tidepool::cpu {
 

@@ -17,10 +17,14 @@ void FillElements(const std::byte* element, void* out, int64_t count) {
 
 void FillElements(const std::byte* element, int bytes, void* out, int64_t count) {
   switch (bytes) {
-    case 1: return FillElements<uint8_t>(element, out, count);
-    case 2: return FillElements<uint16_t>(element, out, count);
-    case 4: return FillElements<uint32_t>(element, out, count);
-    default: return FillElements<uint64_t>(element, out, count);
+    case 1:
+      return FillElements<uint8_t>(element, out, count);
+    case 2:
+      return FillElements<uint16_t>(element, out, count);
+    case 4:
+      return FillElements<uint32_t>(element, out, count);
+    default:
+      return FillElements<uint64_t>(element, out, count);
   }
 }
 
@@ -90,8 +94,8 @@ const PointwiseLoops& ThisMachine() {
   return kPortablePointwise;
 }
 
-void RunPointwiseSpan(const PointwiseOp& op, const LoopParameters& parameters, const PointwiseSpan& span,
-             int64_t count, bool stream) {
+void RunPointwiseSpan(const PointwiseOp& op, const LoopParameters& parameters,
+                      const PointwiseSpan& span, int64_t count, bool stream) {
   if (!stream && IsPlain(op, span)) {
     const void* in[kMostPointwiseInputs] = {span.in[0], span.in[1], span.in[2]};
     op.loop(in, span.z, count, parameters);

@@ -67,8 +67,9 @@ TEST_F(PointwiseTest, LayoutsOfTwoOperands) {
 TEST_F(PointwiseTest, ShortRows) {
   for (const int64_t columns : {1, 2, 3, 7, 31, 32, 33}) {
     const NDArray x = Random({3000, columns});
-    for (const NDArray& y : {Random({columns}), Random({3000, 1}), Random({columns, 3000}).Transpose(),
-                             Random({3000, columns + 2}).Slice(1, 1, columns + 1)}) {
+    for (const NDArray& y :
+         {Random({columns}), Random({3000, 1}), Random({columns, 3000}).Transpose(),
+          Random({3000, columns + 2}).Slice(1, 1, columns + 1)}) {
       ExpectSum(x, y, x + y);
       ExpectSum(y, x, y + x);
     }

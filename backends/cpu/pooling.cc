@@ -10,9 +10,8 @@ namespace tidepool::cpu {
 namespace {
 
 PoolGeometry Geometry(const TensorRef& x, const TensorRef& y, const Pool2dAttributes& a) {
-  return {x.dims[1],       x.dims[2],       x.dims[3],      y.dims[1], y.dims[2],
-          a.kernel_height, a.kernel_width,  a.stride_height, a.stride_width, a.pad_top,
-          a.pad_left};
+  return {x.dims[1],      x.dims[2],       x.dims[3],      y.dims[1], y.dims[2], a.kernel_height,
+          a.kernel_width, a.stride_height, a.stride_width, a.pad_top, a.pad_left};
 }
 
 // body(offset into x, offset into y) for each image.

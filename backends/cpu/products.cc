@@ -9,10 +9,10 @@
 #include "tidepool/backends/cpu/gemm/gemm_bf16.h"
 #include "tidepool/backends/cpu/gemm/gemm_f64.h"
 #include "tidepool/backends/cpu/nn_loops.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/strided_loop.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -57,9 +57,7 @@ struct Batch {
   }
   int64_t XOffset(int64_t item) const { return Offset(item, x_strides); }
   int64_t YOffset(int64_t item) const { return Offset(item, y_strides); }
-  bool by_items(int threads) const {
-    return threads > 1 && items > 1 && m * n * k < kLargeItem;
-  }
+  bool by_items(int threads) const { return threads > 1 && items > 1 && m * n * k < kLargeItem; }
 
  private:
   int64_t Offset(int64_t item, const int64_t* strides) const {
@@ -89,7 +87,8 @@ Problem ItemProblem(const KernelCall& call, const Batch& b) {
 }
 
 // Scratch of all calls at once: of every thread with an item of its own, or of all with one.
-size_t ScratchOf(const KernelCall& call, const Batch& b, size_t (*item)(const Batch&, int threads)) {
+size_t ScratchOf(const KernelCall& call, const Batch& b,
+                 size_t (*item)(const Batch&, int threads)) {
   if (!b.by_items(call.threads.count)) return item(b, call.threads.count);
   return (item(b, 1) + 63) / 64 * 64 * call.threads.count;
 }
@@ -241,11 +240,14 @@ size_t MatMulScratch(const KernelCall& call) {
 
 // ---- bf16, by its own instruction where the processor has it ----
 
-size_t Bf16Scratch(const Batch& b, int threads) { return GemmBf16ScratchBytes(b.m, b.n, b.k, threads); }
+size_t Bf16Scratch(const Batch& b, int threads) {
+  return GemmBf16ScratchBytes(b.m, b.n, b.k, threads);
+}
 
 void RunBrainMatMul(const KernelCall& call) {
   static const bool has_gemm = HasGemmBf16();
-  has_gemm ? RunMatMul<uint16_t, GemmBf16Problem, &GemmBf16, &Bf16Scratch>(call) : RunHalfMatMul<true>(call);
+  has_gemm ? RunMatMul<uint16_t, GemmBf16Problem, &GemmBf16, &Bf16Scratch>(call)
+           : RunHalfMatMul<true>(call);
 }
 
 size_t BrainMatMulScratch(const KernelCall& call) {

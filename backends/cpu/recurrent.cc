@@ -44,8 +44,8 @@ template <typename T>
 void RunLstm(const KernelCall& call) {
   ForEachRow(call, call.inputs[1], [&](int64_t row, int64_t n) {
     const int64_t state = row * n, gates = 4 * state;
-    Cells<T>().lstm_row(In<T>(call, 0, gates), In<T>(call, 1, state), Out<T>(call, 0, state), Out<T>(call, 1, state),
-                        Out<T>(call, 2, gates), n);
+    Cells<T>().lstm_row(In<T>(call, 0, gates), In<T>(call, 1, state), Out<T>(call, 0, state),
+                        Out<T>(call, 1, state), Out<T>(call, 2, gates), n);
   });
 }
 
@@ -53,8 +53,9 @@ template <typename T>
 void RunLstmGrad(const KernelCall& call) {
   ForEachRow(call, call.inputs[1], [&](int64_t row, int64_t n) {
     const int64_t state = row * n, gates = 4 * state;
-    Cells<T>().lstm_grad_row(In<T>(call, 0, gates), In<T>(call, 1, state), In<T>(call, 2, state), In<T>(call, 3, state),
-                             In<T>(call, 4, state), Out<T>(call, 0, gates), Out<T>(call, 1, state), n);
+    Cells<T>().lstm_grad_row(In<T>(call, 0, gates), In<T>(call, 1, state), In<T>(call, 2, state),
+                             In<T>(call, 3, state), In<T>(call, 4, state), Out<T>(call, 0, gates),
+                             Out<T>(call, 1, state), n);
   });
 }
 
@@ -62,8 +63,8 @@ template <typename T>
 void RunGru(const KernelCall& call) {
   ForEachRow(call, call.inputs[2], [&](int64_t row, int64_t n) {
     const int64_t state = row * n, gates = 3 * state;
-    Cells<T>().gru_row(In<T>(call, 0, gates), In<T>(call, 1, gates), In<T>(call, 2, state), Out<T>(call, 0, state),
-                       Out<T>(call, 1, gates), n);
+    Cells<T>().gru_row(In<T>(call, 0, gates), In<T>(call, 1, gates), In<T>(call, 2, state),
+                       Out<T>(call, 0, state), Out<T>(call, 1, gates), n);
   });
 }
 
@@ -71,8 +72,9 @@ template <typename T>
 void RunGruGrad(const KernelCall& call) {
   ForEachRow(call, call.inputs[2], [&](int64_t row, int64_t n) {
     const int64_t state = row * n, gates = 3 * state;
-    Cells<T>().gru_grad_row(In<T>(call, 0, gates), In<T>(call, 1, gates), In<T>(call, 2, state), In<T>(call, 3, state),
-                            Out<T>(call, 0, gates), Out<T>(call, 1, gates), Out<T>(call, 2, state), n);
+    Cells<T>().gru_grad_row(In<T>(call, 0, gates), In<T>(call, 1, gates), In<T>(call, 2, state),
+                            In<T>(call, 3, state), Out<T>(call, 0, gates), Out<T>(call, 1, gates),
+                            Out<T>(call, 2, state), n);
   });
 }
 

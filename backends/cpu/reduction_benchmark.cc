@@ -41,7 +41,8 @@ void Memcpy(benchmark::State& state) {
 BENCHMARK(Memcpy)->Arg(64 * kMega)->Arg(kMega / 4)->Unit(benchmark::kMicrosecond);
 
 // `call` in the cycles of a workspace, on one thread unless it says otherwise.
-void Measure(benchmark::State& state, int threads, int64_t bytes, const std::function<void()>& call) {
+void Measure(benchmark::State& state, int threads, int64_t bytes,
+             const std::function<void()>& call) {
   SetThreadCount(threads);
   Workspace workspace("benchmark", WorkspaceConfig::Training());
   auto cycle = [&] {
@@ -75,9 +76,18 @@ std::vector<Case> Cases() {
       {"Sum/last", large, f32, [](X x) { Sum(x, 1); }},
       {"Sum/first", large, f32, [](X x) { Sum(x, 0); }},
       {"Sum/first/2threads", large, f32, [](X x) { Sum(x, 0); }, 2},
-      {"Sum/channels", images, f32, [](X x) { Sum(x, {0, 1, 2}); }},
-      {"Sum/outer_and_last", images, f32, [](X x) { Sum(x, {0, 3}); }},
-      {"Sum/middle", images, f32, [](X x) { Sum(x, {1, 2}); }},
+      {"Sum/channels", images, f32,
+       [](X x) {
+         Sum(x, {0, 1, 2});
+       }},
+      {"Sum/outer_and_last", images, f32,
+       [](X x) {
+         Sum(x, {0, 3});
+       }},
+      {"Sum/middle", images, f32,
+       [](X x) {
+         Sum(x, {1, 2});
+       }},
       {"Sum/transposed", large, f32, [](X x) { Sum(x.Transpose(), 1); }},
       {"Sum/last_of_8", rows8, f32, [](X x) { Sum(x, 1); }},
       {"Sum/first_of_8", rows8, f32, [](X x) { Sum(x, 0); }},
@@ -130,7 +140,11 @@ void Rows(benchmark::State& state, bool scatter) {
   });
 }
 BENCHMARK_CAPTURE(Rows, gather, false)->Arg(1)->Arg(16)->Arg(256)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(Rows, scatter_add, true)->Arg(1)->Arg(16)->Arg(256)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Rows, scatter_add, true)
+    ->Arg(1)
+    ->Arg(16)
+    ->Arg(256)
+    ->Unit(benchmark::kMicrosecond);
 
 const bool registered = [] {
   for (const Case& c : Cases()) {

@@ -9,10 +9,10 @@
 
 #include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/backends/cpu/nn_loops.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_images.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -70,10 +70,10 @@ struct CallOnF32 {
 
 // loop(x, z, count) in pieces.
 template <typename X, typename Z>
-void Convert(Threads threads, void (*loop)(const X*, Z*, int64_t), const X* x, Z* z, int64_t count) {
-  ParallelFor(threads, count, /*grain=*/1 << 15, count, [=](int64_t begin, int64_t end) {
-    loop(x + begin, z + begin, end - begin);
-  });
+void Convert(Threads threads, void (*loop)(const X*, Z*, int64_t), const X* x, Z* z,
+             int64_t count) {
+  ParallelFor(threads, count, /*grain=*/1 << 15, count,
+              [=](int64_t begin, int64_t end) { loop(x + begin, z + begin, end - begin); });
 }
 
 void ToF32(Threads threads, const TensorRef& from, const TensorRef& to) {

@@ -17,13 +17,16 @@ namespace {
 // These run on the host, on copies; of i16, u16, u32 and u64 all but moves.
 std::vector<std::string> Gaps() {
   std::vector<std::string> gaps = {
-      "cumprod *", "scatter *", "search_sorted *", "conv3d *", "conv3d_grad_input *",
-      "conv3d_grad_filter *", "resize2d *", "resize2d_grad *", "group_norm *", "group_norm_grad *", "ctc_loss *",
-      "ctc_loss_grad *"};
-  const std::set<std::string> moves = {"fill", "copy", "where", "gather", "one_hot", "flip", "triangle"};
+      "cumprod *",         "scatter *",           "search_sorted *",
+      "conv3d *",          "conv3d_grad_input *", "conv3d_grad_filter *",
+      "resize2d *",        "resize2d_grad *",     "group_norm *",
+      "group_norm_grad *", "ctc_loss *",          "ctc_loss_grad *"};
+  const std::set<std::string> moves = {"fill",    "copy", "where",   "gather",
+                                       "one_hot", "flip", "triangle"};
   for (int i = 0; i < OperatorCount(); ++i) {
     const OperatorInfo& info = Info(static_cast<OpCode>(i));
-    const bool compares_bits = info.name == std::string("equal") || info.name == std::string("not_equal");
+    const bool compares_bits =
+        info.name == std::string("equal") || info.name == std::string("not_equal");
     for (const DType dtype : {DType::kInt16, DType::kUInt16, DType::kUInt32, DType::kUInt64}) {
       if (!Contains(info.types, dtype) || moves.count(info.name) > 0) continue;
       if (compares_bits && DTypeBytes(dtype) > 2) continue;

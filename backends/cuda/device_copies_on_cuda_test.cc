@@ -68,7 +68,8 @@ TEST_P(DeviceCopiesOnCuda, ArraysToAndFro) {
           values[x] += values[x];
         }
       }
-      for (size_t i = 0; i < 3; ++i) EXPECT_EQ(arrays[i].ToVector<float>(), std::vector<float>(5000, values[i]));
+      for (size_t i = 0; i < 3; ++i)
+        EXPECT_EQ(arrays[i].ToVector<float>(), std::vector<float>(5000, values[i]));
     }
   }
   const DeviceCopyCounters way = DeviceCopiesBetween(kDevices[0], kDevices[1]);

@@ -71,12 +71,13 @@ TEST_F(DeviceLossOnCudaTest, AKernelPoisonsTheDevice) {
     z -= x;  // poisons
     z *= x;
     EXPECT_THAT(MessageOf([&] { z.ToVector<float>(); }),
-                testing::MatchesRegex("first: cuda.*: cuda:0 is lost: cuda[A-Za-z]*: cudaErrorIllegalAddress: an "
-                                      "illegal memory access was encountered; it was one of the operators queued "
-                                      "last, or one before them: .*\\[multiply\\] in queue 0.*"));
+                testing::MatchesRegex(
+                    "first: cuda.*: cuda:0 is lost: cuda[A-Za-z]*: cudaErrorIllegalAddress: an "
+                    "illegal memory access was encountered; it was one of the operators queued "
+                    "last, or one before them: .*\\[multiply\\] in queue 0.*"));
     int reclaims = 0;
-    const Reclaimer::Registration watch =
-        Reclaimer::Global().Register("watch", [&](ReclaimDepth) -> int64_t { return ++reclaims, 0; });
+    const Reclaimer::Registration watch = Reclaimer::Global().Register(
+        "watch", [&](ReclaimDepth) -> int64_t { return ++reclaims, 0; });
     const uint64_t fallbacks = MemoryTracker::Global().Snapshot().host_fallbacks;
     const auto fails = [&](const char* what, const std::function<void()>& call) {
       EXPECT_THAT(MessageOf(call), StartsWith("then: ")) << what;
@@ -115,7 +116,8 @@ TEST_F(DeviceLossOnCudaTest, ARefusalOfMemoryIsLookedAt) {
   Workspace workspace("pages", WorkspaceConfig::Training(), kDevice);
   EmulatedCuda::Get().set_lost(true);
   EXPECT_THAT(MessageOf([] { NDArray(Shape{100}, DType::kFloat32, Place::On(kDevice)); }),
-              testing::AllOf(StartsWith("first: heap: cuda:0 is lost: cuda"), HasSubstr("cudaErrorIllegalAddress")));
+              testing::AllOf(StartsWith("first: heap: cuda:0 is lost: cuda"),
+                             HasSubstr("cudaErrorIllegalAddress")));
   ForgetLossForTesting(kDevice);
   EXPECT_THAT(MessageOf([&] {
                 WorkspaceScope scope(workspace);

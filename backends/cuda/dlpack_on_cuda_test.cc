@@ -59,7 +59,8 @@ class Library {
   }
   void* memory() const { return memory_; }
   void Copy(void* to, const void* from, std::optional<int64_t> number) const {
-    EXPECT_EQ(cudaMemcpyAsync(to, from, kBytes, cudaMemcpyDeviceToDevice, stream(number)), cudaSuccess);
+    EXPECT_EQ(cudaMemcpyAsync(to, from, kBytes, cudaMemcpyDeviceToDevice, stream(number)),
+              cudaSuccess);
   }
   // When all has been done.
   std::vector<float> Read() const {
@@ -129,7 +130,8 @@ TEST(DLPackOnCudaTest, WeAreBehindTheProducersStreamAndItsMemoryBehindUs) {
         } given{&library, &after, number};
         int64_t shape[1] = {kElements};
         DLManagedTensor tensor = {};
-        tensor.dl_tensor = {library.memory(), {kDLCUDA, 0}, 1, {kDLFloat, 32, 1}, shape, nullptr, 0};
+        tensor.dl_tensor = {
+            library.memory(), {kDLCUDA, 0}, 1, {kDLFloat, 32, 1}, shape, nullptr, 0};
         tensor.manager_ctx = &given;
         tensor.deleter = [](DLManagedTensor* self) {  // uses its memory again at once
           const Given& of = *static_cast<Given*>(self->manager_ctx);
@@ -160,7 +162,8 @@ TEST(DLPackOnCudaTest, AQueueOfOursIsItselfAndZeroIsRefused) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(error.message(),
-              "to_dlpack: found stream 0 of cuda:0, expected 1 (the legacy default stream), 2 (the thread's), a "
+              "to_dlpack: found stream 0 of cuda:0, expected 1 (the legacy default stream), 2 (the "
+              "thread's), a "
               "cudaStream_t or -1; 0 may be either");
   }
   DLManagedTensor* const tensor = ToDLPack(x, {.stream = DLPackStreamOf(side)});

@@ -29,8 +29,7 @@ constexpr Device kDevice{DeviceType::kCuda, 0};
 constexpr char kDigits[] = "examples/data/mnist";  // from where tests are run
 
 const LabelledImages& Digits() {
-  static const LabelledImages& digits =
-      *new LabelledImages(LoadImageFolder(kDigits).train);
+  static const LabelledImages& digits = *new LabelledImages(LoadImageFolder(kDigits).train);
   return digits;
 }
 
@@ -90,8 +89,8 @@ void ExpectSame(const Outcome& graphs, const Outcome& eager) {
 }
 
 TEST_F(GraphTraining, EveryUpdaterGivesTheBitsOfEagerSteps) {
-  for (UpdaterKind updater : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdaGrad, UpdaterKind::kRmsProp,
-                              UpdaterKind::kAdam}) {
+  for (UpdaterKind updater : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdaGrad,
+                              UpdaterKind::kRmsProp, UpdaterKind::kAdam}) {
     for (const Schedule& schedule : {Schedule::Constant(), Schedule::Cosine(6)}) {
       SCOPED_TRACE(testing::Message() << UpdaterName(updater) << " " << schedule.ToString());
       Plan plan;
@@ -112,7 +111,8 @@ TEST_F(GraphTraining, EveryUpdaterGivesTheBitsOfEagerSteps) {
 
 // The norm is of the step's own gradients and stays on the device.
 TEST_F(GraphTraining, ClippedNormsAreOfTheReplayedStep) {
-  for (const ClippingKind kind : {ClippingKind::kValue, ClippingKind::kNormOfEach, ClippingKind::kGlobalNorm}) {
+  for (const ClippingKind kind :
+       {ClippingKind::kValue, ClippingKind::kNormOfEach, ClippingKind::kGlobalNorm}) {
     Plan plan;
     plan.updater = UpdaterKind::kSgd;
     plan.clipping = {kind, 0.05};

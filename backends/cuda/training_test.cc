@@ -45,8 +45,7 @@ int64_t DriverCalls() {
 
 Outcome Train(const std::string& name, Device device, UpdaterKind updater, int steps, int64_t batch,
               WorkspaceMode mode = WorkspaceMode::kEnabled) {
-  static const LabelledImages& digits =
-      *new LabelledImages(LoadImageFolder(kDigits).train);
+  static const LabelledImages& digits = *new LabelledImages(LoadImageFolder(kDigits).train);
   Model model = MakeModel(name, {28, 28, 1}, 10, 17, mode, device);
   Trainer trainer(model, UpdaterConfig::Of(updater));
   ImageBatches batches(digits, batch);

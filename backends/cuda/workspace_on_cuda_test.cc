@@ -53,7 +53,8 @@ TEST(WorkspaceOnCuda, GrowsAndShrinksWithItsCycles) {
   {
     Workspace workspace("growing", WorkspaceConfig::Training(), kCuda);
     for (int64_t rows : {10, 4000, 100, 20000, 10, 10, 4000}) {
-      ASSERT_EQ(Step(workspace, weights, rows), std::vector<float>(rows * 16, 2.5f)) << rows << " rows";
+      ASSERT_EQ(Step(workspace, weights, rows), std::vector<float>(rows * 16, 2.5f))
+          << rows << " rows";
     }
     EXPECT_GT(EmulatedCuda::Get().used_bytes(), before);
   }

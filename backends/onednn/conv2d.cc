@@ -12,11 +12,11 @@
 #include <mutex>
 
 #include "absl/functional/function_ref.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/backends/onednn/choice.h"
 #include "tidepool/backends/onednn/convolution_cache.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::onednn {
 namespace {
@@ -62,7 +62,9 @@ struct Pieces {
   std::shared_ptr<const Convolution> whole, last;
 
   const Convolution& at(int64_t index) const { return index + 1 == count ? *last : *whole; }
-  size_t FilterBytes() const { return RoundUp(std::max(whole->filter_bytes(), last->filter_bytes())); }
+  size_t FilterBytes() const {
+    return RoundUp(std::max(whole->filter_bytes(), last->filter_bytes()));
+  }
   size_t ScratchpadBytes() const {
     return RoundUp(std::max(whole->scratchpad_bytes(), last->scratchpad_bytes()));
   }
@@ -119,8 +121,7 @@ size_t ScratchBytes(const KernelCall& call) {
 // Tasks of the pool must not throw: the first exception is kept and thrown here.
 void ForEachPiece(const KernelCall& call, const Pieces& pieces,
                   absl::FunctionRef<void(int64_t index, int slot)> body) {
-  const std::shared_ptr<ThreadPool> pool =
-      pieces.count > 1 ? PoolOf(call.threads) : nullptr;
+  const std::shared_ptr<ThreadPool> pool = pieces.count > 1 ? PoolOf(call.threads) : nullptr;
   if (pool == nullptr) {
     for (int64_t index = 0; index < pieces.count; ++index) body(index, 0);
     return;

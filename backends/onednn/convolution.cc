@@ -43,11 +43,12 @@ void Translate(const char* what, absl::FunctionRef<void()> call) {
   try {
     call();
   } catch (const dnnl::error& error) {
-    const std::string message = absl::StrCat("oneDNN: ", what, " returned status ",
-                                             static_cast<int>(error.status), " (", error.what(), ")");
+    const std::string message =
+        absl::StrCat("oneDNN: ", what, " returned status ", static_cast<int>(error.status), " (",
+                     error.what(), ")");
     if (error.status == dnnl_out_of_memory) {
       ThrowOutOfMemory({Host(), nullptr, 0, "an operator"}, "oneDNN", message,
-                     MemoryTracker::Global().Snapshot().ToString());
+                       MemoryTracker::Global().Snapshot().ToString());
     }
     ThrowInternal(message);
   }
@@ -162,8 +163,8 @@ struct Convolution::Primitives {
   bool Make(const ConvolutionShape& s);
   void MakeExport();
   size_t ScratchpadBytes() const {
-    return std::max({scratchpad.get_size(), export_scratchpad.get_size(),
-                     add_scratchpad.get_size()});
+    return std::max(
+        {scratchpad.get_size(), export_scratchpad.get_size(), add_scratchpad.get_size()});
   }
 };
 
@@ -243,18 +244,17 @@ void Convolution::Primitives::MakeExport() {
 
 namespace {
 
-void Execute(const dnnl::primitive& primitive, const memory::desc& scratchpad_desc, void* scratchpad,
-             std::unordered_map<int, memory> operands) {
+void Execute(const dnnl::primitive& primitive, const memory::desc& scratchpad_desc,
+             void* scratchpad, std::unordered_map<int, memory> operands) {
   const OneThread one_thread;
-  Translate(
-      "executing a primitive", [&] {
-        if (scratchpad_desc.get_size() > 0) {
-          operands.emplace(DNNL_ARG_SCRATCHPAD, Operand(scratchpad_desc, scratchpad));
-        }
-        dnnl::stream stream(Engine());
-        primitive.execute(stream, operands);
-        stream.wait();
-      });
+  Translate("executing a primitive", [&] {
+    if (scratchpad_desc.get_size() > 0) {
+      operands.emplace(DNNL_ARG_SCRATCHPAD, Operand(scratchpad_desc, scratchpad));
+    }
+    dnnl::stream stream(Engine());
+    primitive.execute(stream, operands);
+    stream.wait();
+  });
 }
 
 }  // namespace

@@ -133,10 +133,10 @@ TEST(ConvolutionTest, RandomShapesAreRightAndStayInTheirMemory) {
   int made = 0;
   for (int i = 0; i < 400 && !HasFatalFailure(); ++i) {
     const ConvolutionShape s = RandomShape(random);
-    SCOPED_TRACE(testing::Message() << "case " << i << ": kind " << static_cast<int>(s.kind)
-                                    << ", channels " << s.channels << ", filters " << s.filters
-                                    << ", groups " << s.groups << ", kernel " << s.kernel_height
-                                    << "x" << s.kernel_width);
+    SCOPED_TRACE(testing::Message()
+                 << "case " << i << ": kind " << static_cast<int>(s.kind) << ", channels "
+                 << s.channels << ", filters " << s.filters << ", groups " << s.groups
+                 << ", kernel " << s.kernel_height << "x" << s.kernel_width);
     const auto convolution = Convolution::Make(s);
     if (convolution == nullptr) continue;
     ++made;

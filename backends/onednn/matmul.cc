@@ -11,12 +11,12 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/backends/onednn/choice.h"
 #include "tidepool/backends/onednn/one_thread.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::onednn {
 namespace {
@@ -34,15 +34,14 @@ ProductShape ShapeOf(const KernelCall& call) {
 }
 
 struct Tiles {
-  int64_t rows, columns;          // of a tile
+  int64_t rows, columns;  // of a tile
   int64_t row_count, column_count;
 };
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Tiles TilesOf(const ProductShape& s) {
-  const int64_t wanted =
-      std::clamp<int64_t>(s.m * s.n * s.k / kMultiplyAddsPerTile, 1, kMaxTiles);
+  const int64_t wanted = std::clamp<int64_t>(s.m * s.n * s.k / kMultiplyAddsPerTile, 1, kMaxTiles);
   const int64_t row_parts = std::clamp<int64_t>(s.m / kLeastRows, 1, wanted);
   const int64_t column_parts = std::clamp<int64_t>(s.n / kLeastColumns, 1, wanted / row_parts);
   Tiles t;

@@ -109,8 +109,9 @@ void MeasureProducts(int64_t m, int64_t k, int64_t n) {
   const double multiply_adds = static_cast<double>(m) * k * n;
   const auto row = [&](const char* what, const NDArray* a, const NDArray* b, const NDArray* c,
                        NDArray* z, const MatMulAttributes& attributes) {
-    Measure({shape + what, multiply_adds,
-             [=] { Dispatch(OpCode::kMatMul, {a, b, c}, {z}, &attributes); }});
+    Measure({shape + what, multiply_adds, [=] {
+               Dispatch(OpCode::kMatMul, {a, b, c}, {z}, &attributes);
+             }});
   };
   MatMulAttributes constant, forward, grad_x, grad_w;
   constant.transpose_y = constant.y_is_constant = forward.transpose_y = true;
@@ -133,17 +134,21 @@ void MeasureConvolutions(const Shape& image, int64_t size, int64_t filters, int6
   NDArray y = Random(Conv2dOutputShape(image, w.shape(), forward));
   NDArray dx = Random(image), dw = Random(w.shape());
   const double multiply_adds = static_cast<double>(y.NumElements()) * size * size * image[3];
-  const std::string shape =
-      absl::StrCat("conv2d ", image[0], "x", image[1], "x", image[2], "x", image[3], ", ", size, "x",
-                   size, stride > 1 ? absl::StrCat(" stride ", stride) : "", " to ", filters, ", ");
-  Measure({shape + "forward, constant filter", multiply_adds,
-           [&] { Dispatch(OpCode::kConv2d, {&x, &w, &bias}, {&y}, &constant); }});
-  Measure({shape + "forward", multiply_adds,
-           [&] { Dispatch(OpCode::kConv2d, {&x, &w, &bias}, {&y}, &forward); }});
-  Measure({shape + "dx", multiply_adds,
-           [&] { Dispatch(OpCode::kConv2dGradInput, {&y, &w}, {&dx}, &forward); }});
-  Measure({shape + "dw", multiply_adds,
-           [&] { Dispatch(OpCode::kConv2dGradFilter, {&x, &y}, {&dw}, &forward); }});
+  const std::string shape = absl::StrCat(
+      "conv2d ", image[0], "x", image[1], "x", image[2], "x", image[3], ", ", size, "x", size,
+      stride > 1 ? absl::StrCat(" stride ", stride) : "", " to ", filters, ", ");
+  Measure({shape + "forward, constant filter", multiply_adds, [&] {
+             Dispatch(OpCode::kConv2d, {&x, &w, &bias}, {&y}, &constant);
+           }});
+  Measure({shape + "forward", multiply_adds, [&] {
+             Dispatch(OpCode::kConv2d, {&x, &w, &bias}, {&y}, &forward);
+           }});
+  Measure({shape + "dx", multiply_adds, [&] {
+             Dispatch(OpCode::kConv2dGradInput, {&y, &w}, {&dx}, &forward);
+           }});
+  Measure({shape + "dw", multiply_adds, [&] {
+             Dispatch(OpCode::kConv2dGradFilter, {&x, &y}, {&dw}, &forward);
+           }});
 }
 
 void MeasureAll() {

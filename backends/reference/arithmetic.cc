@@ -26,7 +26,8 @@ struct ScaleShiftKernel {
     }
     if constexpr (kIsFloat<T>) {
       ForEachElement<T, T>(call, [&](T x) {
-        return Narrow<T>(static_cast<Wide<T>>(a.scale) * Wide<T>(x) + static_cast<Wide<T>>(a.shift));
+        return Narrow<T>(static_cast<Wide<T>>(a.scale) * Wide<T>(x) +
+                         static_cast<Wide<T>>(a.shift));
       });
     } else if (IsInt64(a.scale) && IsInt64(a.shift)) {
       const auto scale = static_cast<uint64_t>(static_cast<int64_t>(a.scale));
@@ -34,9 +35,8 @@ struct ScaleShiftKernel {
       ForEachElement<T, T>(
           call, [&](T x) { return static_cast<T>(static_cast<uint64_t>(x) * scale + shift); });
     } else {
-      ForEachElement<T, T>(call, [&](T x) {
-        return ConvertElement<T>(a.scale * static_cast<double>(x) + a.shift);
-      });
+      ForEachElement<T, T>(
+          call, [&](T x) { return ConvertElement<T>(a.scale * static_cast<double>(x) + a.shift); });
     }
   }
 };

@@ -39,8 +39,8 @@ class Scores {
       row[j] = scale * sum;
       if (mask_.present) {
         const auto at = [this](int axis, int64_t i) { return mask_.dims[axis] == 1 ? 0 : i; };
-        row[j] += static_cast<Wide<T>>(
-            At<T>(mask_, at(0, batch), at(1, head), at(2, query), at(3, j)));
+        row[j] +=
+            static_cast<Wide<T>>(At<T>(mask_, at(0, batch), at(1, head), at(2, query), at(3, j)));
       }
     }
     return row;

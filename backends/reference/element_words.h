@@ -65,8 +65,8 @@ T Fma(T a, T b, T c) {
 
 #define TIDEPOOL_FORMULA inline
 #define TIDEPOOL_REAL(x) T(x##L)
-#include "tidepool/ndarray/kernel/element_formulas.inc"
 #include "tidepool/ndarray/kernel/cell_formulas.inc"
+#include "tidepool/ndarray/kernel/element_formulas.inc"
 #undef TIDEPOOL_FORMULA
 #undef TIDEPOOL_REAL
 
@@ -86,24 +86,27 @@ Z Rounded(Number value) {
 template <typename Formula, typename T, typename Z, typename... X>
 void RunFormula(const KernelCall& call) {
   using Number = std::conditional_t<Formula::kOneRounding, Own<T>, Wide<T>>;
-  ForEachElement<Z, X...>(call, [](X... x) { return Rounded<Z>(Formula()(static_cast<Number>(x)...)); });
+  ForEachElement<Z, X...>(call,
+                          [](X... x) { return Rounded<Z>(Formula()(static_cast<Number>(x)...)); });
 }
 
 // For each type of a row.
 template <DTypeSet kTypes, typename Add>
 void ForEachTypeOf(Add add) {
   [&]<typename... T>(TypeList<T...>) {
-    ([&] {
-      if constexpr (Contains(kTypes, DTypeOf<T>::value)) add(T());
-    }(), ...);
+    (
+        [&] {
+          if constexpr (Contains(kTypes, DTypeOf<T>::value)) add(T());
+        }(),
+        ...);
   }(AllTypes());
 }
 // `run_of` gives the kernel of an element's type.
 template <DTypeSet kTypes, typename RunOf>
 void AddOfTypes(OpCode op, RunOf run_of) {
   ForEachTypeOf<kTypes>([&](auto t) {
-    KernelRegistry::Global().Add(
-        {op, DeviceType::kHost, DTypeOf<decltype(t)>::value, "reference", 0, run_of(t), nullptr, nullptr, true});
+    KernelRegistry::Global().Add({op, DeviceType::kHost, DTypeOf<decltype(t)>::value, "reference",
+                                  0, run_of(t), nullptr, nullptr, true});
   });
 }
 template <typename Formula, DTypeSet kTypes>

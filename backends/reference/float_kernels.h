@@ -16,10 +16,10 @@ constexpr Kernel ReferenceKernel(OpCode op, DType dtype, void (*run)(const Kerne
 }
 
 // The four kernels of a template over the element type, for a KernelRegistrar's list.
-#define TIDEPOOL_FLOAT_KERNELS(op, Run)                     \
-  ReferenceKernel(op, DType::kFloat32, &Run<float>),        \
-      ReferenceKernel(op, DType::kFloat64, &Run<double>),   \
-      ReferenceKernel(op, DType::kFloat16, &Run<Float16>),  \
+#define TIDEPOOL_FLOAT_KERNELS(op, Run)                    \
+  ReferenceKernel(op, DType::kFloat32, &Run<float>),       \
+      ReferenceKernel(op, DType::kFloat64, &Run<double>),  \
+      ReferenceKernel(op, DType::kFloat16, &Run<Float16>), \
       ReferenceKernel(op, DType::kBFloat16, &Run<BFloat16>)
 
 // Elements one after the other along an axis, wherever they lie.

@@ -32,8 +32,8 @@ struct AlphaGradientKernel {
   template <typename T>
   static void Run(const KernelCall& call) {
     const Wide<T> alpha = call.attrs<AlphaAttributes>().alpha;
-    ForEachElement<T, T, T>(call,
-                            [=](T x, T dz) { return Narrow<T>(Formula()(Wide<T>(x), Wide<T>(dz), alpha)); });
+    ForEachElement<T, T, T>(
+        call, [=](T x, T dz) { return Narrow<T>(Formula()(Wide<T>(x), Wide<T>(dz), alpha)); });
   }
 };
 struct GeluKernel {
@@ -65,7 +65,8 @@ const bool registered = [] {
   RegisterReference<AlphaKernel<LeakyReluFormula>>(OpCode::kLeakyRelu, FloatTypes());
   RegisterReference<AlphaKernel<EluFormula>>(OpCode::kElu, FloatTypes());
   RegisterReference<GeluKernel>(OpCode::kGelu, FloatTypes());
-  RegisterReference<AlphaGradientKernel<LeakyReluGradFormula>>(OpCode::kLeakyReluGrad, FloatTypes());
+  RegisterReference<AlphaGradientKernel<LeakyReluGradFormula>>(OpCode::kLeakyReluGrad,
+                                                               FloatTypes());
   RegisterReference<AlphaGradientKernel<EluGradFormula>>(OpCode::kEluGrad, FloatTypes());
   RegisterReference<GeluGradKernel>(OpCode::kGeluGrad, FloatTypes());
   return true;

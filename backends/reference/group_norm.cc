@@ -69,17 +69,17 @@ void GroupNorm(const KernelCall& call) {
     At<Statistic<T>>(call.outputs[1], item, part.group) = static_cast<Statistic<T>>(mean);
     At<Statistic<T>>(call.outputs[2], item, part.group) = static_cast<Statistic<T>>(inverse);
     part.ForEach([&](int64_t r, int64_t c) {
-      z.as<T>()[Offset(z, r, c)] =
-          Narrow<T>((WideAt<T>(x, r, c) - mean) * inverse * static_cast<Wide<T>>(At<T>(call.inputs[1], c)) +
-                    static_cast<Wide<T>>(At<T>(call.inputs[2], c)));
+      z.as<T>()[Offset(z, r, c)] = Narrow<T>((WideAt<T>(x, r, c) - mean) * inverse *
+                                                 static_cast<Wide<T>>(At<T>(call.inputs[1], c)) +
+                                             static_cast<Wide<T>>(At<T>(call.inputs[2], c)));
     });
   });
 }
 
 // Gradients of normal * scale + shift, where the mean is a number or that of the part.
 template <typename T>
-void PartGradient(const KernelCall& call, const Part& part, const TensorRef& dz, bool has_mean, Wide<T> mean,
-                  Wide<T> inverse, Wide<T>* dscale, Wide<T>* dshift) {
+void PartGradient(const KernelCall& call, const Part& part, const TensorRef& dz, bool has_mean,
+                  Wide<T> mean, Wide<T> inverse, Wide<T>* dscale, Wide<T>* dshift) {
   const TensorRef &x = call.inputs[0], &scale = call.inputs[1], &dx = call.outputs[0];
   const Wide<T> count = static_cast<Wide<T>>(part.rows * part.width);
   Wide<T> sum = 0, products = 0;
@@ -95,8 +95,8 @@ void PartGradient(const KernelCall& call, const Part& part, const TensorRef& dz,
   part.ForEach([&](int64_t r, int64_t c) {
     const Wide<T> normal = (WideAt<T>(x, r, c) - mean) * inverse;
     dx.as<T>()[Offset(dx, r, c)] =
-        Narrow<T>(inverse * (WideAt<T>(dz, r, c) * static_cast<Wide<T>>(At<T>(scale, c)) - sum / count -
-                             normal * products / count));
+        Narrow<T>(inverse * (WideAt<T>(dz, r, c) * static_cast<Wide<T>>(At<T>(scale, c)) -
+                             sum / count - normal * products / count));
   });
 }
 
@@ -106,7 +106,8 @@ void GroupNormGrad(const KernelCall& call) {
   std::vector<Wide<T>> dscale(x.dims[x.rank - 1]), dshift(dscale);
   ForEachGroup(x, means.dims[1], [&](int64_t item, const Part& part) {
     PartGradient<T>(call, part, call.inputs[4], true, At<Statistic<T>>(means, item, part.group),
-                    At<Statistic<T>>(call.inputs[3], item, part.group), dscale.data(), dshift.data());
+                    At<Statistic<T>>(call.inputs[3], item, part.group), dscale.data(),
+                    dshift.data());
   });
   for (size_t c = 0; c < dscale.size(); ++c) {
     At<T>(call.outputs[1], c) = Narrow<T>(dscale[c]);
@@ -139,10 +140,11 @@ void RmsNorm(const KernelCall& call) {
     Wide<T> squares = 0;
     for (int64_t c = 0; c < n; ++c) squares += WideAt<T>(x, row, c) * WideAt<T>(x, row, c);
     const Wide<T> inverse = 1 / std::sqrt(squares / static_cast<Wide<T>>(n) + epsilon);
-    call.outputs[1].as<Statistic<T>>()[RowOffset(call.outputs[1], row)] = static_cast<Statistic<T>>(inverse);
+    call.outputs[1].as<Statistic<T>>()[RowOffset(call.outputs[1], row)] =
+        static_cast<Statistic<T>>(inverse);
     for (int64_t c = 0; c < n; ++c) {
-      z.as<T>()[Offset(z, row, c)] =
-          Narrow<T>(WideAt<T>(x, row, c) * inverse * static_cast<Wide<T>>(At<T>(call.inputs[1], c)));
+      z.as<T>()[Offset(z, row, c)] = Narrow<T>(WideAt<T>(x, row, c) * inverse *
+                                               static_cast<Wide<T>>(At<T>(call.inputs[1], c)));
     }
   }
 }

@@ -11,7 +11,8 @@ namespace {
 
 // visit(taps of the row, taps of the column, batch, row, column, channel) for each element of the output.
 template <typename Visit>
-void ForEachTap(const ResizeAttributes& a, const TensorRef& input, const TensorRef& output, Visit visit) {
+void ForEachTap(const ResizeAttributes& a, const TensorRef& input, const TensorRef& output,
+                Visit visit) {
   for (int64_t i = 0; i < output.dims[1]; ++i) {
     const ResizeTaps down = TapsOf(a, input.dims[1], output.dims[1], i);
     for (int64_t j = 0; j < output.dims[2]; ++j) {
@@ -27,11 +28,13 @@ template <typename T>
 void Resize2d(const KernelCall& call) {
   const TensorRef &input = call.inputs[0], &output = call.outputs[0];
   ForEachTap(call.attrs<ResizeAttributes>(), input, output,
-             [&](const ResizeTaps& down, const ResizeTaps& along, int64_t b, int64_t i, int64_t j, int64_t c) {
+             [&](const ResizeTaps& down, const ResizeTaps& along, int64_t b, int64_t i, int64_t j,
+                 int64_t c) {
                Wide<T> sum = 0;
                for (int r = 0; r < down.count; ++r) {
                  for (int s = 0; s < along.count; ++s) {
-                   sum += static_cast<Wide<T>>(down.weights[r]) * static_cast<Wide<T>>(along.weights[s]) *
+                   sum += static_cast<Wide<T>>(down.weights[r]) *
+                          static_cast<Wide<T>>(along.weights[s]) *
                           static_cast<Wide<T>>(At<T>(input, b, down.places[r], along.places[s], c));
                  }
                }
@@ -44,12 +47,15 @@ void Resize2dGrad(const KernelCall& call) {
   const TensorRef &gradient = call.inputs[0], &input = call.outputs[0];
   std::vector<Wide<T>> sums(input.NumElements());
   ForEachTap(call.attrs<ResizeAttributes>(), input, gradient,
-             [&](const ResizeTaps& down, const ResizeTaps& along, int64_t b, int64_t i, int64_t j, int64_t c) {
+             [&](const ResizeTaps& down, const ResizeTaps& along, int64_t b, int64_t i, int64_t j,
+                 int64_t c) {
                for (int r = 0; r < down.count; ++r) {
                  for (int s = 0; s < along.count; ++s) {
-                   sums[((b * input.dims[1] + down.places[r]) * input.dims[2] + along.places[s]) * input.dims[3] + c] +=
-                       static_cast<Wide<T>>(down.weights[r]) * static_cast<Wide<T>>(along.weights[s]) *
-                       static_cast<Wide<T>>(At<T>(gradient, b, i, j, c));
+                   sums[((b * input.dims[1] + down.places[r]) * input.dims[2] + along.places[s]) *
+                            input.dims[3] +
+                        c] += static_cast<Wide<T>>(down.weights[r]) *
+                              static_cast<Wide<T>>(along.weights[s]) *
+                              static_cast<Wide<T>>(At<T>(gradient, b, i, j, c));
                  }
                }
              });
@@ -57,7 +63,8 @@ void Resize2dGrad(const KernelCall& call) {
   for (int64_t b = 0; b < input.dims[0]; ++b) {
     for (int64_t i = 0; i < input.dims[1]; ++i) {
       for (int64_t j = 0; j < input.dims[2]; ++j) {
-        for (int64_t c = 0; c < input.dims[3]; ++c) At<T>(input, b, i, j, c) = Narrow<T>(sums[at++]);
+        for (int64_t c = 0; c < input.dims[3]; ++c)
+          At<T>(input, b, i, j, c) = Narrow<T>(sums[at++]);
       }
     }
   }
@@ -66,8 +73,8 @@ void Resize2dGrad(const KernelCall& call) {
 // visit(batch, out place, in place, filter, tap, channel of the filter, channel of the input) for each product of the
 // convolution; padding is left out.
 template <typename Visit>
-void ForEachProduct(const Conv3dAttributes& a, const TensorRef& input, const TensorRef& filter, const TensorRef& output,
-                    Visit visit) {
+void ForEachProduct(const Conv3dAttributes& a, const TensorRef& input, const TensorRef& filter,
+                    const TensorRef& output, Visit visit) {
   const int64_t filters = filter.dims[0] / a.groups, channels = filter.dims[4];
   int64_t o[3], k[3], in[3];
   const auto inside = [&](int axis) {
@@ -83,7 +90,8 @@ void ForEachProduct(const Conv3dAttributes& a, const TensorRef& input, const Ten
               if (!inside(0) || !inside(1) || !inside(2)) continue;
               for (int64_t b = 0; b < output.dims[0]; ++b) {
                 for (int64_t f = 0; f < filter.dims[0]; ++f) {
-                  for (int64_t c = 0; c < channels; ++c) visit(b, o, in, f, k, c, f / filters * channels + c);
+                  for (int64_t c = 0; c < channels; ++c)
+                    visit(b, o, in, f, k, c, f / filters * channels + c);
                 }
               }
             }
@@ -100,7 +108,10 @@ class Sums {
  public:
   explicit Sums(const TensorRef& to) : to_(to), sums_(to.NumElements()) {}
   Wide<T>& At(int64_t a, const int64_t* place, int64_t e) {
-    return sums_[(((a * to_.dims[1] + place[0]) * to_.dims[2] + place[1]) * to_.dims[3] + place[2]) * to_.dims[4] + e];
+    return sums_[(((a * to_.dims[1] + place[0]) * to_.dims[2] + place[1]) * to_.dims[3] +
+                  place[2]) *
+                     to_.dims[4] +
+                 e];
   }
   template <typename Finish>
   void Store(Finish finish) {
@@ -136,7 +147,8 @@ void Conv3d(const KernelCall& call) {
   const TensorRef &input = call.inputs[0], &filter = call.inputs[1], &bias = call.inputs[2];
   Sums<T> sums(call.outputs[0]);
   ForEachProduct(a, input, filter, call.outputs[0],
-                 [&](int64_t b, const int64_t* o, const int64_t* in, int64_t f, const int64_t* k, int64_t c, int64_t of) {
+                 [&](int64_t b, const int64_t* o, const int64_t* in, int64_t f, const int64_t* k,
+                     int64_t c, int64_t of) {
                    sums.At(b, o, f) += WideAt<T>(input, b, in, of) * WideAt<T>(filter, f, k, c);
                  });
   sums.Store([&](Wide<T> sum, T, int64_t f) {
@@ -151,7 +163,8 @@ void Conv3dGradInput(const KernelCall& call) {
   const TensorRef &gradient = call.inputs[0], &filter = call.inputs[1];
   Sums<T> sums(call.outputs[0]);
   ForEachProduct(call.attrs<Conv3dAttributes>(), call.outputs[0], filter, gradient,
-                 [&](int64_t b, const int64_t* o, const int64_t* in, int64_t f, const int64_t* k, int64_t c, int64_t of) {
+                 [&](int64_t b, const int64_t* o, const int64_t* in, int64_t f, const int64_t* k,
+                     int64_t c, int64_t of) {
                    sums.At(b, in, of) += WideAt<T>(gradient, b, o, f) * WideAt<T>(filter, f, k, c);
                  });
   sums.Store([](Wide<T> sum, T, int64_t) { return Narrow<T>(sum); });
@@ -163,7 +176,8 @@ void Conv3dGradFilter(const KernelCall& call) {
   const TensorRef &input = call.inputs[0], &gradient = call.inputs[1];
   Sums<T> sums(call.outputs[0]);
   ForEachProduct(a, input, call.outputs[0], gradient,
-                 [&](int64_t b, const int64_t* o, const int64_t* in, int64_t f, const int64_t* k, int64_t c, int64_t of) {
+                 [&](int64_t b, const int64_t* o, const int64_t* in, int64_t f, const int64_t* k,
+                     int64_t c, int64_t of) {
                    sums.At(f, k, c) += WideAt<T>(input, b, in, of) * WideAt<T>(gradient, b, o, f);
                  });
   sums.Store([&](Wide<T> sum, T before, int64_t) {

@@ -31,17 +31,17 @@ void ForEachIndexed(const TensorRef& indices, const AxisSplit& split, Visit visi
 template <typename Bits>
 void Gather(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
-  ForEachIndexed(call.inputs[1], AxisSplit(x, call.attrs<AxisAttributes>().axis),
-                 [&](int64_t from, int64_t to) {
-                   call.outputs[0].as<Bits>()[to] = x.as<Bits>()[from];
-                 });
+  ForEachIndexed(
+      call.inputs[1], AxisSplit(x, call.attrs<AxisAttributes>().axis),
+      [&](int64_t from, int64_t to) { call.outputs[0].as<Bits>()[to] = x.as<Bits>()[from]; });
 }
 
 // Rounded after each addition: the sums of others may be no closer.
 template <typename T>
 void ScatterAdd(const KernelCall& call) {
   const TensorRef& z = call.outputs[0];
-  using Sum = std::conditional_t<kIsFloat<T>, T, std::make_unsigned_t<std::conditional_t<kIsFloat<T>, int, T>>>;
+  using Sum = std::conditional_t<kIsFloat<T>, T,
+                                 std::make_unsigned_t<std::conditional_t<kIsFloat<T>, int, T>>>;
   ForEachIndexed(call.inputs[1], AxisSplit(z, call.attrs<AxisAttributes>().axis),
                  [&](int64_t to, int64_t from) {
                    T& sum = z.as<T>()[to];
@@ -63,7 +63,8 @@ void ScatterBy(const KernelCall& call, Reduce reduce) {
 template <typename T>
 void Scatter(const KernelCall& call) {
   // 16-bit floats are numbers to compute with as float; integers wrap.
-  using Number = std::conditional_t<kIs16BitFloat<T>, float, std::conditional_t<kIsFloat<T>, T, uint64_t>>;
+  using Number =
+      std::conditional_t<kIs16BitFloat<T>, float, std::conditional_t<kIsFloat<T>, T, uint64_t>>;
   switch (call.attrs<ScatterAttributes>().reduction) {
     case ScatterReduction::kNone:
       return ScatterBy<T>(call, [](T, T update) { return update; });
@@ -76,13 +77,11 @@ void Scatter(const KernelCall& call) {
         return static_cast<T>(static_cast<Number>(old) * static_cast<Number>(update));
       });
     case ScatterReduction::kMin:
-      return ScatterBy<T>(call, [](T old, T update) {
-        return old != old || old < update ? old : update;
-      });
+      return ScatterBy<T>(
+          call, [](T old, T update) { return old != old || old < update ? old : update; });
     case ScatterReduction::kMax:
-      return ScatterBy<T>(call, [](T old, T update) {
-        return old != old || update < old ? old : update;
-      });
+      return ScatterBy<T>(
+          call, [](T old, T update) { return old != old || update < old ? old : update; });
   }
 }
 

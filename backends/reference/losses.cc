@@ -13,7 +13,8 @@ namespace {
 // The operand without its first axis, at `row`.
 TensorRef RowOf(const TensorRef& ref, int64_t row) {
   TensorRef part = ref;
-  part.data = ref.as<std::byte>() + row * ref.strides[0] * static_cast<int64_t>(DTypeBytes(ref.dtype));
+  part.data =
+      ref.as<std::byte>() + row * ref.strides[0] * static_cast<int64_t>(DTypeBytes(ref.dtype));
   part.rank = ref.rank - 1;
   part.dims = ref.dims + 1;
   part.strides = ref.strides + 1;
@@ -60,11 +61,13 @@ template <typename T, typename Slope>
 void GradByRows(const KernelCall& call, Slope slope) {
   const TensorRef& x = call.inputs[0];
   for (int64_t row = 0; row < x.dims[0]; ++row) {
-    const TensorRef refs[] = {RowOf(x, row), RowOf(call.inputs[1], row), RowOf(call.outputs[0], row)};
-    const Wide<T> scale =
-        static_cast<Wide<T>>(At<T>(call.inputs[2], row)) / static_cast<Wide<T>>(refs[0].NumElements());
+    const TensorRef refs[] = {RowOf(x, row), RowOf(call.inputs[1], row),
+                              RowOf(call.outputs[0], row)};
+    const Wide<T> scale = static_cast<Wide<T>>(At<T>(call.inputs[2], row)) /
+                          static_cast<Wide<T>>(refs[0].NumElements());
     ForEachElement<T>(refs, [&](T value, T target, T& gradient) {
-      gradient = Narrow<T>(scale * slope(static_cast<Wide<T>>(value) - static_cast<Wide<T>>(target)));
+      gradient =
+          Narrow<T>(scale * slope(static_cast<Wide<T>>(value) - static_cast<Wide<T>>(target)));
     });
   }
 }
@@ -78,8 +81,8 @@ void GradOfRows(const KernelCall& call, Slope slope) {
     const TensorRef refs[] = {RowOf(x, row), RowOf(call.inputs[1], row),
                               RowOf(call.outputs[0], row)};
     ForEachElement<T>(refs, [&](T value, T target, T& gradient) {
-      gradient = Narrow<T>(
-          scale * slope(static_cast<Wide<T>>(value), static_cast<Wide<T>>(target)));
+      gradient =
+          Narrow<T>(scale * slope(static_cast<Wide<T>>(value), static_cast<Wide<T>>(target)));
     });
   }
 }
@@ -105,8 +108,7 @@ void BinaryCrossEntropy(const KernelCall& call) {
 
 template <typename T>
 void BinaryCrossEntropyGrad(const KernelCall& call) {
-  GradOfRows<T>(call,
-                [](Wide<T> x, Wide<T> target) { return 1 / (1 + std::exp(-x)) - target; });
+  GradOfRows<T>(call, [](Wide<T> x, Wide<T> target) { return 1 / (1 + std::exp(-x)) - target; });
 }
 
 template <typename T>
@@ -116,7 +118,9 @@ void AbsoluteError(const KernelCall& call) {
 
 template <typename T>
 void AbsoluteErrorGrad(const KernelCall& call) {
-  GradByRows<T>(call, [](Wide<T> d) { return d > 0 ? Wide<T>(1) : d < 0 ? Wide<T>(-1) : d * 0; });  // NaN stays
+  GradByRows<T>(call, [](Wide<T> d) {
+    return d > 0 ? Wide<T>(1) : d < 0 ? Wide<T>(-1) : d * 0;
+  });  // NaN stays
 }
 
 template <typename T>

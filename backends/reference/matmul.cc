@@ -28,10 +28,8 @@ void Product(const MatMulAttributes& a, const TensorRef& x, const TensorRef& y,
     for (int64_t j = 0; j < z.dims[1]; ++j) {
       Total sum = a.accumulate ? static_cast<Total>(At<T>(z, i, j)) : Total(0);
       for (int64_t k = 0; k < inner; ++k) {
-        const Total left =
-            static_cast<Total>(a.transpose_x ? At<T>(x, k, i) : At<T>(x, i, k));
-        const Total right =
-            static_cast<Total>(a.transpose_y ? At<T>(y, j, k) : At<T>(y, k, j));
+        const Total left = static_cast<Total>(a.transpose_x ? At<T>(x, k, i) : At<T>(x, i, k));
+        const Total right = static_cast<Total>(a.transpose_y ? At<T>(y, j, k) : At<T>(y, k, j));
         sum += left * right;
       }
       if (bias.present) sum += static_cast<Total>(At<T>(bias, j));
@@ -52,15 +50,14 @@ void MatMul(const KernelCall& call) {
   BroadcastStrides(x.rank - 2, x.dims, x.strides, lead, strides[0]);
   BroadcastStrides(y.rank - 2, y.dims, y.strides, lead, strides[1]);
   BroadcastStrides(lead, z.dims, z.strides, lead, strides[2]);
-  ForEachRun<3>(lead, z.dims, strides,
-                [&](const int64_t* offset, int64_t count, const int64_t* stride) {
-                  for (int64_t i = 0; i < count; ++i) {
-                    Product<T>(call.attrs<MatMulAttributes>(),
-                               MatrixAt(x, offset[0] + i * stride[0]),
-                               MatrixAt(y, offset[1] + i * stride[1]), call.inputs[2],
-                               MatrixAt(z, offset[2] + i * stride[2]));
-                  }
-                });
+  ForEachRun<3>(
+      lead, z.dims, strides, [&](const int64_t* offset, int64_t count, const int64_t* stride) {
+        for (int64_t i = 0; i < count; ++i) {
+          Product<T>(call.attrs<MatMulAttributes>(), MatrixAt(x, offset[0] + i * stride[0]),
+                     MatrixAt(y, offset[1] + i * stride[1]), call.inputs[2],
+                     MatrixAt(z, offset[2] + i * stride[2]));
+        }
+      });
 }
 
 const KernelRegistrar registrar({

@@ -127,8 +127,8 @@ void BatchNormGrad(const KernelCall& call) {
     ForEachElement<T>(
         [&](T* const* at) {
           const Wide<T> normal = (static_cast<Wide<T>>(*at[0]) - mean) * inverse;
-          *at[2] = Narrow<T>(factor * (static_cast<Wide<T>>(*at[1]) - dshift / count -
-                                       normal * dscale / count));
+          *at[2] = Narrow<T>(
+              factor * (static_cast<Wide<T>>(*at[1]) - dshift / count - normal * dscale / count));
         },
         in, gradient, Channel(call.outputs[0], c));
     At<T>(call.outputs[1], c) = Narrow<T>(dscale);
@@ -227,8 +227,8 @@ void LayerNormGrad(const KernelCall& call) {
     for (int64_t i = 0; i < n; ++i) {
       const Wide<T> normal = (x.wide(i) - mean) * inverse;
       line(call.outputs[0])
-          .Set(i, inverse * (dz.wide(i) * WideAt<T>(scale, i) - sum / count -
-                             normal * products / count));
+          .Set(i, inverse *
+                      (dz.wide(i) * WideAt<T>(scale, i) - sum / count - normal * products / count));
     }
   });
 }

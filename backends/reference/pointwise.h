@@ -31,18 +31,20 @@ void ForEachElement(const KernelCall& call, Function function) {
           for (int64_t i = 0; i < count; ++i) {
             out[i * stride[kInputs]] = function(std::get<I>(in)[i * stride[I]]...);
           }
-        }(std::index_sequence_for<X...>());
+        }
+        (std::index_sequence_for<X...>());
       });
 }
 
 template <typename... T>
 struct TypeList {};
 using FloatTypes = TypeList<float, double, Float16, BFloat16>;
-using IntegerTypes = TypeList<int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t>;
-using NumberTypes = TypeList<float, double, Float16, BFloat16, int8_t, uint8_t, int16_t, uint16_t, int32_t,
-                             uint32_t, int64_t, uint64_t>;
-using AllTypes = TypeList<float, double, Float16, BFloat16, int8_t, uint8_t, int16_t, uint16_t, int32_t,
-                          uint32_t, int64_t, uint64_t, bool>;
+using IntegerTypes =
+    TypeList<int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t>;
+using NumberTypes = TypeList<float, double, Float16, BFloat16, int8_t, uint8_t, int16_t, uint16_t,
+                             int32_t, uint32_t, int64_t, uint64_t>;
+using AllTypes = TypeList<float, double, Float16, BFloat16, int8_t, uint8_t, int16_t, uint16_t,
+                          int32_t, uint32_t, int64_t, uint64_t, bool>;
 
 // Registers Kernel::Run<T>(call) for each type.
 template <typename Kernel, typename... T>

@@ -143,8 +143,8 @@ void AveragePool2dGrad(const KernelCall& call) {
   ForEachElement(result, [&](int64_t n, int64_t row, int64_t column, int64_t c) {
     Wide<T> sum = 0;
     ForEachWindowOf(result, gradient, a, row, column, [&](int64_t i, int64_t j, const Window& w) {
-      sum += static_cast<Wide<T>>(At<T>(gradient, n, i, j, c)) /
-             static_cast<Wide<T>>(Divisor(a, w));
+      sum +=
+          static_cast<Wide<T>>(At<T>(gradient, n, i, j, c)) / static_cast<Wide<T>>(Divisor(a, w));
     });
     At<T>(result, n, row, column, c) = Narrow<T>(sum);
   });

@@ -27,7 +27,8 @@ void ForEachUnit(const TensorRef& state, Body body) {
 
 // The gates of a unit, of which there are as many as indices.
 template <typename T, template <typename> class Gates, int... kGate>
-Gates<Wide<T>> GatesAt(const TensorRef& ref, int64_t row, int64_t k, int64_t n, std::integer_sequence<int, kGate...>) {
+Gates<Wide<T>> GatesAt(const TensorRef& ref, int64_t row, int64_t k, int64_t n,
+                       std::integer_sequence<int, kGate...>) {
   return {WideAt<T>(ref, row, kGate * n + k)...};
 }
 template <typename T>
@@ -58,10 +59,11 @@ template <typename T>
 void LstmCellGrad(const KernelCall& call) {
   const TensorRef& dgates = call.outputs[0];
   ForEachUnit(call.inputs[1], [&](int64_t row, int64_t k, int64_t n) {
-    const Wide<T> from_next = call.inputs[4].present ? WideAt<T>(call.inputs[4], row, k) : Wide<T>(0);
-    const LstmSlopes<Wide<T>> d =
-        LstmSlopesOf(LstmAt<T>(call.inputs[0], row, k, n), WideAt<T>(call.inputs[1], row, k),
-                     WideAt<T>(call.inputs[2], row, k), WideAt<T>(call.inputs[3], row, k), from_next);
+    const Wide<T> from_next =
+        call.inputs[4].present ? WideAt<T>(call.inputs[4], row, k) : Wide<T>(0);
+    const LstmSlopes<Wide<T>> d = LstmSlopesOf(
+        LstmAt<T>(call.inputs[0], row, k, n), WideAt<T>(call.inputs[1], row, k),
+        WideAt<T>(call.inputs[2], row, k), WideAt<T>(call.inputs[3], row, k), from_next);
     Set<T>(dgates, row, k, d.i);
     Set<T>(dgates, row, n + k, d.f);
     Set<T>(dgates, row, 2 * n + k, d.g);
@@ -73,7 +75,8 @@ void LstmCellGrad(const KernelCall& call) {
 template <typename T>
 void GruCell(const KernelCall& call) {
   ForEachUnit(call.inputs[2], [&](int64_t row, int64_t k, int64_t n) {
-    const GruGates<Wide<T>> x = GruAt<T>(call.inputs[0], row, k, n), h = GruAt<T>(call.inputs[1], row, k, n);
+    const GruGates<Wide<T>> x = GruAt<T>(call.inputs[0], row, k, n),
+                            h = GruAt<T>(call.inputs[1], row, k, n);
     const GruGates<Wide<T>> a = GruGatesOf(x.r, x.z, x.n, h.r, h.z, h.n);
     Set<T>(call.outputs[0], row, k, GruNextHidden(a, WideAt<T>(call.inputs[2], row, k)));
     Set<T>(call.outputs[1], row, k, a.r);

@@ -214,8 +214,8 @@ void AnyOrAll(const KernelCall& call) {
 template <typename T>
 void Register() {
   auto add = [](OpCode op, void (*run)(const KernelCall&)) {
-    KernelRegistry::Global().Add({op, DeviceType::kHost, DTypeOf<T>::value, "reference", 0, run,
-                                  nullptr, nullptr, true});
+    KernelRegistry::Global().Add(
+        {op, DeviceType::kHost, DTypeOf<T>::value, "reference", 0, run, nullptr, nullptr, true});
   };
   add(OpCode::kSum, &Sum<T>);
   add(OpCode::kProd, &Prod<T>);

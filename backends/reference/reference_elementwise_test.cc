@@ -30,9 +30,7 @@ NDArray D(std::vector<double> values) {
   return FromValues(absl::MakeConstSpan(values), {static_cast<int64_t>(values.size())});
 }
 NDArray Of(DType dtype, const std::vector<double>& values) { return Cast(D(values), dtype); }
-std::vector<double> Values(const NDArray& x) {
-  return Cast(x, DType::kFloat64).ToVector<double>();
-}
+std::vector<double> Values(const NDArray& x) { return Cast(x, DType::kFloat64).ToVector<double>(); }
 template <typename T>
 std::vector<int64_t> Whole(const NDArray& x) {
   const std::vector<T> values = x.ToVector<T>();
@@ -48,10 +46,14 @@ std::vector<bool> Bools(const NDArray& x) { return x.ToVector<bool>(); }
 // Units in the last place of 1, for comparisons of values about 1.
 double Precision(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64: return 0x1p-52;
-    case DType::kFloat16: return 0x1p-10;
-    case DType::kBFloat16: return 0x1p-7;
-    default: return 0x1p-23;
+    case DType::kFloat64:
+      return 0x1p-52;
+    case DType::kFloat16:
+      return 0x1p-10;
+    case DType::kBFloat16:
+      return 0x1p-7;
+    default:
+      return 0x1p-23;
   }
 }
 
@@ -74,7 +76,8 @@ TEST(ReferenceArithmetic, RoundsOnce) {
   const NDArray one = Of(DType::kFloat16, {1}), tie = Of(DType::kFloat16, {0x1p-11});
   EXPECT_THAT(Values(one + tie), ElementsAre(1));
   EXPECT_THAT(Values(one + Of(DType::kFloat16, {0x1.8p-11})), ElementsAre(1 + 0x1p-10));
-  EXPECT_THAT(Values(Of(DType::kFloat16, {60000}) + Of(DType::kFloat16, {60000})), ElementsAre(kInf));
+  EXPECT_THAT(Values(Of(DType::kFloat16, {60000}) + Of(DType::kFloat16, {60000})),
+              ElementsAre(kInf));
   // Through a wider type this sum of doubles would be rounded twice.
   EXPECT_THAT(Values(D({1}) + D({0x1.002p-53})), ElementsAre(1 + 0x1p-52));
 }
@@ -82,7 +85,8 @@ TEST(ReferenceArithmetic, RoundsOnce) {
 TEST(ReferenceArithmetic, IntegersWrap) {
   EXPECT_THAT(Whole<int8_t>(Ints<int8_t>({127, -128}) + Ints<int8_t>({1, -1})),
               ElementsAre(-128, 127));
-  EXPECT_THAT(Whole<uint8_t>(Ints<uint8_t>({250, 3}) * Ints<uint8_t>({2, 4})), ElementsAre(244, 12));
+  EXPECT_THAT(Whole<uint8_t>(Ints<uint8_t>({250, 3}) * Ints<uint8_t>({2, 4})),
+              ElementsAre(244, 12));
   EXPECT_THAT(Whole<uint8_t>(Ints<uint8_t>({1}) - Ints<uint8_t>({2})), ElementsAre(255));
   EXPECT_THAT(Whole<int32_t>(Ints<int32_t>({INT32_MIN, -7, 7}) / Ints<int32_t>({-1, 2, -2})),
               ElementsAre(INT32_MIN, -3, -3));
@@ -181,7 +185,8 @@ TEST(ReferenceUnary, ExactFunctions) {
   }
   EXPECT_THAT(Whole<uint8_t>(Sign(Ints<uint8_t>({0, 200}))), ElementsAre(0, 1));
   EXPECT_THAT(Whole<int32_t>(Sign(Ints<int32_t>({-9, 0, 4}))), ElementsAre(-1, 0, 1));
-  EXPECT_THAT(Whole<int8_t>(Clip(Ints<int8_t>({-100, 5, 100}), -50, 1000)), ElementsAre(-50, 5, 100));
+  EXPECT_THAT(Whole<int8_t>(Clip(Ints<int8_t>({-100, 5, 100}), -50, 1000)),
+              ElementsAre(-50, 5, 100));
   EXPECT_THAT(Whole<int64_t>(Clip(Ints<int64_t>({INT64_MIN, INT64_MAX}), -kInf, kInf)),
               ElementsAre(INT64_MIN, INT64_MAX));
 }
@@ -225,7 +230,8 @@ TEST(ReferenceUnary, FunctionsOfRealNumbers) {
       {"gelu by tanh", [](const NDArray& x) { return Gelu(x, GeluForm::kTanh); },
        [](L x) {
          return x / 2 * (1 + std::tanh(0.79788456080286535588L * (x + 0.044715L * x * x * x)));
-       }, kPoints},
+       },
+       kPoints},
       {"elu", [](const NDArray& x) { return Elu(x, 0.5); },
        [](L x) { return x > 0 ? x : 0.5L * (std::exp(x) - 1); }, kPoints},
       {"leaky_relu", [](const NDArray& x) { return LeakyRelu(x, 0.25); },

@@ -36,11 +36,11 @@ constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, D
 std::vector<float> Values(const NDArray& x) { return Cast(x, DType::kFloat32).ToVector<float>(); }
 
 TEST(ReferenceMatMul, BatchesBroadcastAndVectorsAreRowsAndColumns) {
-  const NDArray x = D({1, 2, 3, 4, 5, 6, 7, 8}, {2, 1, 2, 2}), y = D({1, 0, 0, 1, 0, 1, 1, 0}, {2, 2, 2});
+  const NDArray x = D({1, 2, 3, 4, 5, 6, 7, 8}, {2, 1, 2, 2}),
+                y = D({1, 0, 0, 1, 0, 1, 1, 0}, {2, 2, 2});
   const NDArray z = MatMul(x, y);
   EXPECT_EQ(z.shape(), (Shape{2, 2, 2, 2}));
-  EXPECT_THAT(z.ToVector<double>(),
-              ElementsAre(1, 2, 3, 4, 2, 1, 4, 3, 5, 6, 7, 8, 6, 5, 8, 7));
+  EXPECT_THAT(z.ToVector<double>(), ElementsAre(1, 2, 3, 4, 2, 1, 4, 3, 5, 6, 7, 8, 6, 5, 8, 7));
   const NDArray v = D({1, 10}, {2});
   EXPECT_EQ(MatMul(v, v).shape(), Shape());
   EXPECT_EQ(MatMul(v, v).Item<double>(), 101);
@@ -48,8 +48,7 @@ TEST(ReferenceMatMul, BatchesBroadcastAndVectorsAreRowsAndColumns) {
   EXPECT_THAT(MatMul(v, x).ToVector<double>(), ElementsAre(31, 42, 75, 86));
   EXPECT_EQ(MatMul(x, v).shape(), (Shape{2, 1, 2}));
   EXPECT_THAT(MatMul(x, v).ToVector<double>(), ElementsAre(21, 43, 65, 87));
-  EXPECT_THAT(MatMul(x, v, {.transpose_x = true}).ToVector<double>(),
-              ElementsAre(31, 42, 75, 86));
+  EXPECT_THAT(MatMul(x, v, {.transpose_x = true}).ToVector<double>(), ElementsAre(31, 42, 75, 86));
   NDArray into = D({1000, 1000}, {2});
   MatMulInto(v, y.Index(0, 1), into, {.accumulate = true});
   EXPECT_THAT(into.ToVector<double>(), ElementsAre(1010, 1001));
@@ -146,8 +145,8 @@ TEST(ReferenceSoftmax, OverEachAxis) {
       EXPECT_THAT(Values(Softmax(x, axis)),
                   Pointwise(FloatNear(tolerance), {0.25, 0.75, 0.75, 0.25}));
       EXPECT_THAT(Values(LogSoftmax(x, axis)),
-                  Pointwise(FloatNear(tolerance * 2), {std::log(0.25), std::log(0.75),
-                                                       std::log(0.75), std::log(0.25)}));
+                  Pointwise(FloatNear(tolerance * 2),
+                            {std::log(0.25), std::log(0.75), std::log(0.75), std::log(0.25)}));
     }
   }
   EXPECT_THAT(Softmax(D({0, 1000, 0, 0}, {2, 2}), 0).ToVector<double>(),
@@ -184,8 +183,7 @@ TEST(ReferenceNormalization, ByHand) {
   const NDArray scale = D({1, 2}, {2}), shift = D({0, 1}, {2});
   const Normalized batch = BatchNorm(x, scale, shift, {0.0});
   EXPECT_THAT(batch.mean.ToVector<double>(), ElementsAre(2, 20));
-  EXPECT_THAT(batch.inverse_deviation.ToVector<double>(),
-              Pointwise(DoubleNear(1e-15), {1.0, 0.1}));
+  EXPECT_THAT(batch.inverse_deviation.ToVector<double>(), Pointwise(DoubleNear(1e-15), {1.0, 0.1}));
   EXPECT_THAT(batch.output.ToVector<double>(),
               Pointwise(DoubleNear(1e-14), {-1.0, -1.0, 1.0, 3.0}));
   NDArray mean = D({0, 0}, {2}), variance = D({1, 1}, {2});
@@ -239,8 +237,8 @@ TEST(ReferenceRecurrent, ByHandInTheirOrder) {
               Pointwise(DoubleNear(1e-15), {0.75, 0.25, 0.5, 0.75}));
   EXPECT_NEAR(lstm.cell.Item<double>(), 0.875, 1e-15);
   EXPECT_NEAR(lstm.output.Item<double>(), 0.75 * std::tanh(0.875), 1e-15);
-  const GruCellResult gru = GruCell(D({third, -third, 0}, {1, 3}), D({0, 0, half / 0.75}, {1, 3}),
-                                    D({4}, {1, 1}));
+  const GruCellResult gru =
+      GruCell(D({third, -third, 0}, {1, 3}), D({0, 0, half / 0.75}, {1, 3}), D({4}, {1, 1}));
   EXPECT_THAT(gru.activations.ToVector<double>(), Pointwise(DoubleNear(1e-15), {0.75, 0.25, 0.5}));
   EXPECT_NEAR(gru.output.Item<double>(), 0.75 * 0.5 + 0.25 * 4, 1e-15);
   for (const DType dtype : kTypes) {

@@ -39,10 +39,9 @@ template <typename T>
 void Softmax(const KernelCall& call) {
   const int axis = call.attrs<SoftmaxAttributes>().axis;
   const int64_t count = call.inputs[0].dims[axis];
-  ForEachLine<T, 2>({&call.inputs[0], &call.outputs[0]}, axis,
-                    [&](const Line<T>& x, const Line<T>& z) {
-                      SoftmaxLine(x, z, count, LargestOf(x, count));
-                    });
+  ForEachLine<T, 2>(
+      {&call.inputs[0], &call.outputs[0]}, axis,
+      [&](const Line<T>& x, const Line<T>& z) { SoftmaxLine(x, z, count, LargestOf(x, count)); });
 }
 
 template <typename T>

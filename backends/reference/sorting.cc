@@ -92,7 +92,8 @@ void SearchSorted(const KernelCall& call) {
   for (int64_t i = 0; i < count; ++i) {
     const T value = call.inputs[1].as<T>()[i];
     const auto is_before = [&](T x) {
-      return right ? ((value < x) | ((value == value) & (x != x))) == 0 : ((x < value) | ((x == x) & (value != value))) != 0;
+      return right ? ((value < x) | ((value == value) & (x != x))) == 0
+                   : ((x < value) | ((x == x) & (value != value))) != 0;
     };
     int64_t begin = 0;
     for (int64_t rest = size; rest > 0;) {

@@ -29,7 +29,8 @@ namespace tidepool {
 namespace {
 
 constexpr int kSeeds = 24;
-const Device kDevices[] = {{DeviceType::Named("simulated"), 0}, {DeviceType::Named("simulated"), 1}};
+const Device kDevices[] = {{DeviceType::Named("simulated"), 0},
+                           {DeviceType::Named("simulated"), 1}};
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {
   const char* text = std::getenv(name);
@@ -58,7 +59,9 @@ void Restart(uint64_t seed, bool peers) {
 NDArray On(int device, double value, int64_t elements = 1000) {
   return Full({elements}, value, DType::kFloat32, Place::On(kDevices[device]));
 }
-std::vector<float> Same(float value, size_t elements = 1000) { return std::vector<float>(elements, value); }
+std::vector<float> Same(float value, size_t elements = 1000) {
+  return std::vector<float>(elements, value);
+}
 
 class DeviceCopiesTest : public testing::TestWithParam<bool> {
  protected:
@@ -84,8 +87,9 @@ TEST_P(DeviceCopiesTest, TheWayIsDecidedOnceAndSeen) {
   EXPECT_EQ(DeviceOf(0).counters().copies_to_peers, peers() ? 3 : 0);
   EXPECT_FALSE(DeviceCopiesBetween(kDevices[1], kDevices[0]).decided);
   EXPECT_THAT(DescribeDeviceCopies(),
-              testing::StartsWith(peers() ? "simulated:0 to simulated:1: peer to peer, 3 copies, 12000 bytes"
-                                          : "simulated:0 to simulated:1: staged (simulated devices were told"));
+              testing::StartsWith(
+                  peers() ? "simulated:0 to simulated:1: peer to peer, 3 copies, 12000 bytes"
+                          : "simulated:0 to simulated:1: staged (simulated devices were told"));
 }
 
 // Nor for what the other device's queue has to do, where the copy is the first use of its memory.
@@ -257,7 +261,8 @@ class Model {
   explicit Model(uint64_t seed) : random_(seed) {
     for (int device = 0; device < 2; ++device) {
       queues_[device] = {DeviceQueue::First(kDevices[device])};
-      while (queues_[device].size() < 3) queues_[device].push_back(DeviceQueue::New(kDevices[device]));
+      while (queues_[device].size() < 3)
+        queues_[device].push_back(DeviceQueue::New(kDevices[device]));
     }
   }
 
@@ -276,7 +281,8 @@ class Model {
         Kept& kept = Any(arrays);
         heap_.push_back({kept.array.Detach(), kept.values});
       }
-      if (heap_.size() > 4) heap_.erase(heap_.begin() + static_cast<int64_t>(random_() % heap_.size()));
+      if (heap_.size() > 4)
+        heap_.erase(heap_.begin() + static_cast<int64_t>(random_() % heap_.size()));
     }
     for (const Kept& kept : heap_) EXPECT_EQ(kept.array.ToVector<float>(), kept.values);
   }
@@ -293,11 +299,14 @@ class Model {
   T& Any(std::vector<T>& of) {
     return of[random_() % of.size()];
   }
-  Place AnyPlace(Device device) { return random_() % 3 == 0 ? Place::On(device) : Place::CurrentOn(device); }
+  Place AnyPlace(Device device) {
+    return random_() % 3 == 0 ? Place::On(device) : Place::CurrentOn(device);
+  }
 
   void Renew(Kept& kept) {
     const auto value = static_cast<float>(random_() % 100);
-    kept.array = Full({kElements[random_() % 3]}, value, DType::kFloat32, AnyPlace(kDevices[random_() % 2]));
+    kept.array =
+        Full({kElements[random_() % 3]}, value, DType::kFloat32, AnyPlace(kDevices[random_() % 2]));
     kept.values.assign(static_cast<size_t>(kept.array.NumElements()), value);
   }
 
@@ -324,7 +333,8 @@ class Model {
       case 4:
       case 5:
       case 6: {  // to either device
-        const Device to = kDevices[random_() % 4 == 0 ? other.array.device().index : 1 - other.array.device().index];
+        const Device to = kDevices[random_() % 4 == 0 ? other.array.device().index
+                                                      : 1 - other.array.device().index];
         kept = {other.array.CopyTo(AnyPlace(to)), other.values};
         return;
       }
@@ -343,7 +353,8 @@ class Model {
       AddInto(kept.array, there, kept.array);
       kept.values = sum;
       for (const Kept& of : arrays) {
-        if (&of != &kept && of.array.buffer().get() == kept.array.buffer().get()) return Renew(kept);
+        if (&of != &kept && of.array.buffer().get() == kept.array.buffer().get())
+          return Renew(kept);
       }
     } else {
       kept = {Add(kept.array, there), sum};

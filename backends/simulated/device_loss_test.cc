@@ -80,7 +80,8 @@ void ExpectFailsFast(const char* what, const std::function<void()>& call) {
   const Thrown thrown = ThrownBy(call);
   EXPECT_TRUE(thrown.is_lost) << what << ": " << thrown.message;
   EXPECT_FALSE(thrown.is_first) << what;
-  EXPECT_THAT(thrown.message, HasSubstr("simulated:0 is lost: a kernel used a wrong address")) << what;
+  EXPECT_THAT(thrown.message, HasSubstr("simulated:0 is lost: a kernel used a wrong address"))
+      << what;
 }
 
 TEST_F(DeviceLossTest, ToldOnceWithItsOperatorThenByItsCause) {
@@ -93,7 +94,8 @@ TEST_F(DeviceLossTest, ToldOnceWithItsOperatorThenByItsCause) {
       EXPECT_TRUE(first.is_first);
       EXPECT_EQ(first.message,
                 "copy: simulated:0 is lost: a kernel used a wrong address, as the test "
-                "wanted; the operator that failed is [square]; what its memory holds is gone, and nothing is "
+                "wanted; the operator that failed is [square]; what its memory holds is gone, and "
+                "nothing is "
                 "done on it any more in this process");
       ExpectFailsFast("the same", [&] { x.ToVector<float>(); });
       // Another device goes on.
@@ -145,18 +147,20 @@ TEST_F(DeviceLossTest, NothingIsTakenForLackOfMemoryOrDoneOnTheHost) {
     RingWorkspace ring("ring", WorkspaceConfig::Ring(2), kDevice);
     for (int cycle = 0; cycle < 8; ++cycle) {
       PooledScope scope(pool);
-      const NDArray y = Filled(1, Place::CurrentOn(kDevice)), z = Filled(1, Place::CurrentOn(kDevice));
+      const NDArray y = Filled(1, Place::CurrentOn(kDevice)),
+                    z = Filled(1, Place::CurrentOn(kDevice));
     }
     pool.Trim();  // it knows what it needs, and has it not
     std::vector<DeviceQueue> queues;
-    for (int number = 1; number < kMostQueues; ++number) queues.push_back(DeviceQueue::New(kDevice));
+    for (int number = 1; number < kMostQueues; ++number)
+      queues.push_back(DeviceQueue::New(kDevice));
     PoisonBySquare(x);
     EXPECT_TRUE(ThrownBy([&] { x.ToVector<float>(); }).is_first);
     queues.clear();  // their ends cannot be told
 
     int reclaims = 0;
-    const Reclaimer::Registration watch =
-        Reclaimer::Global().Register("watch", [&](ReclaimDepth) -> int64_t { return ++reclaims, 0; });
+    const Reclaimer::Registration watch = Reclaimer::Global().Register(
+        "watch", [&](ReclaimDepth) -> int64_t { return ++reclaims, 0; });
     const uint64_t fallbacks = MemoryTracker::Global().Snapshot().host_fallbacks;
     ExpectFailsFast("an operator", [&] { x += 1; });
     ExpectFailsFast("an operator on fresh host copies", [&] { Add(on_host, on_host); });
@@ -209,7 +213,8 @@ TEST_F(DeviceLossTest, WhatIsThereGoesQuietly) {
         std::optional<QueueScope> in_queue;
         if (several_queues) in_queue.emplace(queue.emplace(DeviceQueue::New(kDevice)));
         NDManager manager = NDManager::NewBaseManager(kDevice, "owner");
-        NDArray managed = manager.Full({100}, 1), closed = Filled(1), mirrored = Filled(2), dropped = Filled(3);
+        NDArray managed = manager.Full({100}, 1), closed = Filled(1), mirrored = Filled(2),
+                dropped = Filled(3);
         mirrored.mutable_data<float>()[0] = 1;
         DLManagedTensorVersioned* const tensor = ToDLPackVersioned(dropped);
         auto workspace = std::make_unique<Workspace>("goes", WorkspaceConfig::Training(), kDevice);
@@ -257,10 +262,13 @@ TEST_F(DeviceLossTest, WithoutAnOperatorThoseQueuedLastAreTold) {
     const Thrown thrown = ThrownBy([&] { z += z; });
     EXPECT_TRUE(thrown.is_first);
     EXPECT_EQ(thrown.message,
-              "Op [add]: simulated:0 is lost: cosmic rays; it was one of the operators queued last, or one before "
-              "them: [square] in queue 0, [add] in queue 1; what its memory holds is gone, and nothing is done on "
+              "Op [add]: simulated:0 is lost: cosmic rays; it was one of the operators queued "
+              "last, or one before "
+              "them: [square] in queue 0, [add] in queue 1; what its memory holds is gone, and "
+              "nothing is done on "
               "it any more in this process");
-    EXPECT_THAT(ThrownBy([&] { z += z; }).message, StartsWith("Op [add]: simulated:0 is lost: cosmic rays; it was"));
+    EXPECT_THAT(ThrownBy([&] { z += z; }).message,
+                StartsWith("Op [add]: simulated:0 is lost: cosmic rays; it was"));
   }
 }
 

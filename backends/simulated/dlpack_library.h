@@ -47,7 +47,8 @@ class Stream {
   }
   // The elements are `out` when it has been done.
   void Read(const float* data, std::vector<float>* out) {
-    Queue(const_cast<float*>(data), false, [=](float* hidden) { out->assign(hidden, hidden + kElements); });
+    Queue(const_cast<float*>(data), false,
+          [=](float* hidden) { out->assign(hidden, hidden + kElements); });
   }
 
  private:
@@ -55,7 +56,8 @@ class Stream {
     auto* const bytes = reinterpret_cast<std::byte*>(data);
     const size_t size = kElements * sizeof(float);
     auto* const hidden = reinterpret_cast<float*>(TheDevice().Hidden(bytes, size));
-    TheDevice().QueueKernel({{bytes, bytes + size, writes}}, [=] { run(hidden); }, queue().number());
+    TheDevice().QueueKernel(
+        {{bytes, bytes + size, writes}}, [=] { run(hidden); }, queue().number());
   }
   int handle_ = 0;
 };

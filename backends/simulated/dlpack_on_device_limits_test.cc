@@ -39,7 +39,8 @@ TEST_F(DLPackOnDeviceTest, HostCopiesAreAsOfEachAccessWhileOthersMayWrite) {
     EXPECT_EQ(x.data<float>()[1], 52);
     // Taken over: what was never written by us has been written.
     Foreign foreign;
-    TheDevice().Fill(reinterpret_cast<std::byte*>(foreign.data), std::byte{0}, kElements * sizeof(float));
+    TheDevice().Fill(reinterpret_cast<std::byte*>(foreign.data), std::byte{0},
+                     kElements * sizeof(float));
     const NDArray y = FromDLPack(&foreign.tensor, stream.number());
     EXPECT_EQ(y.data<float>()[3], 0);
     stream.Add(foreign.data, 9);
@@ -51,14 +52,16 @@ TEST_F(DLPackOnDeviceTest, HostCopiesAreAsOfEachAccessWhileOthersMayWrite) {
 
 TEST_F(DLPackOnDeviceTest, WhatIsReadOnlyIsNotWritten) {
   Foreign foreign;
-  TheDevice().Fill(reinterpret_cast<std::byte*>(foreign.data), std::byte{0}, kElements * sizeof(float));
+  TheDevice().Fill(reinterpret_cast<std::byte*>(foreign.data), std::byte{0},
+                   kElements * sizeof(float));
   foreign.tensor.flags = kDLPackReadOnly;
   {
     NDArray y = FromDLPack(&foreign.tensor);
     const auto refused = [](const std::function<void()>& call) {
       const Error error = ErrorOf(call);
       EXPECT_EQ(error.code(), absl::StatusCode::kFailedPrecondition) << error.message();
-      EXPECT_THAT(error.message(), HasSubstr("was imported to be read only; Dup() makes one of its own"));
+      EXPECT_THAT(error.message(),
+                  HasSubstr("was imported to be read only; Dup() makes one of its own"));
     };
     refused([&] { y += 1; });
     refused([&] { y.mutable_data<float>(); });
@@ -83,7 +86,8 @@ TEST_F(DLPackOnDeviceTest, Errors) {
     return std::string(ErrorOf([&] { ToDLPackVersioned(x, {.stream = stream}); }).message());
   };
   EXPECT_EQ(exported(0),
-            "to_dlpack: found stream 0 of simulated:0, expected the address of a queue of its interface, or -1");
+            "to_dlpack: found stream 0 of simulated:0, expected the address of a queue of its "
+            "interface, or -1");
   EXPECT_THAT(exported(-2), HasSubstr("found stream -2 of simulated:0"));
   EXPECT_THAT(ErrorOf([&] { ToDLPack(Ones({2}), {.stream = 1}); }).message(),
               HasSubstr("found stream 1 of host, expected none, as it has no streams, or -1"));
@@ -95,26 +99,38 @@ TEST_F(DLPackOnDeviceTest, Errors) {
     EXPECT_EQ(foreign.deleted, 0) << "a tensor that was refused is still its owner's";
     return std::to_string(static_cast<int>(error.code())) + " " + std::string(error.message());
   };
-  EXPECT_EQ(imported([](auto& tensor) { tensor.version = {2, 0}; }),
-            "12 from_dlpack: found a tensor of DLPack version 2.0, expected 1.x; its other fields may lie "
+  EXPECT_EQ(imported([](auto& tensor) {
+              tensor.version = {2, 0};
+            }),
+            "12 from_dlpack: found a tensor of DLPack version 2.0, expected 1.x; its other fields "
+            "may lie "
             "elsewhere");
-  EXPECT_THAT(imported([](auto& tensor) { tensor.dl_tensor.device.device_type = kDLVulkan; }),
-              HasSubstr("12 from_dlpack: found a tensor on device type 7, expected one of 1 (host), 2 "
-                        "(cuda), 12 (simulated) or 3 (page-locked host memory of CUDA)"));
+  EXPECT_THAT(
+      imported([](auto& tensor) { tensor.dl_tensor.device.device_type = kDLVulkan; }),
+      HasSubstr("12 from_dlpack: found a tensor on device type 7, expected one of 1 (host), 2 "
+                "(cuda), 12 (simulated) or 3 (page-locked host memory of CUDA)"));
   EXPECT_THAT(imported([](auto& tensor) { tensor.dl_tensor.device.device_type = kDLCUDA; }),
               HasSubstr("12 from_dlpack: no memory provider is linked for cuda:0; add"));
   EXPECT_THAT(imported([](auto& tensor) { tensor.dl_tensor.device.device_id = 9; }),
               HasSubstr("5 from_dlpack: there is no device simulated:9"));
-  EXPECT_THAT(imported([](auto& tensor) { tensor.dl_tensor.device.device_id = 77; }),
-              HasSubstr("3 from_dlpack: found a tensor on number 77 of simulated, expected 0 to 15"));
+  EXPECT_THAT(
+      imported([](auto& tensor) { tensor.dl_tensor.device.device_id = 77; }),
+      HasSubstr("3 from_dlpack: found a tensor on number 77 of simulated, expected 0 to 15"));
   for (const int id : {-1, 1, 16, INT_MAX, INT_MIN}) {
-    EXPECT_THAT(imported([&](auto& tensor) { tensor.dl_tensor.device = {kDLCPU, id}; }),
-                HasSubstr("3 from_dlpack: found a tensor on number " + std::to_string(id) + " of the host, expected 0"));
+    EXPECT_THAT(imported([&](auto& tensor) {
+                  tensor.dl_tensor.device = {kDLCPU, id};
+                }),
+                HasSubstr("3 from_dlpack: found a tensor on number " + std::to_string(id) +
+                          " of the host, expected 0"));
     if (id == 1) continue;
-    EXPECT_THAT(imported([&](auto& tensor) { tensor.dl_tensor.device = {kDLCUDAHost, id}; }),
-                HasSubstr("number " + std::to_string(id) + " of CUDA's page-locked host memory, expected 0 to 15"));
-    EXPECT_THAT(imported([&](auto& tensor) { tensor.dl_tensor.device.device_id = id == 1 ? -1 : id; }),
-                HasSubstr("3 from_dlpack: found a tensor on number"));
+    EXPECT_THAT(imported([&](auto& tensor) {
+                  tensor.dl_tensor.device = {kDLCUDAHost, id};
+                }),
+                HasSubstr("number " + std::to_string(id) +
+                          " of CUDA's page-locked host memory, expected 0 to 15"));
+    EXPECT_THAT(
+        imported([&](auto& tensor) { tensor.dl_tensor.device.device_id = id == 1 ? -1 : id; }),
+        HasSubstr("3 from_dlpack: found a tensor on number"));
   }
   EXPECT_THAT(ErrorOf([&] { FromDLPack(&foreign.tensor, 0); }).message(),
               HasSubstr("from_dlpack: found stream 0 of simulated:0"));
@@ -136,12 +152,15 @@ TEST_F(DLPackOnDeviceTest, TheDeviceRefuses) {
       DLManagedTensorVersioned* tensor = nullptr;
       NDArray y;
       device.faults().FailRequest(request);
-      const Error given = ErrorOf([&] { tensor = ToDLPackVersioned(x, {.stream = theirs.number()}); });
+      const Error given =
+          ErrorOf([&] { tensor = ToDLPackVersioned(x, {.stream = theirs.number()}); });
       EXPECT_EQ(tensor == nullptr, given.code() == absl::StatusCode::kInternal) << given.message();
       const Error taken = ErrorOf([&] { y = FromDLPack(&foreign.tensor, theirs.number()); });
       EXPECT_EQ(y.is_defined(), taken.code() == absl::StatusCode::kOk) << taken.message();
       y = NDArray();
-      if (taken.code() == absl::StatusCode::kOk) { EXPECT_EQ(foreign.deleted, 1); }
+      if (taken.code() == absl::StatusCode::kOk) {
+        EXPECT_EQ(foreign.deleted, 1);
+      }
       device.faults().Clear();
       std::vector<float> seen;
       if (tensor != nullptr) {

@@ -116,7 +116,8 @@ void RunAt(At at, const std::function<void()>& run) {
                at_thread_exit.run = run;
                const NDArray used = Full({8}, 1, DType::kFloat32, Place::On(kDevice));
                EXPECT_EQ(Add(used, used).At<float>({7}), 2);
-             }).join();
+             })
+          .join();
     case At::kQueueOfOurs: {
       const QueueScope scope(DeviceQueue::New(kDevice));
       return run();
@@ -154,14 +155,25 @@ TEST_F(DLPackOnDeviceTest, TheBytesStayUntilTheDeleterHoweverOurSideEnds) {
         }  // the cycle and its workspace have ended
         std::optional<DeviceQueue> streams;
         if (end == End::kStreamsOwnHandle) streams = consumer.queue();
-        DLManagedTensorVersioned* const tensor = ToDLPackVersioned(x, {.stream = consumer.number()});
+        DLManagedTensorVersioned* const tensor =
+            ToDLPackVersioned(x, {.stream = consumer.number()});
         consumer.Add(DataOf(tensor), 1);
         switch (end) {
-          case End::kHandle: x = NDArray(); break;
-          case End::kArray: x.Close(); break;
-          case End::kManager: manager.Close(); break;
-          case End::kQueue: queue.reset(); break;
-          default: streams.reset(); break;
+          case End::kHandle:
+            x = NDArray();
+            break;
+          case End::kArray:
+            x.Close();
+            break;
+          case End::kManager:
+            manager.Close();
+            break;
+          case End::kQueue:
+            queue.reset();
+            break;
+          default:
+            streams.reset();
+            break;
         }
         EXPECT_EQ(x.is_closed(), end == End::kArray || end == End::kManager);
         if (x.is_closed()) {
@@ -197,7 +209,8 @@ TEST_F(DLPackOnDeviceTest, OneOfOursThatComesBackIsOrderedWithItsArray) {
       Stream consumer;
       NDArray x = Full({kElements}, 1, DType::kFloat32, Place::On(kDevice));
       const bool has_stream = seed % 2 == 0;
-      const std::optional<int64_t> stream = has_stream ? std::optional<int64_t>(consumer.number()) : std::nullopt;
+      const std::optional<int64_t> stream =
+          has_stream ? std::optional<int64_t>(consumer.number()) : std::nullopt;
       DLManagedTensorVersioned* const tensor = ToDLPackVersioned(x, {.stream = stream});
       if (has_stream) consumer.Add(DataOf(tensor), 3);
       NDArray y = FromDLPack(tensor, stream);
@@ -269,11 +282,13 @@ TEST_F(DLPackOnDeviceTest, WhatIsTakenOverComesBehindItsProducerAndGoesBackBehin
       });
       known = foreign.get();
       const DeviceQueue theirs = producer.queue();
-      TheDevice().Fill(reinterpret_cast<std::byte*>(foreign->data), std::byte{0}, kElements * sizeof(float));
+      TheDevice().Fill(reinterpret_cast<std::byte*>(foreign->data), std::byte{0},
+                       kElements * sizeof(float));
       producer.Add(foreign->data, 5);
       NDArray y, sum;
       {
-        const QueueScope queue(seed % 3 == 0 ? DeviceQueue::New(kDevice) : DeviceQueue::First(kDevice));
+        const QueueScope queue(seed % 3 == 0 ? DeviceQueue::New(kDevice)
+                                             : DeviceQueue::First(kDevice));
         y = FromDLPack(&foreign->tensor, producer.number());
         EXPECT_EQ(y.device(), kDevice);
         EXPECT_EQ(MemoryTracker::Global().CurrentBytes(kDevice, MemoryKind::kExternal) - before,
@@ -308,7 +323,8 @@ TEST_F(DLPackOnDeviceTest, WithoutAStreamTheHostWaitsBeforeTheDeleter) {
         std::memset(TheDevice().Hidden(bytes, 8), 0, 8);
       });
       known = &foreign;
-      TheDevice().Fill(reinterpret_cast<std::byte*>(foreign.data), std::byte{0}, kElements * sizeof(float));
+      TheDevice().Fill(reinterpret_cast<std::byte*>(foreign.data), std::byte{0},
+                       kElements * sizeof(float));
       const DeviceQueue ours = DeviceQueue::New(kDevice);
       NDArray y = FromDLPack(&foreign.tensor, in_ours ? DLPackStreamOf(ours) : -1);
       NDArray sum = Add(y, y);

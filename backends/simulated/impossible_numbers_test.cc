@@ -27,7 +27,8 @@ using ::testing::HasSubstr;
 
 const Device kDevice = SimulatedDevice::kDevice;
 
-void ExpectRefused(const std::string& what, const std::string& words, const std::function<void()>& call) {
+void ExpectRefused(const std::string& what, const std::string& words,
+                   const std::function<void()>& call) {
   const absl::Status status = CatchStatus(call);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << what << ": " << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(words)) << what;
@@ -44,15 +45,19 @@ TEST_F(ImpossibleNumbers, OfDevices) {
   const NDArray x = Ones({4}, DType::kFloat32, Place::On(kDevice));
   std::vector<Device> none = {{DeviceType::kHost, 1}, {DeviceType::kHost, 255}};
   for (const int index : {kMaxDevicesPerType, kMaxDevicesPerType + 1, 200, 255}) {
-    for (const DeviceType type : {kDevice.type, DeviceType::kCuda, DeviceType::Numbered(DeviceType::count() - 1)}) {
+    for (const DeviceType type :
+         {kDevice.type, DeviceType::kCuda, DeviceType::Numbered(DeviceType::count() - 1)}) {
       none.push_back({type, static_cast<uint8_t>(index)});
     }
   }
   int theirs;
   std::byte bytes[4] = {};
   for (const Device device : none) {
-    const std::string words = "found device " + DeviceTypeName(device.type) + ":" + std::to_string(device.index);
-    const auto refused = [&](const char* what, const std::function<void()>& call) { ExpectRefused(what, words, call); };
+    const std::string words =
+        "found device " + DeviceTypeName(device.type) + ":" + std::to_string(device.index);
+    const auto refused = [&](const char* what, const std::function<void()>& call) {
+      ExpectRefused(what, words, call);
+    };
     refused("First", [&] { DeviceQueue::First(device); });
     refused("Here", [&] { DeviceQueue::Here(device); });
     refused("New", [&] { DeviceQueue::New(device); });
@@ -68,7 +73,10 @@ TEST_F(ImpossibleNumbers, OfDevices) {
       refused("CopyBytes", [&] { CopyBytes(Host(), bytes, device, bytes, count); });
     }
     refused("NewCapturedStep", [&] { NewCapturedStep(device); });
-    refused("NewImportedBuffer", [&] { NewImportedBuffer({.data = bytes, .bytes = 4, .release = nullptr, .context = nullptr, .device = device}); });
+    refused("NewImportedBuffer", [&] {
+      NewImportedBuffer(
+          {.data = bytes, .bytes = 4, .release = nullptr, .context = nullptr, .device = device});
+    });
     refused("NewHeapBuffer", [&] { NewHeapBuffer(4, 64, MemoryKind::kAllocated, device); });
     refused("GetDeviceProvider", [&] { GetDeviceProvider(device, "test"); });
     refused("To", [&] { x.To(device); });
@@ -91,24 +99,43 @@ TEST_F(ImpossibleNumbers, OfQueues) {
     if (several) second.push_back(DeviceQueue::New(kDevice));
     for (const int queue : {-2, INT_MIN, kMostQueues, kMostQueues + 1, 31, 32, 64, INT_MAX}) {
       const auto refused = [&](const char* what, const std::function<void()>& call) {
-        ExpectRefused(what, "found queue " + std::to_string(queue) + " of simulated:0, expected 0 to 15", call);
+        ExpectRefused(what,
+                      "found queue " + std::to_string(queue) + " of simulated:0, expected 0 to 15",
+                      call);
       };
       refused("EndOfQueue", [&] { EndOfQueue(kDevice, queue); });
       refused("OrderQueueAfter", [&] { OrderQueueAfter(kDevice, queue, 1); });
-      refused("OrderedUses", [&] { const OrderedUses ordered(kDevice, queue, {{x.buffer().get(), false}}); });
+      refused("OrderedUses", [&] {
+        const OrderedUses ordered(kDevice, queue, {{x.buffer().get(), false}});
+      });
       refused("OrderUsesAlone", [&] {
         const QueueTurn turn(kDevice, /*alone=*/true);
         OrderUsesAlone(turn, kDevice, queue, {x.buffer().get(), true});
       });
-      refused("made_in", [&] { NewImportedBuffer({.data = bytes, .bytes = 4, .release = nullptr, .context = nullptr, .device = kDevice, .made_in = queue}); });
-      refused("home", [&] { NewImportedBuffer({.data = bytes, .bytes = 4, .release = nullptr, .context = nullptr, .device = kDevice, .home = queue}); });
+      refused("made_in", [&] {
+        NewImportedBuffer({.data = bytes,
+                           .bytes = 4,
+                           .release = nullptr,
+                           .context = nullptr,
+                           .device = kDevice,
+                           .made_in = queue});
+      });
+      refused("home", [&] {
+        NewImportedBuffer({.data = bytes,
+                           .bytes = 4,
+                           .release = nullptr,
+                           .context = nullptr,
+                           .device = kDevice,
+                           .home = queue});
+      });
       ContinueQueueAfter(kDevice, queue, 1);
     }
     for (const uint32_t others : {1u << kMostQueues, 1u << 31, ~0u}) {
       EXPECT_THAT(std::string(CatchStatus([&] { OrderQueueAfter(kDevice, 0, others); }).message()),
                   HasSubstr("found queue " + std::to_string(std::bit_width(others) - 1)));
     }
-    EXPECT_EQ(EndOfQueue(kDevice, kMostQueues - 1).value, 0u);  // one that there may be has nothing to do
+    EXPECT_EQ(EndOfQueue(kDevice, kMostQueues - 1).value,
+              0u);  // one that there may be has nothing to do
   }
 }
 
@@ -127,9 +154,12 @@ TEST_F(ImpossibleNumbers, OfOperators) {
     const auto op = static_cast<OpCode>(code);
     const NDArray x = Ones({4});
     NDArray z = Zeros({4});
-    ExpectRefused("Dispatch", "found operator " + std::to_string(code), [&] { Dispatch(op, {&x}, {&z}); });
-    ExpectRefused("CostOf", "found operator " + std::to_string(code), [&] { CostOf(op, {&x}, {&z}); });
-    ExpectRefused("HostFallbacksOf", "found operator " + std::to_string(code), [&] { HostFallbacksOf(op); });
+    ExpectRefused("Dispatch", "found operator " + std::to_string(code),
+                  [&] { Dispatch(op, {&x}, {&z}); });
+    ExpectRefused("CostOf", "found operator " + std::to_string(code),
+                  [&] { CostOf(op, {&x}, {&z}); });
+    ExpectRefused("HostFallbacksOf", "found operator " + std::to_string(code),
+                  [&] { HostFallbacksOf(op); });
   }
 }
 

@@ -86,7 +86,8 @@ TEST_F(QueueEndsTest, ViewsOfDeviceMemoryAreUses) {
     DeviceView<float> view(x);
     auto* const begin = reinterpret_cast<std::byte*>(view.data());
     auto* const hidden = reinterpret_cast<float*>(device.Hidden(begin, 4000));
-    device.QueueKernel({{begin, begin + 4000}}, [=] { ++hidden[0]; }, QueueHere(kDevice));
+    device.QueueKernel(
+        {{begin, begin + 4000}}, [=] { ++hidden[0]; }, QueueHere(kDevice));
   }
   x += x;
   EXPECT_EQ(x.At<float>({0}), 6);
@@ -102,11 +103,12 @@ void CopyLater(const KernelCall& call) {
   std::byte* const y = call.outputs[0].as<std::byte>();
   std::byte* const from = device.Hidden(x, bytes);
   std::byte* const to = device.Hidden(y, bytes);
-  device.QueueKernel({{x, x + bytes, false}, {y, y + bytes, true}},
-                     [=] { std::copy_n(from, bytes, to); }, call.queue);
+  device.QueueKernel(
+      {{x, x + bytes, false}, {y, y + bytes, true}}, [=] { std::copy_n(from, bytes, to); },
+      call.queue);
 }
-const OpCode kCopyLater = AddOperator({.name = "copy_later", .inputs = "X", .outputs = "Y",
-                                       .types = SetOf(DType::kFloat32)});
+const OpCode kCopyLater = AddOperator(
+    {.name = "copy_later", .inputs = "X", .outputs = "Y", .types = SetOf(DType::kFloat32)});
 const KernelRegistrar later({{kCopyLater, kDevice.type, DType::kFloat32, "later", 1, &CopyLater}});
 
 // Runs `copy` on one thread, and `other` on a second once the first's kernel is about to be queued.
@@ -193,7 +195,8 @@ TEST_F(QueueEndsTest, ACycleWaitsForTheLastOneAndNotForWhatCameAfterIt) {
     };
     cycle(a);
     std::atomic<bool> done{false};
-    device.QueueKernel({}, [&] { done = true; }, a.number());
+    device.QueueKernel(
+        {}, [&] { done = true; }, a.number());
     cycle(b);
     b.Wait();
     beside += !done;

@@ -71,7 +71,8 @@ class Model {
         Kept& kept = arrays[random_() % kArrays];
         heap_.push_back({kept.array.Detach(), kept.values});
       }
-      if (heap_.size() > 4) heap_.erase(heap_.begin() + static_cast<int64_t>(random_() % heap_.size()));
+      if (heap_.size() > 4)
+        heap_.erase(heap_.begin() + static_cast<int64_t>(random_() % heap_.size()));
     }
     for (const Kept& kept : heap_) EXPECT_EQ(kept.array.ToVector<float>(), kept.values);
   }
@@ -96,7 +97,7 @@ class Model {
     const QueueScope queue(AnyQueue());
     Kept& kept = arrays[random_() % kArrays];
     Kept& other = !heap_.empty() && random_() % 4 == 0 ? heap_[random_() % heap_.size()]
-                                                        : arrays[random_() % kArrays];
+                                                       : arrays[random_() % kArrays];
     switch (random_() % 10) {
       case 0:
         return Renew(kept);
@@ -131,7 +132,8 @@ class Model {
     if (random_() % 2 == 0) {
       AddInto(kept.array, other.array, kept.array);
       kept.values = sum;
-      if (&kept != &other && kept.array.buffer().get() == other.array.buffer().get()) other.values = sum;
+      if (&kept != &other && kept.array.buffer().get() == other.array.buffer().get())
+        other.values = sum;
     } else {
       kept = {Add(kept.array, other.array), sum};
     }
@@ -225,8 +227,8 @@ TEST_F(QueuesTest, PoolsOfWorkspacesAcrossQueues) {
           kept = x.Detach();
         }
         if (cycle % 8 != 0) continue;
-        EXPECT_EQ(kept.ToVector<float>(),
-                  std::vector<float>(static_cast<size_t>(elements), 8.0f * static_cast<float>(cycle)));
+        EXPECT_EQ(kept.ToVector<float>(), std::vector<float>(static_cast<size_t>(elements),
+                                                             8.0f * static_cast<float>(cycle)));
       }
     });
   }
@@ -248,7 +250,8 @@ TEST_F(QueuesTest, FirstCopiesIntoHeapArraysAreNotBehindTheirQueue) {
       std::optional<QueueScope> scope;
       if (number != 0) scope.emplace(side);
       std::atomic<bool> begun = false;
-      device.QueueKernel({}, [&] { begun = true; }, QueueHere(kDevice));
+      device.QueueKernel(
+          {}, [&] { begun = true; }, QueueHere(kDevice));
       NDArray x(Shape({1000}), DType::kFloat32, Place::On(kDevice));
       x.mutable_data<float>()[999] = 3;
       BufferMirror::Find(*x.buffer().get())->DropHostCopy();  // which waits for the copy
@@ -311,13 +314,15 @@ void ByWayOfScratch(const KernelCall& call) {
   std::byte* const here = device.Hidden(scratch, bytes);
   std::byte* const from = device.Hidden(x, bytes);
   std::byte* const to = device.Hidden(y, bytes);
-  device.QueueKernel({{x, x + bytes, false}, {scratch, scratch + bytes, true}},
-                     [=] { std::copy_n(from, bytes, here); }, call.queue);
-  device.QueueKernel({{scratch, scratch + bytes, false}, {y, y + bytes, true}},
-                     [=] { std::copy_n(here, bytes, to); }, call.queue);
+  device.QueueKernel(
+      {{x, x + bytes, false}, {scratch, scratch + bytes, true}},
+      [=] { std::copy_n(from, bytes, here); }, call.queue);
+  device.QueueKernel(
+      {{scratch, scratch + bytes, false}, {y, y + bytes, true}},
+      [=] { std::copy_n(here, bytes, to); }, call.queue);
 }
-const OpCode kByWayOfScratch = AddOperator({.name = "by_way_of_scratch", .inputs = "X", .outputs = "Y",
-                                            .types = SetOf(DType::kFloat32)});
+const OpCode kByWayOfScratch = AddOperator(
+    {.name = "by_way_of_scratch", .inputs = "X", .outputs = "Y", .types = SetOf(DType::kFloat32)});
 const KernelRegistrar registrar({{kByWayOfScratch, kDevice.type, DType::kFloat32, "scratch", 1,
                                   &ByWayOfScratch, &ScratchBytes}});
 

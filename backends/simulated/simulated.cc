@@ -19,8 +19,7 @@ namespace {
 // Of the host, for the call's type.
 const Kernel& HostKernel(const KernelCall& call) {
   const DType dtype = Info(call.op).key_is_input() ? call.inputs[0].dtype : call.outputs[0].dtype;
-  for (const Kernel& kernel :
-       KernelRegistry::Find(call.op, DeviceType::kHost, dtype)) {
+  for (const Kernel& kernel : KernelRegistry::Find(call.op, DeviceType::kHost, dtype)) {
     const std::string_view provider = kernel.provider;
     if (provider == "reference" || provider == "builtin") return kernel;
   }
@@ -42,18 +41,21 @@ void Run(const KernelCall& call) {
     }
   }
   auto kept = std::make_shared<KeptCall>(call);
-  kept->TranslateAddresses([&](void* address) { return device.Hidden(static_cast<std::byte*>(address), 1); });
-  device.QueueKernel(std::move(ranges), [kept, &kernel] { kernel.run(kept->call()); }, call.queue);
+  kept->TranslateAddresses(
+      [&](void* address) { return device.Hidden(static_cast<std::byte*>(address), 1); });
+  device.QueueKernel(
+      std::move(ranges), [kept, &kernel] { kernel.run(kept->call()); }, call.queue);
 }
 
 // One for each kernel of the reference, and for those of operators that programs add.
 void Follow(const Kernel& kernel) {
   const std::string_view provider = kernel.provider;
-  if (kernel.device != DeviceType::kHost || (provider != "reference" && provider != "builtin")) return;
+  if (kernel.device != DeviceType::kHost || (provider != "reference" && provider != "builtin"))
+    return;
   const DeviceType simulated = DeviceType::Named("simulated");
   if (!KernelRegistry::Find(kernel.op, simulated, kernel.dtype).empty()) return;
-  KernelRegistry::Global().Add(
-      {kernel.op, simulated, kernel.dtype, "simulated", 10, &Run, nullptr, nullptr, kernel.strided});
+  KernelRegistry::Global().Add({kernel.op, simulated, kernel.dtype, "simulated", 10, &Run, nullptr,
+                                nullptr, kernel.strided});
 }
 
 const bool registered = [] {

@@ -28,7 +28,9 @@ const Device kDevice = SimulatedDevice::kDevice;
 const Device kOther{kDevice.type, 1};
 const Device kThird{kDevice.type, 2};
 
-NDArray Filled(float value, Device device) { return Full({1000}, value, DType::kFloat32, Place::On(device)); }
+NDArray Filled(float value, Device device) {
+  return Full({1000}, value, DType::kFloat32, Place::On(device));
+}
 
 class LossOfASourceTest : public testing::Test {
  protected:
@@ -110,16 +112,19 @@ TEST_F(LossOfASourceTest, EveryWayToWaitForTheTargetTells) {
       {"staged", [](const NDArray& x) { SeenIn(x, 3); }},
       {"a vector", [](const NDArray& x) { SeenIn(x, 4); }},
       {"a queue", [](const NDArray& x) { DeviceQueue::Here(x.device()).Wait(); }},
-      {"bytes", [](const NDArray& x) {
+      {"bytes",
+       [](const NDArray& x) {
          std::byte bytes[4];
          CopyBytes(Host(), bytes, x.device(), x.raw_data(), 4);
        }},
-      {"bytes to another device", [](const NDArray& x) {
+      {"bytes to another device",
+       [](const NDArray& x) {
          const NDArray other = Filled(7, kThird);
          DeviceQueue::Here(kThird).Wait();
          CopyBytes(kThird, other.raw_data(), x.device(), x.raw_data(), 4);
        }},
-      {"a tensor", [](const NDArray& x) {
+      {"a tensor",
+       [](const NDArray& x) {
          DLManagedTensorVersioned* const tensor = ToDLPackVersioned(x);
          tensor->deleter(tensor);
        }},
@@ -164,7 +169,8 @@ TEST_F(LossOfASourceTest, ARingOfCopiesHidesNothing) {
           NDArray a = Filled(7, place(0)), c = Filled(7, place(2)), d = Filled(7, place(1));
           for (int i = 0; i < 3; ++i) DeviceQueue::Here(devices[i]).Wait();
           SimulatedDevice::Get(place(1).index).poison().FailRequest(0);
-          int queued = 0;  // copies that were accepted: what is refused at once leaves its target as it was
+          int queued =
+              0;  // copies that were accepted: what is refused at once leaves its target as it was
           try {
             const NDArray bad = Square(x);
             CopyInto(bad, a), ++queued;
@@ -181,7 +187,8 @@ TEST_F(LossOfASourceTest, ARingOfCopiesHidesNothing) {
             try {
               const float seen = arrays[of]->At<float>({5});
               const float wanted = static_cast<int>(of) < queued ? copied[of] : 7;
-              EXPECT_EQ(seen, wanted) << of << " of " << queued << " queued, turn " << turn << ", look " << look;
+              EXPECT_EQ(seen, wanted)
+                  << of << " of " << queued << " queued, turn " << turn << ", look " << look;
             } catch (const DeviceLostError&) {
               ++told;
             }
@@ -207,10 +214,13 @@ TEST_F(LossOfASourceTest, TheTargetIsLostWithItAndSaysWhy) {
       ADD_FAILURE() << "nothing was thrown";
     } catch (const DeviceLostError& error) {
       EXPECT_EQ(error.device(), kThird);
-      EXPECT_THAT(error.message(),
-                  HasSubstr("simulated:2 is lost: a copy from simulated:1 had not been seen to end when that "
-                             "was lost (a copy from simulated:0 had not been seen to end when that was lost (cosmic "
-                             "rays; it was one of the operators queued last, or one before them: "));
+      EXPECT_THAT(
+          error.message(),
+          HasSubstr(
+              "simulated:2 is lost: a copy from simulated:1 had not been seen to end when that "
+              "was lost (a copy from simulated:0 had not been seen to end when that was lost "
+              "(cosmic "
+              "rays; it was one of the operators queued last, or one before them: "));
     }
   }
 }

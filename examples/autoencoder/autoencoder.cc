@@ -91,9 +91,9 @@ void Run() {
   options.name = "autoencoder";
   options.mode = tools::ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
   // One output channel: a model says how long its outputs' last axis is.
-  nn::Model model(
-      "autoencoder", 1,
-      std::make_unique<nn::Network>(DigitNetwork(data.train.height, data.train.width, kFilters, kCode), options));
+  nn::Model model("autoencoder", 1,
+                  std::make_unique<nn::Network>(
+                      DigitNetwork(data.train.height, data.train.width, kFilters, kCode), options));
   nn::Network& network = *model.network;
   network.set_loss(
       nn::Loss(nn::LossKind::kBinaryCrossEntropy));  // a pixel is how probably it is white

@@ -13,7 +13,8 @@
 namespace tidepool::examples {
 
 // Half the size, a quarter, the code, and back. Images' sizes are multiples of 4.
-inline nn::NetworkConfig DigitNetwork(int64_t height, int64_t width, int64_t filters, int64_t code) {
+inline nn::NetworkConfig DigitNetwork(int64_t height, int64_t width, int64_t filters,
+                                      int64_t code) {
   constexpr nn::Activation kRelu = nn::Activation::kRelu;
   const nn::Conv2DTranspose::Options twice{
       .stride = {2, 2}, .before = {1, 1}, .behind = {1, 1}, .output_padding = {1, 1}};

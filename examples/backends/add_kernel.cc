@@ -33,8 +33,8 @@ int main() {
   Relu(Ones({10}));
   Relu(Ones({50, 40}).Transpose());  // a view with gaps comes as a dense copy
   std::printf("mine ran %d of 2 calls\n", calls);
-  for (const Kernel& kernel : KernelRegistry::Find(
-           OpCode::kRelu, DeviceType::kHost, DType::kFloat32)) {
+  for (const Kernel& kernel :
+       KernelRegistry::Find(OpCode::kRelu, DeviceType::kHost, DType::kFloat32)) {
     std::printf("%-9s priority %d\n", kernel.provider, kernel.priority);
   }
 }

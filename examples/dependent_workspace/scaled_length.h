@@ -9,6 +9,7 @@ struct ScaledLengthAttributes {
   double scale = 1;
 };
 tidepool::OpCode ScaledLengthOp();
-tidepool::NDArray ScaledLength(const tidepool::NDArray& x, const tidepool::NDArray& y, double scale = 1);
+tidepool::NDArray ScaledLength(const tidepool::NDArray& x, const tidepool::NDArray& y,
+                               double scale = 1);
 
 #endif  // SCALED_LENGTH_H_

@@ -28,7 +28,8 @@ const bool cases = AddOpCases(
       c.attributes = ScaledLengthAttributes{values.Real(1, 2)};
     },
     {Comparison::kClose, 2.5e-7, 0});
-const bool contract = RegisterOpContract({.provider = "scaled_length_again", .only = {"scaled_length f32"}});
+const bool contract =
+    RegisterOpContract({.provider = "scaled_length_again", .only = {"scaled_length f32"}});
 
 // A second provider of it, here of other arithmetic.
 void RunAgain(const KernelCall& call) {
@@ -48,7 +49,8 @@ TEST(ScaledLength, RunsInAWorkspaceOnViewsOfAnyStrides) {
     WorkspaceScope scope(workspace);
     const NDArray x = Full({2, 3}, 3), y = Full({3, 2}, 4);
     EXPECT_EQ(ScaledLength(x.Transpose(), y, 2).ToVector<float>(), std::vector<float>(6, 10));
-    EXPECT_EQ(ScaledLength(Full({2}, 3, DType::kFloat64), Full({2}, 4, DType::kFloat64)).ToVector<double>(),
+    EXPECT_EQ(ScaledLength(Full({2}, 3, DType::kFloat64), Full({2}, 4, DType::kFloat64))
+                  .ToVector<double>(),
               std::vector<double>(2, 5));
   }
   EXPECT_EQ(workspace.stats().misses, 0u);
@@ -58,8 +60,11 @@ TEST(ScaledLength, AttributesOfAnotherOperatorAreRefused) {
   const NDArray x = Ones({2});
   NDArray z = Ones({2});
   const MatMulAttributes wrong;
-  EXPECT_EQ(CatchStatus([&] { Dispatch(ScaledLengthOp(), {&x, &x}, {&z}, &wrong); }).message(),
-            "Op [scaled_length]: found attributes tidepool::MatMulAttributes, expected ScaledLengthAttributes");
+  EXPECT_EQ(CatchStatus([&] {
+              Dispatch(ScaledLengthOp(), {&x, &x}, {&z}, &wrong);
+            }).message(),
+            "Op [scaled_length]: found attributes tidepool::MatMulAttributes, expected "
+            "ScaledLengthAttributes");
 }
 
 }  // namespace

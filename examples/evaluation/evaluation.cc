@@ -21,7 +21,8 @@ int main() {
   int made = 0;
   const auto next = [&made]() -> std::optional<nn::Batch> {
     if (made == 20) return std::nullopt;
-    const NDArray x = RandomUniform({50, 1}, -1, 1, made), noise = RandomNormal({50, 1}, 0, 0.5, 100 + made);
+    const NDArray x = RandomUniform({50, 1}, -1, 1, made),
+                  noise = RandomNormal({50, 1}, 0, 0.5, 100 + made);
     ++made;
     nn::Batch batch(x, Cast(Greater((x + noise).Index(1, 0), 0), DType::kInt64));
     return batch;
@@ -31,11 +32,13 @@ int main() {
   ROC roc;
   EvaluationCalibration calibration(2, 5);
   DoEvaluation(network, next, {.outputs = OutputsAre::kLogits}, evaluation, roc, calibration);
-  std::printf("%s\n%s\n%s\n", evaluation.Report().c_str(), roc.Report().c_str(), calibration.Report().c_str());
+  std::printf("%s\n%s\n%s\n", evaluation.Report().c_str(), roc.Report().c_str(),
+              calibration.Report().c_str());
 
   // Of another process: bytes. They are merged to what one pass over both parts of the data gives.
   Evaluation both(2, {"left", "right"});
   both.Merge(evaluation);
   both.MergeSerialized(evaluation.Serialize());
-  std::printf("%lld examples, accuracy %.3f\n", static_cast<long long>(both.count()), both.Accuracy());
+  std::printf("%lld examples, accuracy %.3f\n", static_cast<long long>(both.count()),
+              both.Accuracy());
 }

@@ -111,7 +111,8 @@ const std::vector<Example>& Examples() {
        Updater(UpdaterKind::kAdamW, false)},
       {"autoencoder",
        [](const NetworkOptions& options, bool small) {
-         Network network(DigitNetwork(SideOf(small), SideOf(small), small ? 2 : 16, small ? 3 : 16), options);
+         Network network(DigitNetwork(SideOf(small), SideOf(small), small ? 2 : 16, small ? 3 : 16),
+                         options);
          network.set_loss(nn::Loss(nn::LossKind::kBinaryCrossEntropy));
          return network;
        },
@@ -138,9 +139,11 @@ TEST(ExampleSteps, TwoHundredStepsGiveTheSameBitsInEveryMode) {
       std::vector<double> losses;
       std::vector<float> values;
       for (int64_t step = 0; step < 200; ++step) {
-        losses.push_back(trainer.Step([&] { return example.batch(step % 7 == 3 ? 3 : 4, step, true); }));
+        losses.push_back(
+            trainer.Step([&] { return example.batch(step % 7 == 3 ? 3 : 4, step, true); }));
         if (step % 50 != 49) continue;
-        const std::vector<float> output = network.Output(example.batch(4, step, true).features).ToVector<float>();
+        const std::vector<float> output =
+            network.Output(example.batch(4, step, true).features).ToVector<float>();
         values.insert(values.end(), output.begin(), output.end());
       }
       const std::vector<float> arrays = network.arrays().ToVector<float>();
@@ -163,7 +166,8 @@ TEST(ExampleSteps, OutOfMemoryInAnyRequestLeavesTheNetworkAsOneThatNeverFailed) 
           nn::RefuseEachRequest([&] { return example.make(Options(mode), true); }, example.updater,
                                 [&](int64_t step) { return example.batch(3, step, true); });
       EXPECT_EQ(runs.others, 0) << Where(example, mode);
-      EXPECT_GE(runs.refused, mode == WorkspaceMode::kNone ? runs.requests * 9 / 10 : 1) << Where(example, mode);
+      EXPECT_GE(runs.refused, mode == WorkspaceMode::kNone ? runs.requests * 9 / 10 : 1)
+          << Where(example, mode);
       std::printf("%s: each of %lld requests refused, %lld steps\n", Where(example, mode).c_str(),
                   static_cast<long long>(runs.requests), static_cast<long long>(runs.refused));
     }
@@ -185,10 +189,12 @@ TEST(ExampleSteps, ASteadyStepAndRequestAllocateNothing) {
       network.training_workspace().FinishPlanSearch();
       network.inference_workspace().FinishPlanSearch();
       once();
-      const int64_t before = AllocationCount(), system = MemoryTracker::Global().system_allocations();
+      const int64_t before = AllocationCount(),
+                    system = MemoryTracker::Global().system_allocations();
       for (int step = 0; step < 5; ++step) once();
       EXPECT_EQ(AllocationCount() - before, 0) << Where(example, kModes[i]);
-      EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, 0) << Where(example, kModes[i]);
+      EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, 0)
+          << Where(example, kModes[i]);
     }
   }
 }
@@ -199,13 +205,14 @@ TEST(ExampleSteps, TheReportIsWhatTheLedgerMeasures) {
     for (const WorkspaceMode mode : kModes) {
       constexpr int64_t kBatch = 64;
       Network reported = example.make(Options(mode), false);
-      const nn::MemoryReport report =
-          nn::ReportMemory(reported, {.batch = kBatch, .updater_arrays = 2, .labels = example.labels});
-      const int64_t measured =
-          nn::MeasuredTrainingBytes([&] { return example.make(Options(mode), false); }, example.updater,
-                                    [&] { return example.batch(kBatch, 1, false); });
+      const nn::MemoryReport report = nn::ReportMemory(
+          reported, {.batch = kBatch, .updater_arrays = 2, .labels = example.labels});
+      const int64_t measured = nn::MeasuredTrainingBytes(
+          [&] { return example.make(Options(mode), false); }, example.updater,
+          [&] { return example.batch(kBatch, 1, false); });
       std::printf("%s: reported %lld, measured %lld\n", Where(example, mode).c_str(),
-                  static_cast<long long>(report.training_bytes()), static_cast<long long>(measured));
+                  static_cast<long long>(report.training_bytes()),
+                  static_cast<long long>(measured));
       EXPECT_NEAR(static_cast<double>(report.training_bytes()), static_cast<double>(measured),
                   0.02 * static_cast<double>(measured))
           << Where(example, mode);

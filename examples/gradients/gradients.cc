@@ -16,7 +16,8 @@ using namespace tidepool;
 int main() {
   // sin(x) from 64 points by a network of one hidden layer.
   const NDArray x = Linspace(-3, 3, 64, DType::kFloat64).Reshape({64, 1}), y = Sin(x);
-  NDArray w1 = RandomNormal({1, 16}, 0, 1, DType::kFloat64, 1), b1 = RandomNormal({16}, 0, 1, DType::kFloat64, 2);
+  NDArray w1 = RandomNormal({1, 16}, 0, 1, DType::kFloat64, 1),
+          b1 = RandomNormal({16}, 0, 1, DType::kFloat64, 2);
   NDArray w2 = RandomNormal({16, 1}, 0, 0.3, DType::kFloat64, 3);
   const std::vector<NDArray> parameters = {w1, b1, w2};
   std::vector<NDArray> gradients;
@@ -31,7 +32,8 @@ int main() {
     for (size_t i = 0; i < parameters.size(); ++i) tape.Watch(parameters[i], gradients[i]);
     const NDArray loss = Mean(Square(MatMul(Tanh(MatMul(x, w1, {}, &b1)), w2) - y));
     if (step == 0) std::printf("%s", tape.Report().c_str());
-    if (step % 1000 == 0) std::printf("step %d: loss below %g\n", step, loss.Item<double>() < 0.01 ? 0.01 : 10);
+    if (step % 1000 == 0)
+      std::printf("step %d: loss below %g\n", step, loss.Item<double>() < 0.01 ? 0.01 : 10);
     tape.Backward(loss);
     for (size_t i = 0; i < parameters.size(); ++i) {
       NDArray p = parameters[i];

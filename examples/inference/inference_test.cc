@@ -18,7 +18,8 @@ namespace {
 class Inference : public testing::Test {
  protected:
   void SetUp() override {
-    if (LinkedFrozenEngine() == nullptr || !LinkedFrozenEngine()->WhyNotHere().empty()) GTEST_SKIP() << "no engine";
+    if (LinkedFrozenEngine() == nullptr || !LinkedFrozenEngine()->WhyNotHere().empty())
+      GTEST_SKIP() << "no engine";
   }
 };
 
@@ -27,7 +28,7 @@ TEST_F(Inference, Frozen) {
   const Network network({28, 28, 1}, LeNetLayers(10));
   const FrozenNetwork frozen(network, {.batches = {8, 1}});  // pieces of 8 examples and of 1
   const NDArray x = RandomUniform({11, 28, 28, 1}, 0, 1, 1);
-  NDArray y = frozen.Run(x);                                 // 8 + 1 + 1 + 1
+  NDArray y = frozen.Run(x);  // 8 + 1 + 1 + 1
   EXPECT_EQ(y.shape(), Shape({11, 10}));
   EXPECT_EQ(frozen.stats().runtimes, 2);
 }
@@ -41,10 +42,10 @@ TEST_F(Inference, ByPredictor) {
   predictor.set_engine(EngineUse::kWhereAhead, {.batches = {1, 8}});
   const NDArray x = RandomUniform({8, 28, 28, 1}, 0, 1, 1);
   predictor.Predict({x});
-  EXPECT_EQ(predictor.why_not_engine(), "");                 // by the engine
+  EXPECT_EQ(predictor.why_not_engine(), "");  // by the engine
   predictor.Predict({x.Slice(0, 0, 3)});
   EXPECT_EQ(predictor.why_not_engine(), "a batch of 3, and the engine is asked for those of 8, 1");
-  model.network->parameters() *= 0.5;                        // seen: the next request freezes again
+  model.network->parameters() *= 0.5;  // seen: the next request freezes again
   predictor.Predict({x});
 }
 // [predictor]
@@ -57,7 +58,7 @@ TEST_F(Inference, EightBits) {
   const NDArray held_out = RandomUniform({50, 28, 28, 1}, 0, 1, 2);
   const QuantisationReport report = ReportQuantisation(network, options, held_out);
   EXPECT_LT(report.error, 0.05) << report.ToString();
-  options.float_layers = {report.worst_layer};                     // that one stays f32
+  options.float_layers = {report.worst_layer};  // that one stays f32
   const FrozenNetwork frozen(network, options);
   EXPECT_LT(frozen.stats().weight_bytes, report.float_weight_bytes);
 }

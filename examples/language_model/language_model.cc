@@ -126,9 +126,10 @@ void Run() {
   nn::NetworkOptions options{.seed = run.seed};
   options.name = "language model";
   options.mode = tools::ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
-  nn::Model model("language_model", kLetters,
-                  std::make_unique<nn::Network>(
-                      LetterNetwork(absl::GetFlag(FLAGS_width), absl::GetFlag(FLAGS_dropout)), options));
+  nn::Model model(
+      "language_model", kLetters,
+      std::make_unique<nn::Network>(
+          LetterNetwork(absl::GetFlag(FLAGS_width), absl::GetFlag(FLAGS_dropout)), options));
   // Every letter counts the same: a name's loss is the sum of its letters', in letters of a name of
   // usual length.
   const double usual_length =

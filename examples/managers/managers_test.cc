@@ -31,11 +31,11 @@ TEST(Managers, WhoseAResultIs) {
   {
     NDManager request = model.NewSubManager("request");
     ManagerScope scope(request);
-    y = MatMul(x, weights);              // the manager entered last: the request's
+    y = MatMul(x, weights);  // the manager entered last: the request's
     EXPECT_TRUE(request.Manages(y));
-  }                                      // the request closes, and what is its
+  }  // the request closes, and what is its
   EXPECT_TRUE(y.is_closed());
-  EXPECT_EQ(model.arrays(), 1);          // the first y went when the handle was assigned
+  EXPECT_EQ(model.arrays(), 1);  // the first y went when the handle was assigned
 }
 // [whose]
 
@@ -70,8 +70,11 @@ class Classifier {
 TEST(Classifier, RequestsLeaveNothingInTheModel) {
   Classifier classifier;
   const NDArray image = Ones({1, 784});
-  EXPECT_THAT([&] { for (int i = 0; i < 100; ++i) classifier.Classify(image); },
-              GrowsNothingIn(classifier.model().ref()));
+  EXPECT_THAT(
+      [&] {
+        for (int i = 0; i < 100; ++i) classifier.Classify(image);
+      },
+      GrowsNothingIn(classifier.model().ref()));
 }
 // [grows_nothing]
 
@@ -135,7 +138,7 @@ TEST(Managers, MovingArrays) {
   turn.Close();
   EXPECT_TRUE(session.Manages(result));
   EXPECT_TRUE(session.Manages(b));
-  EXPECT_TRUE(c.IsInScope());    // until the last handle goes
+  EXPECT_TRUE(c.IsInScope());  // until the last handle goes
   EXPECT_TRUE(d.is_closed());
 }
 // [moves]
@@ -181,9 +184,10 @@ TEST(Managers, ACapFindsTheLine) {
     NDArray penalty = weights * weights;
     FAIL() << "this would have stayed in the model";
   } catch (const Error& error) {
-    EXPECT_THAT(error.message(),
-                HasSubstr("Op [multiply]: a result of shape [2, 3] f32 would belong where argument X "
-                          "does: owner [model] is capped"));
+    EXPECT_THAT(
+        error.message(),
+        HasSubstr("Op [multiply]: a result of shape [2, 3] f32 would belong where argument X "
+                  "does: owner [model] is capped"));
   }
 }
 // [cap]
@@ -209,8 +213,7 @@ TEST(Managers, ABudget) {
 // [symptom]
 class Recommender {
  public:
-  explicit Recommender(NDManager& manager)
-      : manager_(manager), weights_(manager.Ones({8, 4})) {}
+  explicit Recommender(NDManager& manager) : manager_(manager), weights_(manager.Ones({8, 4})) {}
 
   float Score(const NDArray& x) {
     NDManager request = manager_.NewSubManager("request");
@@ -228,7 +231,7 @@ class Recommender {
 // [symptom]
 
 TEST(MemoryKeepsGrowing, Walk) {
-// [dump]
+  // [dump]
   NDManager model = NDManager::NewBaseManager(Host(), "model");
   Recommender recommender(model);
   const NDArray x = Ones({1, 8});
@@ -236,30 +239,30 @@ TEST(MemoryKeepsGrowing, Walk) {
   std::ostringstream dump;
   model.DebugDump(dump);
   EXPECT_THAT(dump.str(), HasSubstr("model  host, current; 1001 arrays, 4128 B"));
-// [dump]
+  // [dump]
 
-// [diff]
+  // [diff]
   const OwnershipSnapshot before = model.Snapshot();
   for (int i = 0; i < 100; ++i) recommender.Score(x);
   EXPECT_EQ(ToString(Diff(before, model.Snapshot())),
             "model: managers 0, arrays +100, bytes +400, loans 0\n");
-// [diff]
+  // [diff]
 
-// [tracing]
+  // [tracing]
   MemoryTracing::Enable();
   recommender.Score(x);
   MemoryTracing::Disable();
   std::ostringstream list;
   model.DebugDump(list, /*list_arrays=*/true);
   EXPECT_THAT(list.str(), HasSubstr("4 B, f32 [] made at "));
-// [tracing]
+  // [tracing]
 
-// [find]
+  // [find]
   ManagerCapScope cap(model);
   EXPECT_THAT([&] { recommender.Score(x); },
               testing::Throws<Error>(testing::Property(
                   &Error::message, HasSubstr("Op [matmul]: a result of shape [1, 4] f32"))));
-// [find]
+  // [find]
 }
 
 // [mended]
@@ -305,6 +308,9 @@ TEST(MemoryKeepsGrowing, Mended) {
   NDManager model = NDManager::NewBaseManager(Host(), "model");
   MendedRecommender recommender(model);
   const NDArray x = Ones({1, 8});
-  EXPECT_THAT([&] { for (int i = 0; i < 100; ++i) recommender.Score(x); },
-              GrowsNothingIn(model.ref()));
+  EXPECT_THAT(
+      [&] {
+        for (int i = 0; i < 100; ++i) recommender.Score(x);
+      },
+      GrowsNothingIn(model.ref()));
 }

@@ -23,8 +23,8 @@ TEST(Mirroring, ArraysOnDevices) {
   NDArray y = Ones({4}).To(kDevice);                                 // a copy there
   NDArray sum = Add(x, y);                                           // where its operands are
   EXPECT_EQ(sum.device(), kDevice);
-  EXPECT_EQ(sum.At<float>({3}), 4);                                  // copies one element
-  EXPECT_EQ(sum.To(Host()).data<float>()[2], 3);                     // copies the array
+  EXPECT_EQ(sum.At<float>({3}), 4);               // copies one element
+  EXPECT_EQ(sum.To(Host()).data<float>()[2], 3);  // copies the array
 }
 // [places]
 
@@ -33,12 +33,12 @@ TEST(Mirroring, Views) {
   NDArray x = Zeros({1000}, DType::kFloat32, Place::On(kDevice));
   NDArray head = x.Slice(0, 0, 10);
   {
-    HostView<float> view(head);       // fetches 40 bytes
+    HostView<float> view(head);  // fetches 40 bytes
     for (float& value : view) value = 7;
-    EXPECT_THROW(x += 1, Error);      // would miss what the view writes
-  }                                   // 40 bytes are stale on the device
-  x += 1;                             // sends 40 bytes, then computes
-  HostView<const float> all(x);       // fetches the rest, which the device has written
+    EXPECT_THROW(x += 1, Error);  // would miss what the view writes
+  }                               // 40 bytes are stale on the device
+  x += 1;                         // sends 40 bytes, then computes
+  HostView<const float> all(x);   // fetches the rest, which the device has written
   EXPECT_EQ(all[9], 8);
   EXPECT_EQ(all[999], 1);
 }
@@ -48,15 +48,15 @@ TEST(Mirroring, Views) {
 TEST(Mirroring, NewContentsAreNotFetched) {
   Workspace workspace("batches", {}, kDevice);
   WorkspaceScope scope(workspace);
-  NDArray batch = Empty({256});       // nobody has written it
+  NDArray batch = Empty({256});  // nobody has written it
   float* values = batch.mutable_data<float>();
   for (int i = 0; i < 256; ++i) values[i] = 1;
-  batch *= 2;                         // sends 1 KiB
+  batch *= 2;  // sends 1 KiB
   {
     HostView<float> view(batch, ViewContents::kOverwritten);
     for (float& value : view) value = 3;
   }
-  batch *= 2;                         // again
+  batch *= 2;  // again
   const WorkspaceStats stats = workspace.stats();
   EXPECT_EQ(stats.mirror_bytes_to_device, 2048);
   EXPECT_EQ(stats.mirror_copies_to_host, 0);
@@ -71,8 +71,8 @@ TEST(Mirroring, Policies) {
   {
     WorkspaceScope scope(device_only);
     NDArray x = Ones({3});
-    EXPECT_THROW(x.data<float>(), Error);      // no host copy
-    EXPECT_EQ(x.ToVector<float>()[0], 1);      // a copy of the caller's is another matter
+    EXPECT_THROW(x.data<float>(), Error);  // no host copy
+    EXPECT_EQ(x.ToVector<float>()[0], 1);  // a copy of the caller's is another matter
   }
   config.policy_mirroring = MirroringPolicy::kHostOnly;
   Workspace host_only("host only", config, kDevice);

@@ -55,8 +55,7 @@ void Run() {
   nn::NetworkOptions options{.seed = run.seed};
   options.name = "names";
   options.mode = tools::ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
-  nn::Model model("names", 2,
-                  std::make_unique<nn::Network>(NamesNetwork(24, 48), options));
+  nn::Model model("names", 2, std::make_unique<nn::Network>(NamesNetwork(24, 48), options));
   nn::UpdaterConfig updater = nn::UpdaterConfig::Of(nn::UpdaterKind::kAdam);
   updater.learning_rate = 3e-3;
   updater.schedule = nn::Schedule::Cosine(StepsOf(run, train.size()));

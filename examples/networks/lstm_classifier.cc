@@ -27,8 +27,11 @@ LstmClassifier::LstmClassifier(int64_t inputs, int64_t units, int64_t classes, u
 
 double LstmClassifier::Step(const NDArray& sequences, const NDArray& labels, double learning_rate) {
   const int64_t steps = sequences.dim(0), batch = sequences.dim(1);
-  const NDArray start = Zeros({batch, units_}, DType::kFloat32, Place::CurrentOn(sequences.device()));
-  const auto at = [&](int64_t t) { return sequences.Slice(0, t, t + 1).Reshape({batch, sequences.dim(2)}); };
+  const NDArray start =
+      Zeros({batch, units_}, DType::kFloat32, Place::CurrentOn(sequences.device()));
+  const auto at = [&](int64_t t) {
+    return sequences.Slice(0, t, t + 1).Reshape({batch, sequences.dim(2)});
+  };
   std::vector<LstmStepResult> made[kLayers];
   const auto output = [&](int layer, int64_t t) { return t < 0 ? start : made[layer][t].output; };
   const auto cell = [&](int layer, int64_t t) { return t < 0 ? start : made[layer][t].cell; };

@@ -13,7 +13,8 @@ namespace tidepool::examples {
 
 class LstmClassifier {
  public:
-  LstmClassifier(int64_t inputs, int64_t units, int64_t classes, uint64_t seed, Device device = Host());
+  LstmClassifier(int64_t inputs, int64_t units, int64_t classes, uint64_t seed,
+                 Device device = Host());
 
   // One training step on sequences [steps, batch, inputs] and labels [batch] i64; the mean loss. All
   // arrays are on the network's device. What it makes is in the current place: call it inside a scope of

@@ -21,7 +21,8 @@ constexpr int kSteps = 6, kClasses = 3;
 
 using Step = std::function<double(const NDArray& features, const NDArray& labels)>;
 
-std::vector<double> Train(const std::function<Step(Device)>& make, const Shape& shape, Device device) {
+std::vector<double> Train(const std::function<Step(Device)>& make, const Shape& shape,
+                          Device device) {
   const Step step = make(device);
   const NDArray features = RandomUniform(shape, -1, 1, 9, 0, Place::Heap()).To(device);
   std::vector<int64_t> classes;
@@ -53,8 +54,10 @@ void Compare(const std::function<Step(Device)>& make, const Shape& shape) {
 TEST(NetworksOnDeviceTest, ResidualNet) {
   Compare(
       [](Device device) -> Step {
-        const auto net = std::make_shared<ResidualNet>(1, std::vector<int64_t>{4, 8}, kClasses, 3, device);
-        return [net](const NDArray& x, const NDArray& labels) { return net->Step(x, labels, 0.05); };
+        const auto net =
+            std::make_shared<ResidualNet>(1, std::vector<int64_t>{4, 8}, kClasses, 3, device);
+        return
+            [net](const NDArray& x, const NDArray& labels) { return net->Step(x, labels, 0.05); };
       },
       {kBatch, 6, 6, 1});
 }

@@ -41,8 +41,7 @@ struct Data {
 };
 
 // Trains, and says what a learned step asks the system for.
-void ExpectItLearnsInItsWorkspace(const char* name,
-                                  const std::function<double(const Data&)>& step,
+void ExpectItLearnsInItsWorkspace(const char* name, const std::function<double(const Data&)>& step,
                                   const std::function<Data(uint64_t seed)>& make) {
   Workspace workspace(name, WorkspaceConfig::Training());
   double first = 0, last = 0;
@@ -76,16 +75,19 @@ void ExpectItLearnsInItsWorkspace(const char* name,
 TEST(NetworksTest, AResidualNetLearns) {
   ResidualNet net(1, {8, 16}, kClasses, 3);
   ExpectItLearnsInItsWorkspace(
-      "residual net",
-      [&](const Data& data) { return net.Step(data.features, data.labels, 0.05); },
-      [](uint64_t seed) { return Data({kBatch, 8, 8, 1}, 0, seed); });
+      "residual net", [&](const Data& data) { return net.Step(data.features, data.labels, 0.05); },
+      [](uint64_t seed) {
+        return Data({kBatch, 8, 8, 1}, 0, seed);
+      });
 }
 
 TEST(NetworksTest, AnLstmLearns) {
   LstmClassifier net(8, 16, kClasses, 5);
   ExpectItLearnsInItsWorkspace(
       "lstm", [&](const Data& data) { return net.Step(data.features, data.labels, 0.2); },
-      [](uint64_t seed) { return Data({12, kBatch, 8}, 1, seed); });
+      [](uint64_t seed) {
+        return Data({12, kBatch, 8}, 1, seed);
+      });
 }
 
 }  // namespace

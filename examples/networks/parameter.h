@@ -40,8 +40,8 @@ class Parameters {
 
  private:
   Parameter& Own(NDArray value) {
-    NDArray gradient = Zeros(value.shape(), DType::kFloat32,
-                             Place::On(device_, MemoryKind::kGradientStandard));
+    NDArray gradient =
+        Zeros(value.shape(), DType::kFloat32, Place::On(device_, MemoryKind::kGradientStandard));
     all_.push_back({std::move(value), std::move(gradient)});
     return all_.back();
   }

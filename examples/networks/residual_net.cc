@@ -33,8 +33,11 @@ ResidualNet::ResidualNet(int64_t image_channels, const std::vector<int64_t>& cha
   for (size_t stage = 0; stage < channels.size(); ++stage) {
     for (int number = 0; number < 2; ++number) {
       const int64_t outputs = channels[stage], stride = stage > 0 && number == 0 ? 2 : 1;
-      Block block{MakeUnit(inputs, outputs, 3, stride, true), MakeUnit(outputs, outputs, 3, 1, false),
-                  stride != 1 || inputs != outputs, {}, {}};
+      Block block{MakeUnit(inputs, outputs, 3, stride, true),
+                  MakeUnit(outputs, outputs, 3, 1, false),
+                  stride != 1 || inputs != outputs,
+                  {},
+                  {}};
       if (block.projects) block.shortcut = MakeUnit(inputs, outputs, 1, stride, false);
       blocks_.push_back(std::move(block));
       inputs = outputs;

@@ -21,10 +21,10 @@ TEST(Queues, WorkBesideOtherWork) {
   NDArray y;
   {
     QueueScope scope(side);
-    y = Multiply(w, w);                   // in `side`, behind what made w
+    y = Multiply(w, w);  // in `side`, behind what made w
   }
-  NDArray z = Add(w, w);                  // in the first queue, beside it
-  EXPECT_EQ(Add(y, z).At<float>({0}), 8); // behind both
+  NDArray z = Add(w, w);                   // in the first queue, beside it
+  EXPECT_EQ(Add(y, z).At<float>({0}), 8);  // behind both
 }
 // [side]
 
@@ -37,7 +37,7 @@ TEST(Queues, AThreadEach) {
       QueueScope scope(DeviceQueue::New(kDevice));  // ends with its last handle, here the scope's
       Workspace workspace("requests", WorkspaceConfig::Training(), kDevice);
       for (int request = 0; request < 10; ++request) {
-        WorkspaceScope cycle(workspace);            // its memory is used again in this queue's order
+        WorkspaceScope cycle(workspace);  // its memory is used again in this queue's order
         NDArray x = Full({1000}, request, DType::kFloat32, Place::CurrentOn(kDevice));
         EXPECT_EQ(Multiply(weights, x).At<float>({999}), 3 * request);
       }

@@ -25,7 +25,7 @@ int main() {
         if (!slot) break;                                                     // stopped
         NDArray raw = Full({128, 784}, i);  // what is made here lives in the slot
         Batch batch{raw * (1.0 / 255), Full({128}, i % 10)};
-        raw.Close();                        // a temporary: its bytes are used again
+        raw.Close();  // a temporary: its bytes are used again
         if (!channel.Push(slot->Commit(), std::move(batch))) break;
       }
       channel.Close();
@@ -37,10 +37,10 @@ int main() {
   NDArray total = Zeros({128}, DType::kFloat32, Place::Heap());
   NDArray first;
   while (std::optional<RingChannel<Batch>::Item> item = channel.Pop()) {
-    const Batch& batch = item->value;       // legal here: the item holds a lease
+    const Batch& batch = item->value;                          // legal here: the item holds a lease
     if (!first.is_defined()) first = batch.features.Detach();  // a copy that outlives the slot
     total += batch.labels;
-  }                                         // the item goes, its slot is free
+  }  // the item goes, its slot is free
 
   const RingStats s = ring.stats();
   std::printf("sum of labels %.0f, first feature %.0f\n", total.At<float>({0}),

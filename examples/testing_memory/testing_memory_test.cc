@@ -35,8 +35,8 @@ class Smoother {
 
  private:
   tidepool::Workspace workspace_{"smoother", tidepool::WorkspaceConfig::Training()};
-  tidepool::NDArray total_ = tidepool::Zeros({256}, tidepool::DType::kFloat32,
-                                             tidepool::Place::Heap());
+  tidepool::NDArray total_ =
+      tidepool::Zeros({256}, tidepool::DType::kFloat32, tidepool::Place::Heap());
 };
 
 // [steady]
@@ -74,8 +74,11 @@ TEST(Smoother, RequestsLeaveNothingWithTheModel) {
     tidepool::ManagerScope scope(manager);
     tidepool::Relu(weights * 2.0);
   };
-  EXPECT_THAT([&] { for (int i = 0; i < 100; ++i) request(); },
-              tidepool::GrowsNothingIn(model.ref()));
+  EXPECT_THAT(
+      [&] {
+        for (int i = 0; i < 100; ++i) request();
+      },
+      tidepool::GrowsNothingIn(model.ref()));
 }
 // [manager]
 

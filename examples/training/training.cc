@@ -27,7 +27,8 @@ int main() {
   config.clipping = {ClippingKind::kGlobalNorm, 1};
   std::printf("%s\n", config.ToString().c_str());
   // Elements 16 to 32 are biases, which do not decay.
-  Updater updater(config, {48}, Host(), DType::kFloat32, {{.begin = 16, .end = 32, .decays = false}});
+  Updater updater(config, {48}, Host(), DType::kFloat32,
+                  {{.begin = 16, .end = 32, .decays = false}});
   const Loss loss({.kind = LossKind::kHuber, .delta = 0.5});
 
   EarlyStopping stopping({.patience = 3, .most_epochs = 25, .goal = 0.001});
@@ -48,7 +49,8 @@ int main() {
     }
     stopping.Observe(value);
   }
-  std::printf("%s after some epochs, %s\n", stopping.reason() == StopReason::kGoal ? "the goal" : "no goal",
+  std::printf("%s after some epochs, %s\n",
+              stopping.reason() == StopReason::kGoal ? "the goal" : "no goal",
               loss.ToString().c_str());
   std::printf("requests beside the plan in the last steps: %d\n", workspace.spilled_count() > 0);
 }

@@ -9,7 +9,8 @@ using namespace tidepool;
 int main() {
   // The thread's registry knows workspaces by name; movers look there.
   Workspace& step = WorkspaceRegistry::ForCurrentThread().Get("step", WorkspaceConfig::Training());
-  Workspace& layer = WorkspaceRegistry::ForCurrentThread().Get("layer", WorkspaceConfig::Training());
+  Workspace& layer =
+      WorkspaceRegistry::ForCurrentThread().Get("layer", WorkspaceConfig::Training());
   NDArray kept;
   {
     WorkspaceScope outer(step);
@@ -22,7 +23,7 @@ int main() {
     NDArray loss = activation + 1.0;                    // legal: its workspace is still open
     kept = loss.Detach();                               // a copy on the heap
     ScopeOutOfWorkspaces out;
-    NDArray also_kept = loss * 10.0;                    // made on the heap in the first place
+    NDArray also_kept = loss * 10.0;  // made on the heap in the first place
     std::printf("attached: %d %d %d\n", loss.IsAttached(), kept.IsAttached(),
                 also_kept.IsAttached());
   }

@@ -28,7 +28,8 @@ int main() {
   }
   for (std::thread& thread : threads) thread.join();
   const WorkspacePoolStats s = pool.stats();
-  std::printf("%zu plans; of 8 threads, 8000 requests: %zu missed, %zu outside of the pool's ranges\n",
-              s.plans_kept, static_cast<size_t>(s.misses - before.misses),
-              static_cast<size_t>(s.spills - before.spills));
+  std::printf(
+      "%zu plans; of 8 threads, 8000 requests: %zu missed, %zu outside of the pool's ranges\n",
+      s.plans_kept, static_cast<size_t>(s.misses - before.misses),
+      static_cast<size_t>(s.spills - before.spills));
 }

@@ -152,9 +152,12 @@ TEST(AccountCountersExplored, NoOrderIsStrongerThanItNeedsToBe) {
   const explorer::MutationTable table =
       explorer::ExploreMutations({.name = "accounts", .preemptions = 2}, [](Execution& execution) {
         switch (explorer::Choose(3)) {
-          case 0: return ACycleAndChanges<3>(execution);
-          case 1: return ItRestsAndMoves(execution);
-          default: return ACycleAndTwoThreads(execution);
+          case 0:
+            return ACycleAndChanges<3>(execution);
+          case 1:
+            return ItRestsAndMoves(execution);
+          default:
+            return ACycleAndTwoThreads(execution);
         }
       });
   std::printf("%s\n", table.report().c_str());

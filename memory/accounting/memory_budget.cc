@@ -22,12 +22,9 @@ constexpr const char* kWho = "memory budget";
 constexpr const char* kBudgetVariable = "TIDEPOOL_MEMORY_BUDGET";  // docs/memory_ledger.md
 
 BudgetUsage UsageOf(const BudgetLine& line) {
-  return {line.taken.load(std::memory_order_relaxed),
-          line.limit.load(std::memory_order_relaxed),
-          line.soft_limit.load(std::memory_order_relaxed),
-          line.requests.load(std::memory_order_relaxed),
-          line.requested_bytes.load(std::memory_order_relaxed),
-          line.level.load(std::memory_order_relaxed)};
+  const auto now = [](const auto& number) { return number.load(std::memory_order_relaxed); };
+  return {now(line.taken),    now(line.limit),           now(line.soft_limit),
+          now(line.requests), now(line.requested_bytes), now(line.level)};
 }
 
 // Under the lock: no locked instruction.
@@ -86,7 +83,8 @@ std::string Holders(const MemorySnapshot& snapshot, Device device) {
 MemoryBudget& MemoryBudget::Global() {
   static MemoryBudget* const budget = [] {
     const char* const text = std::getenv(kBudgetVariable);
-    const int64_t limit = text == nullptr || *text == '\0' ? kUnlimited : BytesOfText(kBudgetVariable, text);
+    const int64_t limit =
+        text == nullptr || *text == '\0' ? kUnlimited : BytesOfText(kBudgetVariable, text);
     auto* const made = new MemoryBudget;
     if (limit != kUnlimited) {
       made->process_.limit.store(limit, std::memory_order_relaxed);
@@ -229,7 +227,7 @@ bool MemoryBudget::CountWithoutLimits(Device device, MemoryKind kind, MemoryOwne
 }
 
 [[gnu::noinline]] void MemoryBudget::TellOfRelease(std::unique_lock<std::mutex> lock, Device device,
-                                                  MemoryOwner& owner, int64_t bytes) noexcept {
+                                                   MemoryOwner& owner, int64_t bytes) noexcept {
   LevelChanges changes;
   FindLevelChanges(owner, device, changes);
   lock.unlock();

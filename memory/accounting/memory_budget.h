@@ -36,12 +36,12 @@ namespace tidepool {
 
 // Of one node of the hierarchy, everything below it included.
 struct BudgetUsage {
-  int64_t taken_bytes = 0;                                    // now
-  int64_t limit_bytes = std::numeric_limits<int64_t>::max();  // kUnlimited: none is set
+  int64_t taken_bytes = 0;                                         // now
+  int64_t limit_bytes = std::numeric_limits<int64_t>::max();       // kUnlimited: none is set
   int64_t soft_limit_bytes = std::numeric_limits<int64_t>::max();  // likewise
-  int64_t requests = 0;                                       // granted, ever
-  int64_t requested_bytes = 0;                                // granted, ever; at most INT64_MAX
-  MemoryLevel level = MemoryLevel::kNormal;                   // of taken_bytes under the limit
+  int64_t requests = 0;                                            // granted, ever
+  int64_t requested_bytes = 0;               // granted, ever; at most INT64_MAX
+  MemoryLevel level = MemoryLevel::kNormal;  // of taken_bytes under the limit
 
   // By how much the limit is exceeded; 0: it is not.
   int64_t over_bytes() const { return taken_bytes > limit_bytes ? taken_bytes - limit_bytes : 0; }

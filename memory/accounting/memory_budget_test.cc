@@ -28,7 +28,9 @@ const Device kDevice{DeviceType::Named("simulated"), 3};
 // A device of its own per test: the budget is the process's.
 class Budget : public ::testing::Test {
  protected:
-  Budget() : device_{DeviceType::Named("simulated"), next_++}, owner_(MemoryOwner::Process().Child("net")) {}
+  Budget()
+      : device_{DeviceType::Named("simulated"), next_++},
+        owner_(MemoryOwner::Process().Child("net")) {}
   ~Budget() override {
     budget_.SetProcessLimit(MemoryBudget::kUnlimited);
     budget_.SetDeviceLimit(device_, MemoryBudget::kUnlimited);

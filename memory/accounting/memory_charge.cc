@@ -16,8 +16,8 @@ void Check(MemoryKind kind, Device device, int64_t bytes) {
                                       ", expected 0 to ", kMemoryKinds - 1));
   }
   if (bytes >= 0 && bytes <= kMostCountedBytes) return;
-  ThrowInvalidArgument(absl::StrCat("MemoryCharge: found ", bytes, " bytes, expected 0 to ",
-                                    kMostCountedBytes));
+  ThrowInvalidArgument(
+      absl::StrCat("MemoryCharge: found ", bytes, " bytes, expected 0 to ", kMostCountedBytes));
 }
 
 }  // namespace

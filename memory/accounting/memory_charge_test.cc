@@ -62,10 +62,12 @@ TEST(MemoryCharge, ChargesAreAsManyAsCanBeCounted) {
     for (int i = 0; i < 40000; ++i) charges.push_back(charge);
   };
   EXPECT_THROW(fill(most_imported), Error);
-  EXPECT_EQ(Counted(MemoryKind::kAllocated) + Counted(MemoryKind::kExternal), kMostCountedBytesInAll);
+  EXPECT_EQ(Counted(MemoryKind::kAllocated) + Counted(MemoryKind::kExternal),
+            kMostCountedBytesInAll);
   charges.clear();
   EXPECT_THROW(fill(most), Error);
-  EXPECT_EQ(Counted(MemoryKind::kAllocated) + Counted(MemoryKind::kExternal), kMostCountedBytesInAll);
+  EXPECT_EQ(Counted(MemoryKind::kAllocated) + Counted(MemoryKind::kExternal),
+            kMostCountedBytesInAll);
   EXPECT_EQ(Taken(), kMostCountedBytesInAll - kMostCountedBytes);
   charges.clear();
   EXPECT_EQ(Counted(MemoryKind::kAllocated), kMostCountedBytes);

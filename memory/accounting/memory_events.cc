@@ -32,16 +32,16 @@ struct Table {
 
 Table& TheTable() {
   static Table* const table = [] {
-    static constinit const ForkHandlers handlers{[] { TheTable().mutex.lock(); },
-                                                 [] { TheTable().mutex.unlock(); },
-                                                 [] {
-                                                   // Calls on threads that are not here never return.
-                                                   for (auto& [number, entry] : TheTable().entries) {
-                                                     entry->running = 0;
-                                                   }
-                                                   new (&TheTable().returned) std::condition_variable;
-                                                   TheTable().mutex.unlock();
-                                                 }};
+    static constinit const ForkHandlers handlers{
+        [] { TheTable().mutex.lock(); }, [] { TheTable().mutex.unlock(); },
+        [] {
+          // Calls on threads that are not here never return.
+          for (auto& [number, entry] : TheTable().entries) {
+            entry->running = 0;
+          }
+          new (&TheTable().returned) std::condition_variable;
+          TheTable().mutex.unlock();
+        }};
     HandleFork(ForkLevel::kMemoryEvents, &handlers);
     return new Table;  // outlives every static callback
   }();
@@ -125,10 +125,10 @@ std::string MemoryEvent::ToString() const {
   switch (kind) {
     case Kind::kLevel:
       return absl::StrCat("memory level of ",
-                          budget == nullptr             ? "the process"
-                          : budget->parent() == nullptr ? absl::StrCat("device ", device)
-                                                        : absl::StrCat("owner [", NameOf(budget),
-                                                                       "] on ", device),
+                          budget == nullptr ? "the process"
+                          : budget->parent() == nullptr
+                              ? absl::StrCat("device ", device)
+                              : absl::StrCat("owner [", NameOf(budget), "] on ", device),
                           " is ", MemoryLevelName(level), ", was ", MemoryLevelName(previous), ": ",
                           taken_bytes, " of ", limit_bytes, " bytes are taken");
     case Kind::kReclaimBegins:

@@ -55,9 +55,10 @@ struct MemoryRequest {
   // Whose memory.
   Device device;
 
-  const MemoryOwner* owner = nullptr;  // never freed; null, until it is told: the thread's current one
-  int64_t bytes = 0;                   // negative: given back
-  const char* what = "";               // "pages", "a heap array"
+  const MemoryOwner* owner =
+      nullptr;            // never freed; null, until it is told: the thread's current one
+  int64_t bytes = 0;      // negative: given back
+  const char* what = "";  // "pages", "a heap array"
 };
 
 struct MemoryEvent {

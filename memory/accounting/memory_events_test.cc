@@ -97,9 +97,12 @@ TEST(MemoryLevels, AreSharesOfAnyLimit) {
     return taken;
   };
   for (int64_t limit = 1; limit < 500; ++limit) {
-    for (const auto& [before, level, percent] :
-         {std::tuple(kNormal, kHigh, 80), {kNormal, kCritical, 95}, {kHigh, kHigh, 75},
-          {kHigh, kCritical, 95}, {kCritical, kHigh, 75}, {kCritical, kCritical, 90}}) {
+    for (const auto& [before, level, percent] : {std::tuple(kNormal, kHigh, 80),
+                                                 {kNormal, kCritical, 95},
+                                                 {kHigh, kHigh, 75},
+                                                 {kHigh, kCritical, 95},
+                                                 {kCritical, kHigh, 75},
+                                                 {kCritical, kCritical, 90}}) {
       const int64_t taken = first(before, level, limit, 0);
       EXPECT_GE(taken * 100, limit * percent) << limit;
       EXPECT_LT((taken - 1) * 100, limit * percent) << limit;

@@ -16,17 +16,19 @@ enum class MemoryLevel : uint8_t {
 };
 
 constexpr const char* MemoryLevelName(MemoryLevel level) {
-  return level == MemoryLevel::kNormal ? "normal" : level == MemoryLevel::kHigh ? "high" : "critical";
+  return level == MemoryLevel::kNormal ? "normal"
+         : level == MemoryLevel::kHigh ? "high"
+                                       : "critical";
 }
 
 // Of a budget that was at `before`.
-constexpr MemoryLevel MemoryLevelAfter(MemoryLevel before, int64_t taken_bytes, int64_t limit_bytes) {
+constexpr MemoryLevel MemoryLevelAfter(MemoryLevel before, int64_t taken_bytes,
+                                       int64_t limit_bytes) {
   if (limit_bytes == std::numeric_limits<int64_t>::max()) return MemoryLevel::kNormal;
   const auto at_least = [&](MemoryLevel level, int64_t twentieths) {
     if (before >= level) --twentieths;
     // In parts, as the whole times twenty is more than a number holds; a share of a byte takes the byte.
-    const int64_t bytes =
-        limit_bytes / 20 * twentieths + (limit_bytes % 20 * twentieths + 19) / 20;
+    const int64_t bytes = limit_bytes / 20 * twentieths + (limit_bytes % 20 * twentieths + 19) / 20;
     return taken_bytes >= bytes;
   };
   if (at_least(MemoryLevel::kCritical, 19)) return MemoryLevel::kCritical;

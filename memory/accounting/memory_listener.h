@@ -70,7 +70,8 @@ class MemoryListener {
   static void Each(const Tell& tell) noexcept {
     for (const std::atomic<MemoryListener*>& current : current_) {
       MemoryListener* const listener = current.load(std::memory_order_acquire);
-      if (listener != nullptr) [[unlikely]] tell(*listener);
+      if (listener != nullptr) [[unlikely]]
+        tell(*listener);
     }
   }
 

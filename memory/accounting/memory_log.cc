@@ -103,8 +103,9 @@ int64_t MemoryLog::dropped() const {
 std::string MemoryLog::ToCsv() const {
   std::string csv = "label,seconds,resident_bytes,device,owner";
   for (int kind = 0; kind < kMemoryKinds; ++kind) {
-    absl::StrAppend(&csv, ",",
-                    absl::StrReplaceAll(MemoryKindName(static_cast<MemoryKind>(kind)), {{" ", "_"}}));
+    absl::StrAppend(
+        &csv, ",",
+        absl::StrReplaceAll(MemoryKindName(static_cast<MemoryKind>(kind)), {{" ", "_"}}));
   }
   csv += ",total,peak\n";
   for (const Entry& entry : entries()) {

@@ -106,13 +106,13 @@ TEST(MemoryOwnerZ, BeyondTheLimitNewNamesShareANode) {
   EXPECT_EQ(tagged.Tag(), "(others)");
   // Limits are of one owner.
   const auto message = [](MemoryOwner& owner) {
-    return std::string(CatchStatus([&] {
-                         MemoryBudget::Global().SetOwnerLimit(owner, Host(), 1);
-                       }).message());
+    return std::string(
+        CatchStatus([&] { MemoryBudget::Global().SetOwnerLimit(owner, Host(), 1); }).message());
   };
-  EXPECT_EQ(message(many.Child("another")),
-            "memory budget: limit of [many/(others)]: there are 65536 owners, which is all that have "
-            "limits of their own; this one is all others of [many] together");
+  EXPECT_EQ(
+      message(many.Child("another")),
+      "memory budget: limit of [many/(others)]: there are 65536 owners, which is all that have "
+      "limits of their own; this one is all others of [many] together");
   EXPECT_NE(message(MemoryOwner::Process().Child("late")), "");
   EXPECT_EQ(MemoryBudget::Global().Of(Host()).limit_bytes, MemoryBudget::kUnlimited);
   const auto all = MemoryOwner::All();

@@ -45,10 +45,10 @@ struct MemorySnapshot {
   std::vector<OwnerMemory> owners;    // of each device: parents before children
   int64_t system_allocations = 0;     // how often tensor memory was asked of the system, ever
   int64_t system_releases = 0;
-  int64_t leaked_arrays = 0;          // of all workspaces, ever
+  int64_t leaked_arrays = 0;                  // of all workspaces, ever
   std::vector<DeviceMirrorCounters> mirrors;  // copies between devices and the host, ever
-  uint64_t host_fallbacks = 0;        // operators meant for a device that ran on the host, ever
-  SpillCounters spilled;              // of the tier below memory
+  uint64_t host_fallbacks = 0;  // operators meant for a device that ran on the host, ever
+  SpillCounters spilled;        // of the tier below memory
 
   const DeviceMemory& operator[](Device device) const;  // throws kNotFound
   // Throws kNotFound, naming the owners there are.

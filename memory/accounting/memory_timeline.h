@@ -26,7 +26,7 @@
 namespace tidepool {
 
 struct MemoryTimelineOptions {
-  size_t capacity = 4096;           // samples kept; at least 1
+  size_t capacity = 4096;            // samples kept; at least 1
   int64_t granularity_bytes = 4096;  // smaller movements are not sampled; at least 1
 };
 

@@ -19,7 +19,9 @@ class MemoryTracing {
  public:
   // Requests of cycles that begin from here on are traced, or not; of the whole process.
   static void Enable();
-  static void Disable() { watches_.fetch_and(static_cast<uint8_t>(~kTraces), std::memory_order_relaxed); }
+  static void Disable() {
+    watches_.fetch_and(static_cast<uint8_t>(~kTraces), std::memory_order_relaxed);
+  }
   static bool enabled() { return (watches() & kTraces) != 0; }
 
   // ---- for the runtime: what a cycle that begins now tells of each of its requests. A cycle of which

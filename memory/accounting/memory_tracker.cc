@@ -21,7 +21,8 @@ constexpr int kUnreferencedIndex = static_cast<int>(MemoryKind::kUnreferenced);
 }
 
 inline int IndexOf(MemoryKind kind) {
-  if (!IsMemoryKind(kind)) [[unlikely]] ThrowNoSuchKind(kind);
+  if (!IsMemoryKind(kind)) [[unlikely]]
+    ThrowNoSuchKind(kind);
   return static_cast<int>(kind);
 }
 
@@ -101,7 +102,8 @@ inline void MemoryTracker::TakeInbox(DeviceLedger& at) noexcept {
 // Of each heap array, mostly with nothing to fold.
 inline void MemoryTracker::FoldListed(Device device, DeviceLedger& at) noexcept {
   TakeInbox(at);
-  if (!at.listed.empty()) [[unlikely]] FoldSomeListed(device, at);
+  if (!at.listed.empty()) [[unlikely]]
+    FoldSomeListed(device, at);
 }
 
 void MemoryTracker::AddLocked(Device device, MemoryKind kind, int64_t bytes, MemoryOwner* owner) {
@@ -117,7 +119,8 @@ void MemoryTracker::AddLocked(Device device, MemoryKind kind, int64_t bytes, Mem
   });
   CountChange();
   if (quiet) return;
-  MemoryListener::Each([&](MemoryListener& listener) { listener.Added(device, kind, bytes, *owner); });
+  MemoryListener::Each(
+      [&](MemoryListener& listener) { listener.Added(device, kind, bytes, *owner); });
   RaiseAbove(device, at, owner);
 }
 
@@ -148,7 +151,8 @@ void MemoryTracker::Unregister(MemoryAccount* account) {
   at.accounts[account->index_]->index_ = account->index_;
   at.accounts.pop_back();
   CountChange();
-  if (!observers_.empty()) MemoryListener::TellOwned(account->device_, -account->owned_, *account->owner_);
+  if (!observers_.empty())
+    MemoryListener::TellOwned(account->device_, -account->owned_, *account->owner_);
   RaiseAbove(account->device_, at, account->owner_);
 }
 
@@ -170,8 +174,7 @@ void MemoryTracker::FoldSlow(MemoryAccount* account) {
   account->List();
   constexpr auto kRelaxed = std::memory_order_relaxed;
   const uint64_t change = changes_.load(kRelaxed);
-  const int64_t reached =
-      std::max(account->used_bytes(), account->window_peak());
+  const int64_t reached = std::max(account->used_bytes(), account->window_peak());
   FoldListed(account->device_, At(account->device_));
   const bool same = account->folded_at_.load(kRelaxed) == change;
   account->folded_peak_.store(

@@ -118,7 +118,8 @@ class MemoryTracker {
   // `bytes` that were added as `*kind` are `to` from here on, and `*kind` says so: one step for whoever
   // reads the ledger or changes the kind on another thread. At no moment do they count twice.
   // `owner` as of Add.
-  void ChangeKind(Device device, MemoryKind* kind, MemoryKind to, int64_t bytes, MemoryOwner* owner);
+  void ChangeKind(Device device, MemoryKind* kind, MemoryKind to, int64_t bytes,
+                  MemoryOwner* owner);
 
   // One request to the system for tensor memory (pages, malloc, a driver call), or its return.
   void CountSystemAllocation() { system_allocations_.fetch_add(1, std::memory_order_relaxed); }
@@ -141,8 +142,7 @@ class MemoryTracker {
   void Fold(MemoryAccount* account) {
     if (account->folded_at_.load(std::memory_order_relaxed) ==
             changes_.load(std::memory_order_relaxed) &&
-        account->window_peak() <=
-            account->folded_peak_.load(std::memory_order_relaxed)) {
+        account->window_peak() <= account->folded_peak_.load(std::memory_order_relaxed)) {
       return;
     }
     FoldSlow(account);
@@ -188,7 +188,7 @@ class MemoryTracker {
   struct DeviceLedger {
     std::vector<std::unique_ptr<Counts>> by_owner;  // by index; [0] of used devices: the process
     std::vector<MemoryAccount*> accounts;
-    std::vector<MemoryAccount*> listed;  // of them, whose counters moved lately; room for all
+    std::vector<MemoryAccount*> listed;   // of them, whose counters moved lately; room for all
     MemoryAccount::Inbox inbox{nullptr};  // to be added there; pushed without the lock
   };
 
@@ -199,9 +199,7 @@ class MemoryTracker {
   void CountChange() noexcept {
     changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  DeviceLedger& At(Device device) {
-    return devices_[DevicePlace("ledger", device)];
-  }
+  DeviceLedger& At(Device device) { return devices_[DevicePlace("ledger", device)]; }
   static void AddNodes(DeviceLedger& at, MemoryOwner* owner);
   static void AddMissingNodes(DeviceLedger& at, MemoryOwner* owner);
   template <typename Function>

@@ -56,7 +56,8 @@ TEST(NoSuchDevice, IsRefusedByNameAtEveryEntrance) {
     std::function<void(Device)> call;
   };
   const Entrance entrances[] = {
-      {"MemoryCharge", [](Device device) { MemoryCharge(MemoryKind::kAllocated, 1 << 20, device); }},
+      {"MemoryCharge",
+       [](Device device) { MemoryCharge(MemoryKind::kAllocated, 1 << 20, device); }},
       {"MemoryCharge", [](Device device) { MemoryCharge(MemoryKind::kAllocated, 0, device); }},
       {"MemoryCharge", [](Device device) { MemoryCharge::Imported(64, device); }},
       {"PeakScope", [](Device device) { PeakScope peak(device); }},
@@ -67,9 +68,7 @@ TEST(NoSuchDevice, IsRefusedByNameAtEveryEntrance) {
       {"memory budget", [&](Device device) { budget.TryReserve(device, owner, 1); }},
       {"memory budget", [&](Device device) { budget.Reserve(device, owner, 1, "pages"); }},
       {"memory budget",
-       [&](Device device) {
-         budget.CountWithoutLimits(device, MemoryKind::kAllocated, owner, 1);
-       }},
+       [&](Device device) { budget.CountWithoutLimits(device, MemoryKind::kAllocated, owner, 1); }},
       {"ledger", [&](Device device) { ledger.Add(device, MemoryKind::kAllocated, 1); }},
       {"ledger", [&](Device device) { ledger.AddClaimed(device, MemoryKind::kExternal, 1); }},
       {"ledger", [&](Device device) { ledger.CurrentBytes(device, MemoryKind::kAllocated); }},
@@ -106,10 +105,8 @@ TEST(NoSuchKind, IsRefusedWithNothingCounted) {
   MemoryTracker& ledger = MemoryTracker::Global();
   PeakScope peak;
   for (const std::function<void()>& call : std::vector<std::function<void()>>{
-           [] { MemoryCharge(kNoKind, 1); },
-           [] { MemoryCharge(kNoKind, 0); },
-           [&] { ledger.Add(Host(), kNoKind, 1); },
-           [&] { ledger.AddClaimed(Host(), kNoKind, 1); },
+           [] { MemoryCharge(kNoKind, 1); }, [] { MemoryCharge(kNoKind, 0); },
+           [&] { ledger.Add(Host(), kNoKind, 1); }, [&] { ledger.AddClaimed(Host(), kNoKind, 1); },
            [&] { ledger.CurrentBytes(Host(), kNoKind); },
            [&] {
              MemoryBudget::Global().CountWithoutLimits(Host(), kNoKind, MemoryOwner::Process(), 1);
@@ -119,10 +116,9 @@ TEST(NoSuchKind, IsRefusedWithNothingCounted) {
   }
   MemoryKind kind = MemoryKind::kAllocated;
   const MemoryCharge charge(kind, 100);
-  EXPECT_THAT(RefusalOf([&] {
-                ledger.ChangeKind(Host(), &kind, kNoKind, 100, &MemoryOwner::Process());
-              }),
-              HasSubstr("found kind 99"));
+  EXPECT_THAT(
+      RefusalOf([&] { ledger.ChangeKind(Host(), &kind, kNoKind, 100, &MemoryOwner::Process()); }),
+      HasSubstr("found kind 99"));
   EXPECT_EQ(kind, MemoryKind::kAllocated);
   EXPECT_EQ(ledger.CurrentBytes(Host(), MemoryKind::kAllocated), 100);
   EXPECT_EQ(peak.peak_bytes(), 100);

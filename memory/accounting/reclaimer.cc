@@ -244,9 +244,9 @@ void Reclaimer::set_window(absl::Duration window) {
         window_ = absl::ZeroDuration();
         stop_ = true;
       }
-      ThrowResourceExhausted(absl::StrCat("Reclaimer: set_window: a thread for periodic runs: ",
-                                          error.code().message(),
-                                          "; memory goes back under pressure all the same"));
+      ThrowResourceExhausted(absl::StrCat(
+          "Reclaimer: set_window: a thread for periodic runs: ", error.code().message(),
+          "; memory goes back under pressure all the same"));
     }
   }
 }

@@ -72,7 +72,8 @@ TEST(Reclaimer, SwitchedOffItReclaimsOnDemandOnly) {
 
 TEST(Reclaimer, AThrowingCallbackDoesNotStopTheOthers) {
   Reclaimer reclaimer;
-  auto bad = reclaimer.Register("bad", [](ReclaimDepth) -> int64_t { throw std::runtime_error("x"); });
+  auto bad =
+      reclaimer.Register("bad", [](ReclaimDepth) -> int64_t { throw std::runtime_error("x"); });
   auto good = reclaimer.Register("good", [](ReclaimDepth) { return 3; });
   EXPECT_EQ(reclaimer.RunNow(), 3);
 }
@@ -166,8 +167,9 @@ TEST(Reclaimer, WithoutAThreadThereAreNoPeriodicRuns) {
     const RefusedThreads refused;
     const absl::Status status = CatchStatus([&] { reclaimer.set_window(absl::Hours(24)); });
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_NE(std::string(status.message()).find("a thread for periodic runs: Resource temporarily"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(status.message()).find("a thread for periodic runs: Resource temporarily"),
+        std::string::npos)
         << status;
   }
   EXPECT_EQ(reclaimer.window(), absl::ZeroDuration());

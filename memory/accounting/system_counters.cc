@@ -84,7 +84,7 @@ void Watch(Watcher* watcher) {
 }
 
 int InstallFilter() {
-#define TIDEPOOL_REPORT(number)                    \
+#define TIDEPOOL_REPORT(number)                      \
   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), \
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)
   sock_filter filter[] = {
@@ -100,8 +100,8 @@ int InstallFilter() {
 #undef TIDEPOOL_REPORT
   sock_fprog program = {static_cast<unsigned short>(std::size(filter)), filter};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return -1;
-  return static_cast<int>(syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER,
-                                  SECCOMP_FILTER_FLAG_NEW_LISTENER, &program));
+  return static_cast<int>(
+      syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program));
 }
 
 Watcher* Start(std::string* reason) {
@@ -156,7 +156,9 @@ void PrefaultProgram() {
 
 bool StartCountingMemorySystemCalls(std::string* reason) {
 #ifdef __SANITIZE_ADDRESS__
-  *reason = "built with AddressSanitizer: LeakSanitizer stops all threads at the end, the watching one too";
+  *reason =
+      "built with AddressSanitizer: LeakSanitizer stops all threads at the end, the watching one "
+      "too";
   return false;
 #endif
   static std::mutex mutex;

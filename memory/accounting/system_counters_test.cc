@@ -13,8 +13,8 @@ namespace {
 
 TEST(SystemCounters, CountsOneFaultPerFreshPage) {
   constexpr int kPages = 64;
-  void* memory = mmap(nullptr, kPages * 4096, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, kPages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   madvise(memory, kPages * 4096, MADV_NOHUGEPAGE);
   const int64_t before = PageFaults();
   for (int i = 0; i < kPages; ++i) static_cast<volatile char*>(memory)[i * 4096] = 1;

@@ -19,7 +19,8 @@ FileReader::FileReader(const std::string& path, Opens opens) : name_(OneLine(pat
   // A pipe is open at once then, whether or not somebody writes to it. Means nothing for files.
   const int at_once = opens == Opens::kFiles ? O_NONBLOCK : 0;
   // What stands before it would be another file.
-  if (path.find('\0') != std::string::npos) ThrowInvalidArgument(absl::StrCat("open ", name_, ": the path has a NUL, expected none"));
+  if (path.find('\0') != std::string::npos)
+    ThrowInvalidArgument(absl::StrCat("open ", name_, ": the path has a NUL, expected none"));
   do {
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | at_once);
   } while (descriptor_ < 0 && errno == EINTR);
@@ -60,7 +61,8 @@ void FileReader::ReadExactlyAt(uint64_t at, absl::Span<std::byte> buffer, const 
   size_t done = 0;
   while (done < buffer.size()) {
     const size_t chunk = std::min<size_t>(buffer.size() - done, size_t{1} << 30);
-    const ssize_t got = pread(descriptor_, buffer.data() + done, chunk, static_cast<off_t>(at + done));
+    const ssize_t got =
+        pread(descriptor_, buffer.data() + done, chunk, static_cast<off_t>(at + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) ThrowErrno(errno, absl::StrCat("read ", name_, " at byte ", at + done));
     if (got == 0) {

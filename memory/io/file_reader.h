@@ -21,7 +21,7 @@ std::string OneLine(const std::string& text);
 
 // What a reader opens.
 enum class Opens : uint8_t {
-  kFiles,     // regular files: nothing that could wait for somebody, end nowhere or do more than read
+  kFiles,  // regular files: nothing that could wait for somebody, end nowhere or do more than read
   kPipesToo,  // also pipes, whose opening waits for a writer, and devices
 };
 

@@ -10,14 +10,29 @@ constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 void AppendEscaped(char c, std::string* out) {
   constexpr char kDigits[] = "0123456789abcdef";
   switch (c) {
-    case '"': *out += "\\\""; return;
-    case '\\': *out += "\\\\"; return;
-    case '\b': *out += "\\b"; return;
-    case '\f': *out += "\\f"; return;
-    case '\n': *out += "\\n"; return;
-    case '\r': *out += "\\r"; return;
-    case '\t': *out += "\\t"; return;
-    default: break;
+    case '"':
+      *out += "\\\"";
+      return;
+    case '\\':
+      *out += "\\\\";
+      return;
+    case '\b':
+      *out += "\\b";
+      return;
+    case '\f':
+      *out += "\\f";
+      return;
+    case '\n':
+      *out += "\\n";
+      return;
+    case '\r':
+      *out += "\\r";
+      return;
+    case '\t':
+      *out += "\\t";
+      return;
+    default:
+      break;
   }
   if (static_cast<unsigned char>(c) >= 0x20) {
     *out += c;
@@ -33,7 +48,11 @@ void AppendEscaped(char c, std::string* out) {
 size_t CodePointBytes(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return 1;
-  const size_t bytes = byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : byte(0) < 0xF5 ? 4 : 0;
+  const size_t bytes = byte(0) < 0xC2   ? 0
+                       : byte(0) < 0xE0 ? 2
+                       : byte(0) < 0xF0 ? 3
+                       : byte(0) < 0xF5 ? 4
+                                        : 0;
   if (bytes == 0 || text.size() < bytes) return 0;
   for (size_t i = 1; i < bytes; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;

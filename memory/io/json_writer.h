@@ -71,7 +71,7 @@ class JsonWriter {
 
   const int indent_;
   int depth_ = 0;
-  bool first_ = true;        // of the innermost array or object
+  bool first_ = true;  // of the innermost array or object
   bool after_key_ = false;
   std::string text_;
 };

@@ -44,10 +44,15 @@ TEST(JsonWriter, WritesAsNlohmannDoes) {
   const Json expected = {{"empty", Json::array()},
                          {"nothing", Json::object()},
                          {"sizes",
-                          {-1, std::numeric_limits<uint64_t>::max(), "a \"quote\"\n", 1.25,
+                          {-1,
+                           std::numeric_limits<uint64_t>::max(),
+                           "a \"quote\"\n",
+                           1.25,
                            {{"last", std::numeric_limits<int64_t>::min()}}}},
                          {"name", "x"}};
-  const auto with_zero = [](std::string text) { return text.replace(text.find("1.25"), 4, "1.250"); };
+  const auto with_zero = [](std::string text) {
+    return text.replace(text.find("1.25"), 4, "1.250");
+  };
   EXPECT_EQ(Example(0), with_zero(expected.dump()));
   EXPECT_EQ(Example(2), with_zero(expected.dump(2)));
 }
@@ -62,7 +67,8 @@ TEST(JsonWriter, EscapesAndUtf8AreNlohmanns) {
   for (int i = 0; i < 50000; ++i) {
     std::string text(random() % 6, ' ');
     for (char& c : text) {
-      c = static_cast<char>(random() % 4 == 0 ? random() % 256 : edges[random() % std::size(edges)]);
+      c = static_cast<char>(random() % 4 == 0 ? random() % 256
+                                              : edges[random() % std::size(edges)]);
     }
     std::string found;
     AppendJsonString(text, &found);

@@ -19,7 +19,8 @@ TEST(ExpositionWriter, WritesTheFormat) {
   ExpositionWriter text;
   text.Family("a_total", ExpositionWriter::Type::kCounter, "Back\\slash,\nline, \"quote\".");
   text.Sample({}, uint64_t{18446744073709551615u});
-  text.Sample({{"x", "a\"b\\c\nd"}, {"none", ""}, {"y", std::string_view("\xff\0 caf\xc3\xa9", 8)}}, int64_t{-3});
+  text.Sample({{"x", "a\"b\\c\nd"}, {"none", ""}, {"y", std::string_view("\xff\0 caf\xc3\xa9", 8)}},
+              int64_t{-3});
   text.Family("b", ExpositionWriter::Type::kGauge, "");
   text.Sample({}, 0.1);
   text.Sample({{"v", "inf"}}, std::numeric_limits<double>::infinity());
@@ -44,7 +45,8 @@ TEST(ExpositionWriter, WritesTheFormat) {
 TEST(ExpositionWriter, WritesHistograms) {
   ExpositionWriter text;
   text.Family("t_seconds", ExpositionWriter::Type::kHistogram, "");
-  text.Histogram({{"x", "y"}}, std::vector<double>{0.001, 0.25, 10}, std::vector<int64_t>{1, 2, 0, 4}, 41.5);
+  text.Histogram({{"x", "y"}}, std::vector<double>{0.001, 0.25, 10},
+                 std::vector<int64_t>{1, 2, 0, 4}, 41.5);
   const std::string written = std::move(text).Take();
   EXPECT_EQ(written,
             "# HELP t_seconds \n"
@@ -76,9 +78,23 @@ std::string BytesOf(const std::string& value) {
 }
 
 TEST(ExpositionWriter, DifferentBytesAreDifferentLabels) {
-  std::vector<std::string> values = {std::string("a\0b", 3), std::string(1, '\0'), "a\\x00b", "\xff",     "\\xff",     "\\\\xff",   "\\x5cxff", "\\x5c",
-                                     "\xff\xff", "\xff\\xff", "\\xc3\xa9", "\xc3\xa9", "\xa9\xc3",
-                                     "\\\xff",   "x\\",       "\"\xfe\"",  "\\x"};
+  std::vector<std::string> values = {std::string("a\0b", 3),
+                                     std::string(1, '\0'),
+                                     "a\\x00b",
+                                     "\xff",
+                                     "\\xff",
+                                     "\\\\xff",
+                                     "\\x5cxff",
+                                     "\\x5c",
+                                     "\xff\xff",
+                                     "\xff\\xff",
+                                     "\\xc3\xa9",
+                                     "\xc3\xa9",
+                                     "\xa9\xc3",
+                                     "\\\xff",
+                                     "x\\",
+                                     "\"\xfe\"",
+                                     "\\x"};
   // All texts of six pieces, with what could be mistaken for one another.
   const std::string pieces[] = {"\\", "x", "5", "c", "f", "\xff"};
   for (int n = 0; n < 6 * 6 * 6 * 6 * 6 * 6; ++n) {
@@ -104,9 +120,8 @@ TEST(ExpositionParser, RefusesWhatScrapersRefuse) {
   const std::string head = "# HELP a A.\n# TYPE a gauge\n";
   EXPECT_EQ(ExpositionParser::Parse(head + "a{b=\"c\"} 1\n").error, "");
   for (const char* wrong : {"a{b=\"c\"} 1", "a{b=\"c} 1\n", "a{b=\"c\"}1\n", "a{b=\"c\\x\"} 1\n",
-                            "a 1\na 1\n",
-                            "b 1\n", "a{1=\"c\"} 1\n", "a x\n", "\n", "# TYPE a gauge\n",
-                            "# HELP a B.\n", "a{b=\"c\",b=\"d\"} 1\n"}) {
+                            "a 1\na 1\n", "b 1\n", "a{1=\"c\"} 1\n", "a x\n", "\n",
+                            "# TYPE a gauge\n", "# HELP a B.\n", "a{b=\"c\",b=\"d\"} 1\n"}) {
     EXPECT_NE(ExpositionParser::Parse(head + wrong).error, "") << wrong;
   }
 }

@@ -35,8 +35,9 @@ void AppendHex(unsigned char byte, std::string* out) {
 void AppendUtf8(std::string_view value, std::string* out) {
   for (;;) {
     size_t plain = 0;
-    while (plain < value.size() && static_cast<unsigned char>(value[plain]) < 0x80 && value[plain] != '\0' &&
-           value[plain] != '\\' && value[plain] != '"' && value[plain] != '\n') {
+    while (plain < value.size() && static_cast<unsigned char>(value[plain]) < 0x80 &&
+           value[plain] != '\0' && value[plain] != '\\' && value[plain] != '"' &&
+           value[plain] != '\n') {
       ++plain;
     }
     out->append(value.data(), plain);

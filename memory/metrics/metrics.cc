@@ -75,7 +75,9 @@ void WriteOwners(std::vector<OwnerMemory> owners, ExpositionWriter& text) {
       const std::string device = DeviceName(memory.device);
       for (int kind = 0; kind < kMemoryKinds; ++kind) {
         if (memory.kinds[kind].peak_bytes == 0) continue;  // it never had any
-        text.Sample({{"device", device}, {"owner", memory.owner}, {"tag", memory.tag},
+        text.Sample({{"device", device},
+                     {"owner", memory.owner},
+                     {"tag", memory.tag},
                      {"kind", KindName(kind)}},
                     memory.kinds[kind].*bytes);
       }
@@ -213,7 +215,9 @@ void WriteBudgets(const MetricsOptions& options, ExpositionWriter& text) {
     text.Family(name, type, help);
     for (const Line& line : lines) {
       if (line.usage.*value == MemoryBudget::kUnlimited) continue;
-      text.Sample({{"scope", line.scope}, {"device", line.device}, {"owner", line.owner},
+      text.Sample({{"scope", line.scope},
+                   {"device", line.device},
+                   {"owner", line.owner},
                    {"tag", line.tag}},
                   line.usage.*value);
     }
@@ -225,9 +229,9 @@ void WriteBudgets(const MetricsOptions& options, ExpositionWriter& text) {
               "Level of a budget that has a limit: 0 normal, 1 high (80 %), 2 critical (95 %).");
   for (const Line& line : lines) {
     if (line.usage.limit_bytes == MemoryBudget::kUnlimited) continue;
-    text.Sample({{"scope", line.scope}, {"device", line.device}, {"owner", line.owner},
-                 {"tag", line.tag}},
-                static_cast<int64_t>(line.usage.level));
+    text.Sample(
+        {{"scope", line.scope}, {"device", line.device}, {"owner", line.owner}, {"tag", line.tag}},
+        static_cast<int64_t>(line.usage.level));
   }
   each("tidepool_budget_requests_total", kCounter, "Requests that budgets granted.",
        &BudgetUsage::requests);
@@ -329,9 +333,9 @@ void WriteRings(const MetricsOptions& options, ExpositionWriter& text) {
   text.Family("tidepool_ring_slots", kGauge, "Slots by what they are now.");
   for (const RingGroup& group : groups) {
     const std::string device = DeviceName(group.device);
-    for (const auto& [state, slots] :
-         {std::pair<const char*, int>{"idle", group.stats.idle}, {"open", group.stats.open},
-          {"leased", group.stats.leased}}) {
+    for (const auto& [state, slots] : {std::pair<const char*, int>{"idle", group.stats.idle},
+                                       {"open", group.stats.open},
+                                       {"leased", group.stats.leased}}) {
       text.Sample({{"ring", group.id}, {"device", device}, {"state", state}}, int64_t{slots});
     }
   }

@@ -103,7 +103,8 @@ TEST(MetricsOfPools, EveryField) {
   // leased are told by state.
   EXPECT_EQ((std::size(internal::kPoolFields) + 2) * sizeof(uint64_t), sizeof(WorkspacePoolStats));
   // Its workspaces are told as workspaces as well.
-  EXPECT_EQ(read.Value("tidepool_workspaces", {{"workspace", "metrics pool"}, {"device", "host"}}), 2);
+  EXPECT_EQ(read.Value("tidepool_workspaces", {{"workspace", "metrics pool"}, {"device", "host"}}),
+            2);
   open.reset();
   const Exposition after = Scrape();
   EXPECT_EQ(Workspaces(after, labels, "leased"), 1);

@@ -41,7 +41,8 @@ MemoryCharge ChargeTo(MemoryOwner& owner, int64_t bytes) {
 }
 
 TEST(Metrics, TheLedgerByDeviceKindAndOwner) {
-  const MemoryOwnerScope owner(MemoryOwner::Process().Child("metrics \"loader\"\\\n").Tagged("raw"));
+  const MemoryOwnerScope owner(
+      MemoryOwner::Process().Child("metrics \"loader\"\\\n").Tagged("raw"));
   const MemoryCharge charge(MemoryKind::kExternal, 12345);
   const MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
   const Exposition read = Scrape();
@@ -56,9 +57,9 @@ TEST(Metrics, TheLedgerByDeviceKindAndOwner) {
       EXPECT_EQ(read.Value("tidepool_memory_peak_bytes", labels), memory.kinds[kind].peak_bytes);
       ++compared;
     }
-    EXPECT_EQ(read.Value("tidepool_memory_all_kinds_peak_bytes",
-                         {{"device", DeviceName(memory.device)}}),
-              memory.total.peak_bytes);
+    EXPECT_EQ(
+        read.Value("tidepool_memory_all_kinds_peak_bytes", {{"device", DeviceName(memory.device)}}),
+        memory.total.peak_bytes);
   }
   EXPECT_GE(compared, kMemoryKinds);
   for (const OwnerMemory& memory : snapshot.owners) {
@@ -68,7 +69,8 @@ TEST(Metrics, TheLedgerByDeviceKindAndOwner) {
     for (int kind = 0; kind < kMemoryKinds; ++kind) {
       if (memory.kinds[kind].peak_bytes == 0) continue;
       labels["kind"] = MemoryKindName(static_cast<MemoryKind>(kind));
-      EXPECT_EQ(read.Value("tidepool_owner_memory_bytes", labels), memory.kinds[kind].current_bytes);
+      EXPECT_EQ(read.Value("tidepool_owner_memory_bytes", labels),
+                memory.kinds[kind].current_bytes);
       EXPECT_EQ(read.Value("tidepool_owner_memory_peak_bytes", labels),
                 memory.kinds[kind].peak_bytes);
     }
@@ -279,7 +281,8 @@ TEST(Metrics, Rings) {
 
 TEST(Metrics, TheReclaimerAndTheProcess) {
   Reclaimer& reclaimer = Reclaimer::Global();
-  const Reclaimer::Registration gives = reclaimer.Register("test", [](ReclaimDepth) { return 777; });
+  const Reclaimer::Registration gives =
+      reclaimer.Register("test", [](ReclaimDepth) { return 777; });
   const Exposition before = Scrape();
   reclaimer.ReclaimUnderPressure(1);
   reclaimer.set_window(absl::Seconds(1000));

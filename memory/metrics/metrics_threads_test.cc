@@ -89,8 +89,8 @@ TEST(Metrics, NumbersOfAWorkspaceAreReadWhileItWorks) {
   });
   size_t most = 0;
   for (int i = 0; i < 2000 || cycles < 200; ++i) {
-    most = std::max({most, workspace.bytes_this_cycle(), workspace.offset(), workspace.bytes_last_cycle(),
-                     workspace.peak_cycle_bytes()});
+    most = std::max({most, workspace.bytes_this_cycle(), workspace.offset(),
+                     workspace.bytes_last_cycle(), workspace.peak_cycle_bytes()});
     const WorkspaceStats stats = workspace.stats();
     const uint64_t ended = workspace.cycles();
     EXPECT_GE(ended, stats.cycles);
@@ -108,7 +108,8 @@ TEST(Metrics, NumbersOfAWorkspaceAreReadWhileItWorks) {
 TEST(Metrics, IdsOfManyWorkspacesThatAreGoneAreBounded) {
   const auto total = [](const Exposition& read) {
     double sum = 0;
-    for (const auto& [labels, value] : read.families.at("tidepool_workspace_cycles_total").samples) {
+    for (const auto& [labels, value] :
+         read.families.at("tidepool_workspace_cycles_total").samples) {
       sum += value;
     }
     return sum;

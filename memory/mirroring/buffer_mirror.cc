@@ -44,7 +44,8 @@ void OrderAfter(DeviceProvider& device, const std::vector<QueuePoint>& points) {
       }
     }
   }
-  if (failed != nullptr) AskProvider("host copy", device.device(), [&] { std::rethrow_exception(failed); });
+  if (failed != nullptr)
+    AskProvider("host copy", device.device(), [&] { std::rethrow_exception(failed); });
 }
 
 // queue(&points) queues copies to the device. Those that were queued before it throws are on the way too. In a turn
@@ -159,7 +160,8 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
   const std::vector<FreshnessMap::Range> copies = freshness_.CopiesFor(event, begin, end);
   if (copies.empty()) {
     // What is overwritten and what nobody has written was not to be copied in the first place.
-    if (event != MirrorEvent::kHostOverwrite && used_on_device_) CountMirrorAvoided(device_name_, false);
+    if (event != MirrorEvent::kHostOverwrite && used_on_device_)
+      CountMirrorAvoided(device_name_, false);
     return;
   }
   CheckNotLost(device_name_, "host copy");
@@ -177,10 +179,12 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
   };
   for (const FreshnessMap::Range& range : copies) {
     points.push_back(AskProvider("host copy", device_name_, [&] {
-      return device_.QueueCopyToHost(host_ + range.begin, data_ + range.begin, range.end - range.begin, after);
+      return device_.QueueCopyToHost(host_ + range.begin, data_ + range.begin,
+                                     range.end - range.begin, after);
     }));
   }
-  for (QueuePoint point : points) AskProvider("host copy", device_name_, [&] { device_.WaitFor(point); });
+  for (QueuePoint point : points)
+    AskProvider("host copy", device_name_, [&] { device_.WaitFor(point); });
   CheckSources(device_name_, "host copy");
   ThrowValueFaultsOf(buffer_);
   for (const FreshnessMap::Range& range : copies) {
@@ -202,8 +206,8 @@ void BufferMirror::Send(const QueueTurn& turn, MirrorEvent event, size_t begin, 
     // The thread's queue comes behind the copies, the others behind that one.
     OrderUsesAlone(turn, device_name_, QueueHere(device_name_), {&buffer_, true});
     for (const FreshnessMap::Range& range : copies) {
-      const QueuePoint point = device_.QueueCopyFromHost(
-          data_ + range.begin, host_ + range.begin, range.end - range.begin, after);
+      const QueuePoint point = device_.QueueCopyFromHost(data_ + range.begin, host_ + range.begin,
+                                                         range.end - range.begin, after);
       points->push_back(point);
       sent_.push_back(point);
       CountMirrorCopy(device_name_, buffer_.owner, true, range.end - range.begin);
@@ -213,13 +217,13 @@ void BufferMirror::Send(const QueueTurn& turn, MirrorEvent event, size_t begin, 
 }
 
 void BufferMirror::SendNow(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end) {
-  SendInOrder(device_, [&](std::vector<QueuePoint>* points) { Send(turn, event, begin, end, points); });
+  SendInOrder(device_,
+              [&](std::vector<QueuePoint>* points) { Send(turn, event, begin, end, points); });
 }
 
 // ---- accesses -------------------------------------------------------------------------------
 
-void BufferMirror::CheckLocks(size_t begin, size_t end, bool writes,
-                              const std::string& who) const {
+void BufferMirror::CheckLocks(size_t begin, size_t end, bool writes, const std::string& who) const {
   for (const MirrorLock* lock = locks_; lock != nullptr; lock = lock->next) {
     if (lock->begin >= end || begin >= lock->end) continue;
     // Readers do not disturb each other, wherever they are.
@@ -308,8 +312,8 @@ void BufferMirror::PrepareForDevice(absl::Span<const DeviceUse> uses) {
       BufferMirror* const mirror = Find(*use.buffer);
       if (mirror == nullptr) continue;
       std::lock_guard<std::mutex> hold(mirror->mutex_);
-      mirror->Send(turn, use.writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, use.begin,
-                   use.end, points);
+      mirror->Send(turn, use.writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead,
+                   use.begin, use.end, points);
       mirror->used_on_device_ = true;
     }
   });
@@ -318,8 +322,7 @@ void BufferMirror::PrepareForDevice(absl::Span<const DeviceUse> uses) {
 void BufferMirror::LockOnDevice(MirrorLock* lock, const char* who) {
   const QueueTurn turn(device_name_, /*alone=*/true);
   std::lock_guard<std::mutex> hold(mutex_);
-  CheckLocks(lock->begin, lock->end, lock->writes,
-             absl::StrCat("Op [", who, "] X argument"));
+  CheckLocks(lock->begin, lock->end, lock->writes, absl::StrCat("Op [", who, "] X argument"));
   SendNow(turn, lock->writes ? MirrorEvent::kDeviceWrite : MirrorEvent::kDeviceRead, lock->begin,
           lock->end);
   // What the view is for is queued in the thread's queue.
@@ -333,8 +336,8 @@ void BufferMirror::DropHostCopy() {
   std::lock_guard<std::mutex> hold(mutex_);
   for (const MirrorLock* lock = locks_; lock != nullptr; lock = lock->next) {
     if (!lock->on_host) continue;
-    ThrowFailedPrecondition(absl::StrCat("DropHostCopy: the host copy is in use by a ",
-                                         lock->what, ", which must end first"));
+    ThrowFailedPrecondition(absl::StrCat("DropHostCopy: the host copy is in use by a ", lock->what,
+                                         ", which must end first"));
   }
   SendNow(turn, MirrorEvent::kHostDropped, 0, bytes_);
   ReleaseHostCopy();

@@ -116,7 +116,8 @@ class BufferMirror {
   void LookOutside();
   void ReleaseHostCopy() noexcept;
   void Fetch(MirrorEvent event, size_t begin, size_t end);
-  void Send(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end, std::vector<QueuePoint>* points);
+  void Send(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end,
+            std::vector<QueuePoint>* points);
   void SendNow(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end);
   void WaitForSent();
 

@@ -45,8 +45,7 @@ std::string MessageOf(const std::function<void()>& call) {
 int64_t HostBytes() { return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated); }
 
 void UseOnDevice(const BufferHandle& buffer, bool writes, size_t begin, size_t end) {
-  const BufferMirror::DeviceUse use = {buffer.get(), begin, end, writes, "add",
-                                       writes ? "Z" : "X"};
+  const BufferMirror::DeviceUse use = {buffer.get(), begin, end, writes, "add", writes ? "Z" : "X"};
   BufferMirror::PrepareForDevice(absl::MakeConstSpan(&use, 1));
 }
 
@@ -232,8 +231,9 @@ TEST_F(BufferMirrorTest, CopiesToTheDeviceAreBatchedAndNotWaitedFor) {
   EXPECT_EQ(device_.counters().copies_from_host, 5);
   std::vector<std::byte> seen(5);
   for (int i = 0; i < 5; ++i) {
-    device_.QueueKernel({{buffers[i]->data, buffers[i]->data + 100}},
-                        [&, i, hidden = device_.Hidden(buffers[i]->data, 100)] { seen[i] = hidden[99]; });
+    device_.QueueKernel(
+        {{buffers[i]->data, buffers[i]->data + 100}},
+        [&, i, hidden = device_.Hidden(buffers[i]->data, 100)] { seen[i] = hidden[99]; });
   }
   device_.WaitFor(device_.ComputePoint(0));
   for (int i = 0; i < 5; ++i) EXPECT_EQ(seen[i], static_cast<std::byte>(i + 1));

@@ -20,12 +20,12 @@ inline constexpr int kFreshnessStates = 4;
 // What happens to a range of bytes, on the side that is named.
 enum class MirrorEvent : uint8_t {
   kHostRead,
-  kHostWrite,        // of some of the bytes
-  kHostOverwrite,    // of all of them
+  kHostWrite,      // of some of the bytes
+  kHostOverwrite,  // of all of them
   kDeviceRead,
   kDeviceWrite,
   kDeviceOverwrite,
-  kHostDropped,      // the host copy's memory goes
+  kHostDropped,  // the host copy's memory goes
 };
 inline constexpr int kMirrorEvents = 7;  // how many there are
 

@@ -11,10 +11,10 @@ namespace {
 
 constexpr Freshness kStates[] = {Freshness::kNobody, Freshness::kBoth, Freshness::kHost,
                                  Freshness::kDevice};
-constexpr MirrorEvent kEvents[] = {
-    MirrorEvent::kHostRead,    MirrorEvent::kHostWrite,       MirrorEvent::kHostOverwrite,
-    MirrorEvent::kDeviceRead,  MirrorEvent::kDeviceWrite,     MirrorEvent::kDeviceOverwrite,
-    MirrorEvent::kHostDropped};
+constexpr MirrorEvent kEvents[] = {MirrorEvent::kHostRead,      MirrorEvent::kHostWrite,
+                                   MirrorEvent::kHostOverwrite, MirrorEvent::kDeviceRead,
+                                   MirrorEvent::kDeviceWrite,   MirrorEvent::kDeviceOverwrite,
+                                   MirrorEvent::kHostDropped};
 
 bool IsOfHost(MirrorEvent event) { return event <= MirrorEvent::kHostOverwrite; }
 bool Overwrites(MirrorEvent event) {
@@ -32,10 +32,14 @@ struct TwoBytes {
 
 TwoBytes InState(Freshness state) {
   switch (state) {
-    case Freshness::kNobody: return {};
-    case Freshness::kBoth: return {5, 5, 5};
-    case Freshness::kHost: return {5, 3, 5};
-    case Freshness::kDevice: return {3, 5, 5};
+    case Freshness::kNobody:
+      return {};
+    case Freshness::kBoth:
+      return {5, 5, 5};
+    case Freshness::kHost:
+      return {5, 3, 5};
+    case Freshness::kDevice:
+      return {3, 5, 5};
   }
   return {};
 }
@@ -44,10 +48,14 @@ bool Fits(Freshness state, const TwoBytes& bytes) {
   if (bytes.newest == 0) return state == Freshness::kNobody;
   const bool host = bytes.host == bytes.newest, device = bytes.device == bytes.newest;
   switch (state) {
-    case Freshness::kNobody: return false;
-    case Freshness::kBoth: return host && device;
-    case Freshness::kHost: return host;
-    case Freshness::kDevice: return device;
+    case Freshness::kNobody:
+      return false;
+    case Freshness::kBoth:
+      return host && device;
+    case Freshness::kHost:
+      return host;
+    case Freshness::kDevice:
+      return device;
   }
   return false;
 }
@@ -57,8 +65,8 @@ bool Fits(Freshness state, const TwoBytes& bytes) {
 TEST(FreshnessTest, TheTableIsRightForEveryStateAndEvent) {
   for (Freshness state : kStates) {
     for (MirrorEvent event : kEvents) {
-      SCOPED_TRACE(testing::Message() << "state " << static_cast<int>(state) << ", event "
-                                      << static_cast<int>(event));
+      SCOPED_TRACE(testing::Message()
+                   << "state " << static_cast<int>(state) << ", event " << static_cast<int>(event));
       TwoBytes bytes = InState(state);
       const MirrorStep step = StepOf(state, event);
       if (step.copy == MirrorCopy::kToHost) bytes.host = bytes.device;
@@ -73,7 +81,8 @@ TEST(FreshnessTest, TheTableIsRightForEveryStateAndEvent) {
         EXPECT_EQ(found, bytes.newest);
       }
       const TwoBytes before = InState(state);
-      const bool needed = must_find && written && (on_host ? before.host : before.device) != before.newest;
+      const bool needed =
+          must_find && written && (on_host ? before.host : before.device) != before.newest;
       EXPECT_EQ(step.copy != MirrorCopy::kNone, needed);
       if (needed) {
         EXPECT_EQ(step.copy, on_host ? MirrorCopy::kToHost : MirrorCopy::kToDevice);

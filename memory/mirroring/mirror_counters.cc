@@ -107,7 +107,8 @@ MirrorCounters TotalMirrorCounters() {
   return total;
 }
 
-std::string DescribeMirrorCounters(const std::vector<DeviceMirrorCounters>& all, uint64_t fallbacks) {
+std::string DescribeMirrorCounters(const std::vector<DeviceMirrorCounters>& all,
+                                   uint64_t fallbacks) {
   std::string text;
   for (const auto& [device, counters] : all) {
     absl::StrAppend(&text, DeviceName(device), ": ", counters.copies_to_device,

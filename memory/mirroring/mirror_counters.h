@@ -46,7 +46,8 @@ MirrorCounters MirrorCountersOf(Device device);
 MirrorCounters MirrorCountersOf(const void* owner);
 // One line per device with mirrors, and one for fallbacks; empty when there were none.
 std::string DescribeMirrorCounters();
-std::string DescribeMirrorCounters(const std::vector<DeviceMirrorCounters>& all, uint64_t fallbacks);
+std::string DescribeMirrorCounters(const std::vector<DeviceMirrorCounters>& all,
+                                   uint64_t fallbacks);
 
 // For mirrors, and for owners that end.
 void CountMirrorCopy(Device device, const void* owner, bool to_device, size_t bytes) noexcept;

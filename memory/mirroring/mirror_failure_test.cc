@@ -30,18 +30,34 @@ class Throwing final : public DeviceProvider {
   MemoryTraits traits() const override { return base().traits(); }
   std::byte* Reserve(size_t bytes) noexcept override { return base().Reserve(bytes); }
   void Unreserve(std::byte* at, size_t bytes) noexcept override { base().Unreserve(at, bytes); }
-  bool Commit(std::byte* at, size_t bytes, bool large) noexcept override { return base().Commit(at, bytes, large); }
-  bool Decommit(std::byte* at, size_t bytes) noexcept override { return base().Decommit(at, bytes); }
-  std::byte* Allocate(size_t bytes, size_t alignment) noexcept override { return base().Allocate(bytes, alignment); }
+  bool Commit(std::byte* at, size_t bytes, bool large) noexcept override {
+    return base().Commit(at, bytes, large);
+  }
+  bool Decommit(std::byte* at, size_t bytes) noexcept override {
+    return base().Decommit(at, bytes);
+  }
+  std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
+    return base().Allocate(bytes, alignment);
+  }
   void Release(std::byte* data, size_t bytes) noexcept override { base().Release(data, bytes); }
-  void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override { base().CopyFromHost(to, from, bytes); }
-  void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override { base().CopyToHost(to, from, bytes); }
-  void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override { base().CopyOnDevice(to, from, bytes); }
-  void Fill(std::byte* to, std::byte value, size_t bytes) override { base().Fill(to, value, bytes); }
-  QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint after) override {
+  void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {
+    base().CopyFromHost(to, from, bytes);
+  }
+  void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override {
+    base().CopyToHost(to, from, bytes);
+  }
+  void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override {
+    base().CopyOnDevice(to, from, bytes);
+  }
+  void Fill(std::byte* to, std::byte value, size_t bytes) override {
+    base().Fill(to, value, bytes);
+  }
+  QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes,
+                               QueuePoint after) override {
     return base().QueueCopyFromHost(to, from, bytes, after);
   }
-  QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint after) override {
+  QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes,
+                             QueuePoint after) override {
     return base().QueueCopyToHost(to, from, bytes, after);
   }
   QueuePoint ComputePoint(int queue) override { return base().ComputePoint(queue); }
@@ -56,8 +72,8 @@ class Throwing final : public DeviceProvider {
   }
 };
 
-const std::function<void()> kThrows[] = {[] { throw std::bad_alloc(); }, [] { throw std::runtime_error("mine"); },
-                                         [] { throw 7; }};
+const std::function<void()> kThrows[] = {[] { throw std::bad_alloc(); },
+                                         [] { throw std::runtime_error("mine"); }, [] { throw 7; }};
 
 class MirrorFailure : public testing::Test {
  protected:
@@ -74,7 +90,9 @@ class MirrorFailure : public testing::Test {
     return buffer;
   }
   static void WriteOnHost(const BufferHandle& buffer, int value) {
-    std::memset(BufferMirror::Of(*buffer.get()).OnHost(MirrorEvent::kHostOverwrite, 0, kBytes, "test"), value, kBytes);
+    std::memset(
+        BufferMirror::Of(*buffer.get()).OnHost(MirrorEvent::kHostOverwrite, 0, kBytes, "test"),
+        value, kBytes);
   }
   static void PrepareToRead(const BufferHandle& buffer) {
     const BufferMirror::DeviceUse use = {buffer.get(), 0, kBytes, false, "add", "X"};
@@ -83,8 +101,9 @@ class MirrorFailure : public testing::Test {
   // What a kernel sees that is queued now. One beside the copy ends the test.
   int SeenByKernel(const BufferHandle& buffer) {
     std::byte seen{};
-    device_.QueueKernel({{buffer->data, buffer->data + kBytes}},
-                        [&, hidden = device_.Hidden(buffer->data, kBytes)] { seen = hidden[kBytes - 1]; });
+    device_.QueueKernel(
+        {{buffer->data, buffer->data + kBytes}},
+        [&, hidden = device_.Hidden(buffer->data, kBytes)] { seen = hidden[kBytes - 1]; });
     device_.WaitFor(device_.ComputePoint(0));
     return static_cast<int>(seen);
   }
@@ -155,7 +174,9 @@ TEST_F(MirrorFailure, ACopyToAPeerThatCannotBeWaitedForIsTheCallersError) {
     const BufferHandle source = NewOnDevice(5);
     const BufferHandle target(NewHeapBuffer(kBytes, 64, MemoryKind::kAllocated, other.device()));
     target->version = 1;
-    const auto copy = [&] { CopyBetweenDevices(*target.get(), target->data, *source.get(), source->data, kBytes); };
+    const auto copy = [&] {
+      CopyBetweenDevices(*target.get(), target->data, *source.get(), source->data, kBytes);
+    };
     provider.at_order = provider.at_wait = throws;
     EXPECT_ANY_THROW(copy());
     provider.at_order = provider.at_wait = [] {};
@@ -169,7 +190,8 @@ TEST_F(MirrorFailure, ACopyToAPeerThatCannotBeWaitedForIsTheCallersError) {
 }
 
 TEST(PeerCopiesDeathTest, NullIsRefused) {
-  EXPECT_DEATH(PeerCopiesRegistrar(kDevice.type, nullptr), "the PeerCopies of simulated devices is null");
+  EXPECT_DEATH(PeerCopiesRegistrar(kDevice.type, nullptr),
+               "the PeerCopies of simulated devices is null");
 }
 
 }  // namespace

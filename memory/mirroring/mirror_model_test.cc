@@ -36,7 +36,8 @@ class MirrorModel {
     device_.Reset();
     device_.set_has_pinned_host(seed % 2 == 0);
     device_.set_asynchronous(seed);
-    if (in_workspace_) workspace_ = std::make_unique<Workspace>("model", WorkspaceConfig(), kDevice);
+    if (in_workspace_)
+      workspace_ = std::make_unique<Workspace>("model", WorkspaceConfig(), kDevice);
   }
   ~MirrorModel() {
     for (Kept& kept : buffers_) kept.handle.Reset();
@@ -60,12 +61,13 @@ class MirrorModel {
     }
     device_.WaitFor(device_.ComputePoint(0));
     EXPECT_EQ(wrong_, 0) << "kernels saw other bytes than were written before them";
-    std::printf("%lld reads, %lld writes on the host; %lld, %lld on the device; %lld copies there, "
-                "%lld back\n",
-                static_cast<long long>(host_reads_), static_cast<long long>(host_writes_),
-                static_cast<long long>(device_reads_), static_cast<long long>(device_writes_),
-                static_cast<long long>(device_.counters().copies_from_host),
-                static_cast<long long>(device_.counters().copies_to_host));
+    std::printf(
+        "%lld reads, %lld writes on the host; %lld, %lld on the device; %lld copies there, "
+        "%lld back\n",
+        static_cast<long long>(host_reads_), static_cast<long long>(host_writes_),
+        static_cast<long long>(device_reads_), static_cast<long long>(device_writes_),
+        static_cast<long long>(device_.counters().copies_from_host),
+        static_cast<long long>(device_.counters().copies_to_host));
   }
 
  private:
@@ -78,8 +80,8 @@ class MirrorModel {
 
   void Renew(Kept& kept) {
     const size_t bytes = 1 + random_() % 700;
-    kept.handle = BufferHandle(in_workspace_
-                                   ? AllocateHere(bytes)
+    kept.handle =
+        BufferHandle(in_workspace_ ? AllocateHere(bytes)
                                    : NewHeapBuffer(bytes, 64, MemoryKind::kAllocated, kDevice));
     kept.handle->version = 0;
     kept.expected.assign(bytes, std::byte{0});
@@ -121,7 +123,8 @@ class MirrorModel {
       const bool all = what < 30;
       std::byte* const host =
           BufferMirror::Of(*kept.handle.get())
-              .OnHost(all ? MirrorEvent::kHostOverwrite : MirrorEvent::kHostWrite, begin, end, "model");
+              .OnHost(all ? MirrorEvent::kHostOverwrite : MirrorEvent::kHostWrite, begin, end,
+                      "model");
       if (!all) begin += random_() % (end - begin);
       std::memset(host + begin, static_cast<int>(value), end - begin);
       Write(kept, begin, end, value);
@@ -150,7 +153,8 @@ class MirrorModel {
     uses.push_back({other.handle.get(), from, to, false, "model", "X"});
     uses.push_back({kept.handle.get(), begin, end, writes, "model", "Z"});
     BufferMirror::PrepareForDevice(uses);
-    const OrderedUses ordered(kDevice, 0, {{other.handle.get(), false}, {kept.handle.get(), writes}});
+    const OrderedUses ordered(kDevice, 0,
+                              {{other.handle.get(), false}, {kept.handle.get(), writes}});
     struct Seen {
       const std::byte* hidden;
       std::vector<std::byte> expected;

@@ -91,10 +91,9 @@ Refusal Receive(OwnerNode& target, absl::Span<const Arrival> arrivals) noexcept 
 
 // `index`: which one of several.
 [[noreturn]] void ThrowDeadBuffer(const char* operation, const Buffer& buffer, int64_t index = -1) {
-  ThrowFailedPrecondition(absl::StrCat(operation, ": the array ",
-                                       index < 0 ? "" : absl::StrCat("at place ", index, ", "),
-                                       "of ", buffer.bytes, " bytes is not alive",
-                                       index < 0 ? "" : "; none was moved"));
+  ThrowFailedPrecondition(absl::StrCat(
+      operation, ": the array ", index < 0 ? "" : absl::StrCat("at place ", index, ", "), "of ",
+      buffer.bytes, " bytes is not alive", index < 0 ? "" : "; none was moved"));
 }
 
 [[noreturn]] void ThrowRefused(const char* operation, OwnerNode& target, Refusal refusal,
@@ -205,7 +204,8 @@ void Ownership::Detach(const BufferHandle& handle) {
 OwnerNode& Ownership::CheckMayReturn() const {
   OwnerNode& node = Checked("Return");
   if (node.is_root) {
-    ThrowFailedPrecondition(absl::StrCat("Return: ", ref().ToString(), " is a root and has no parent"));
+    ThrowFailedPrecondition(
+        absl::StrCat("Return: ", ref().ToString(), " is a root and has no parent"));
   }
   if (!is_open()) ThrowRefused("Return", node, Refusal::kClosed, 0, 0);
   return node;

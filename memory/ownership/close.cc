@@ -71,8 +71,8 @@ void NoteFailure(const OwnerNode& node, const OwnedResource& resource, const cha
                  CloseFailures* failures) noexcept {
   failures->any = true;
   try {
-    absl::StrAppend(&failures->text, failures->text.empty() ? "" : "; ", resource.Describe(), " of ",
-                    DescribeNode(node.ref.load(std::memory_order_relaxed)), ": ",
+    absl::StrAppend(&failures->text, failures->text.empty() ? "" : "; ", resource.Describe(),
+                    " of ", DescribeNode(node.ref.load(std::memory_order_relaxed)), ": ",
                     what != nullptr ? what : "threw something that is no std::exception");
   } catch (...) {
     // That there was one is told.
@@ -239,9 +239,8 @@ void MarkClosed(Buffer* const* buffers, int count, ClosedBy* closed_by) noexcept
   if (closed_by != nullptr) closed_by->users.fetch_add(count, std::memory_order_relaxed);
   for (int i = 0; i < count; ++i) {
     if (closed_by != nullptr) buffers[i]->link.newer.set(reinterpret_cast<Buffer*>(closed_by));
-    buffers[i]->closed.store(
-        closed_by != nullptr ? Buffer::kClosedByNode : Buffer::kClosedAlone,
-        std::memory_order_release);
+    buffers[i]->closed.store(closed_by != nullptr ? Buffer::kClosedByNode : Buffer::kClosedAlone,
+                             std::memory_order_release);
   }
 }
 
@@ -293,8 +292,8 @@ void Ownership::Close() {
   }
   OwnerNode& node = Checked("Close");
   if (node.is_root) {
-    ThrowFailedPrecondition(absl::StrCat("Close: ", ref().ToString(),
-                                         " is a root, which is not closed"));
+    ThrowFailedPrecondition(
+        absl::StrCat("Close: ", ref().ToString(), " is a root, which is not closed"));
   }
   internal::CloseFailures failures;
   End(&failures);
@@ -344,8 +343,8 @@ Ownership::~Ownership() { Discard(); }
 OwnedResource& Ownership::Own(std::unique_ptr<OwnedResource> resource) {
   OwnerNode& node = Checked("Own");
   if (resource == nullptr) {
-    ThrowInvalidArgument(absl::StrCat("Own: ", ref().ToString(),
-                                      ": found a null resource, expected one to close"));
+    ThrowInvalidArgument(
+        absl::StrCat("Own: ", ref().ToString(), ": found a null resource, expected one to close"));
   }
   OwnedResource& result = *resource;
   auto entry = std::make_unique<ResourceEntry>();

@@ -46,8 +46,8 @@ void Ownership::LendAll(absl::Span<const BufferHandle* const> handles) {
   if (open) ++borrower.arriving;  // closing waits for it
   borrower.lock.unlock();
   if (!open) {
-    ThrowFailedPrecondition(absl::StrCat("Lend: ", ref().ToString(),
-                                         " is closed; the arrays stay where they were"));
+    ThrowFailedPrecondition(
+        absl::StrCat("Lend: ", ref().ToString(), " is closed; the arrays stay where they were"));
   }
   const uint64_t borrower_ref = ref().bits();
   for (size_t i = 0; i < handles.size(); ++i) {

@@ -91,11 +91,12 @@ void ThrowBeyondBudget(uint64_t ref, int64_t arrays, int64_t bytes, const std::s
   std::string limit;
   const uint64_t at = FindFull(ref, arrays, bytes, &limit);
   const OwnershipSnapshot snapshot = SnapshotOf(OwnerRef(at), true);
-  ThrowOutOfMemory({snapshot.empty() ? Host() : snapshot.front().device, nullptr, bytes, "a manager"},
-                   "the budget of a manager",
-                   absl::StrCat(what, ": ", bytes, " bytes for ", DescribeNode(ref),
-                                " exceed a budget: ", DescribeNode(at), limit),
-                   DumpText(snapshot));
+  ThrowOutOfMemory(
+      {snapshot.empty() ? Host() : snapshot.front().device, nullptr, bytes, "a manager"},
+      "the budget of a manager",
+      absl::StrCat(what, ": ", bytes, " bytes for ", DescribeNode(ref),
+                   " exceed a budget: ", DescribeNode(at), limit),
+      DumpText(snapshot));
 }
 
 }  // namespace tidepool::internal

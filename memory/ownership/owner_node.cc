@@ -74,8 +74,8 @@ OwnerNode* NewNode() {
   std::lock_guard<std::mutex> one_at_a_time(slab_mutex);
   if (OwnerNode* node = TakeFree()) return node;
   if (nodes_made + kSlabNodes > kOwnerIndexMask) {
-    ThrowResourceExhausted(absl::StrCat("owners: ", nodes_made,
-                                        " are open at once, which is all there can be"));
+    ThrowResourceExhausted(
+        absl::StrCat("owners: ", nodes_made, " are open at once, which is all there can be"));
   }
   auto slab = std::make_unique<OwnerNode[]>(kSlabNodes);
   const uint64_t first = nodes_made + 1;
@@ -186,8 +186,9 @@ void CheckMayOwn(uint64_t ref, size_t bytes, const std::string& what) {
     if (node->ref.load(std::memory_order_relaxed) != ref || !node->is_open()) {
       full = " is closed";
     } else if (node->caps.load(std::memory_order_relaxed) > 0) {
-      full = " is capped: what would stay in it is a leak; make it in a sub-manager, enter one with "
-             "ManagerScope, or give an explicit destination";
+      full =
+          " is capped: what would stay in it is a leak; make it in a sub-manager, enter one with "
+          "ManagerScope, or give an explicit destination";
     } else if (internal::Arrive(nullptr, *node, 1, static_cast<int64_t>(bytes))) {
       internal::CancelArrival(nullptr, *node, 1, static_cast<int64_t>(bytes));
       return;

@@ -56,11 +56,11 @@ enum class NodePlace : uint8_t { kCurrent, kHeap, kWorkspace };
 struct OwnerNode : OwnerList<StdSync, Buffer> {
   std::atomic<NodeState> state{NodeState::kFree};
   bool is_root = false;
-  bool abandoned = false;   // its Ownership went while another frame was closing it
+  bool abandoned = false;  // its Ownership went while another frame was closing it
   NodePlace place = NodePlace::kCurrent;
   Device device;
   std::atomic<int32_t> caps{0};  // > 0: capped
-  WorkspaceRef workspace;  // of kWorkspace; it may be gone
+  WorkspaceRef workspace;        // of kWorkspace; it may be gone
   // The workspace, if a cycle of it is to end with the node; only ever compared. That may have ended
   // otherwise meanwhile: what is listed as in it is then closed as the rest is.
   const BufferOwner* cycle = nullptr;
@@ -81,8 +81,8 @@ struct OwnerNode : OwnerList<StdSync, Buffer> {
   std::unique_ptr<OwnerBudget> budget;
   ResourceEntry* newest_resource = nullptr;
   int64_t resources = 0;
-  std::atomic<Loan*> newest_loan{nullptr};  // into this node; the loan mutex
-  StdSync::Plain<int64_t> loans;            // the loan mutex
+  std::atomic<Loan*> newest_loan{nullptr};   // into this node; the loan mutex
+  StdSync::Plain<int64_t> loans;             // the loan mutex
   std::atomic<const void*> closer{nullptr};  // the thread that closes it
   int64_t opened_ns = 0;
   OwnerNode* next_free = nullptr;
@@ -154,9 +154,10 @@ bool TakeOutOf(OwnerNode& node, Buffer* buffer, uint64_t to) noexcept;
 bool TakeOut(Buffer* buffer, uint64_t to) noexcept;
 bool IsLentTo(const Buffer& buffer, const OwnerNode& node) noexcept;
 bool EndLoanTo(Buffer* buffer, const OwnerNode& node) noexcept;  // false: there was none
-void EndLoans(Buffer* buffer) noexcept;          // all of it; the loan mutex is taken here
+void EndLoans(Buffer* buffer) noexcept;  // all of it; the loan mutex is taken here
 void ReturnLoans(OwnerNode& node, ClosedBy* closed_by) noexcept;  // all into it; likewise
-int64_t ListLoans(OwnerNode& node, std::vector<OwnedArray>* arrays);  // their number; null: only that
+int64_t ListLoans(OwnerNode& node,
+                  std::vector<OwnedArray>* arrays);  // their number; null: only that
 // Under the node's lock, of a buffer that leaves it: true when it is lent, and lives on for that as its
 // handles'.
 bool OutlivesOwner(Buffer* buffer) noexcept;

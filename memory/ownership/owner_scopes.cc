@@ -104,8 +104,9 @@ class StackEnd {
   if (frame->claim.LeaveToStack()) {
     // Not a word of what is in the frame: its thread may be ending it by now.
     Report([] {
-      return std::string("the scope of an owner is destroyed on a thread other than its own; it ends "
-                         "when that one next begins or ends one");
+      return std::string(
+          "the scope of an owner is destroyed on a thread other than its own; it ends "
+          "when that one next begins or ends one");
     });
   } else {
     left.fetch_sub(1, std::memory_order_relaxed);

@@ -69,8 +69,8 @@ Ownership& Ownership::operator=(Ownership&& other) noexcept {
 
 OwnerNode& Ownership::Checked(const char* operation) const {
   if (node_ == nullptr) {
-    ThrowFailedPrecondition(absl::StrCat(
-        operation, is_null() ? ": the null manager owns nothing" : ": this manager was moved from"));
+    ThrowFailedPrecondition(absl::StrCat(operation, is_null() ? ": the null manager owns nothing"
+                                                              : ": this manager was moved from"));
   }
   return *node_;
 }
@@ -132,8 +132,9 @@ Ownership Ownership::NewCycle(std::string_view name, Workspace& workspace) {
   WorkspaceCore* core = workspace.core();
   internal::EndLeftScopes();
   if (core->is_open_on(CurrentThreadToken())) {
-    ThrowFailedPrecondition(absl::StrCat("NewCycle [", std::string(name), "]: workspace [", core->id,
-                                         "] is open on this thread already; expected a closed one"));
+    ThrowFailedPrecondition(
+        absl::StrCat("NewCycle [", std::string(name), "]: workspace [", core->id,
+                     "] is open on this thread already; expected a closed one"));
   }
   const Device device = workspace.device();
   Ownership child = MakeChild(name, &device, &workspace, !core->passes_through());
@@ -173,8 +174,8 @@ void Ownership::SetBudget(int64_t bytes, int64_t arrays) {
   OwnerNode& node = Checked("SetBudget");
   if (bytes < 0 || arrays < 0) {
     ThrowInvalidArgument(absl::StrCat("SetBudget: ", ref().ToString(), ": found ",
-                                      bytes < 0 ? bytes : arrays,
-                                      bytes < 0 ? " bytes" : " arrays", ", expected at least 0"));
+                                      bytes < 0 ? bytes : arrays, bytes < 0 ? " bytes" : " arrays",
+                                      ", expected at least 0"));
   }
   auto budget = std::make_unique<OwnerBudget>();
   budget->limit_bytes = bytes;
@@ -277,9 +278,9 @@ OwnershipScope::OwnershipScope(const Ownership& owner) {
   }
   OwnerNode* node = owner.node();
   if (!owner.is_open()) {
-    ThrowFailedPrecondition(absl::StrCat("OwnershipScope: ",
-                                         node == nullptr ? "this manager was moved from"
-                                                         : owner.name() + " is closed"));
+    ThrowFailedPrecondition(absl::StrCat("OwnershipScope: ", node == nullptr
+                                                                 ? "this manager was moved from"
+                                                                 : owner.name() + " is closed"));
   }
   if (node->place == NodePlace::kWorkspace) {
     WorkspaceCore* const core = node->workspace.OpenHere();

@@ -50,7 +50,7 @@ class OwnedResource {
   virtual ~OwnedResource() = default;
   // May throw; once. It must not wait for a thread that ends its node's Ownership, or closes one above.
   virtual void Close() = 0;
-  virtual std::string Describe() const = 0;    // for dumps and errors: "file weights.bin"
+  virtual std::string Describe() const = 0;  // for dumps and errors: "file weights.bin"
 };
 
 // What a moved-from or default-made Ownership is not, and what never keeps anything open: the name of
@@ -145,7 +145,7 @@ class Ownership {
 
   std::string name() const;
   void SetName(std::string_view name);
-  std::string parent_name() const;  // as it was last seen; empty of a root
+  std::string parent_name() const;     // as it was last seen; empty of a root
   uint64_t id() const { return id_; }  // never used again
   Device device() const;
   bool is_root() const;
@@ -154,7 +154,7 @@ class Ownership {
   // out, until a budget needs the room.
   int64_t arrays() const;
   int64_t bytes() const;
-  int64_t loans() const;       // borrowed
+  int64_t loans() const;  // borrowed
 
   OwnerNode* node() const { return node_; }
 

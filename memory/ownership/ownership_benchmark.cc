@@ -101,11 +101,12 @@ void BM_BulkClose(benchmark::State& state) {
     for (BufferHandle& handle : handles) handle.Reset();
     state.ResumeTiming();
   }
-  state.counters["ns_per_array"] =
-      benchmark::Counter(static_cast<double>(count) * 1e-9,
-                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["ns_per_array"] = benchmark::Counter(
+      static_cast<double>(count) * 1e-9,
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(BM_BulkClose)->Apply(QuietStatistics)
+BENCHMARK(BM_BulkClose)
+    ->Apply(QuietStatistics)
     ->ArgNames({"arena", "arrays"})
     ->ArgsProduct({{0, 1}, {1000, 1000000}})
     ->Iterations(4)
@@ -127,11 +128,16 @@ void BM_PlainFree(benchmark::State& state) {
     for (void* record : records) std::free(record);
     state.ResumeTiming();
   }
-  state.counters["ns_per_array"] =
-      benchmark::Counter(static_cast<double>(count) * 1e-9,
-                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["ns_per_array"] = benchmark::Counter(
+      static_cast<double>(count) * 1e-9,
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(BM_PlainFree)->Apply(QuietStatistics)->Arg(1000)->Arg(1000000)->Iterations(4)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_PlainFree)
+    ->Apply(QuietStatistics)
+    ->Arg(1000)
+    ->Arg(1000000)
+    ->Iterations(4)
+    ->Unit(benchmark::kMicrosecond);
 
 void BM_LendAndReturn(benchmark::State& state) {
   Ownership root = Ownership::NewRoot("benchmark");

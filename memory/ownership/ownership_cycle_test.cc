@@ -44,7 +44,8 @@ TEST(OwnershipCycleTest, ACycleEndsWithItsNodeAndTakesItsArraysAtOnce) {
 
 // The scope is the node's: whoever closes that ends the cycle, whatever handles of it are left.
 TEST(OwnershipCycleTest, AParentThatClosesEndsTheCyclesBelowIt) {
-  Workspace workspace("steps", WorkspaceConfig::Training()), other("inner", WorkspaceConfig::Training());
+  Workspace workspace("steps", WorkspaceConfig::Training()),
+      other("inner", WorkspaceConfig::Training());
   for (const bool empty : {false, true}) {
     Ownership root = Ownership::NewRoot("test");
     Ownership trainer = root.NewChild("trainer");
@@ -241,8 +242,12 @@ TEST(OwnershipCycleTest, ABudgetHasRoomForWhatEndedWithItsCycle) {
     }
     ASSERT_FALSE(x->IsAlive() || y->IsAlive());
     switch (way) {
-      case 0: keeper.Attach(heap); break;
-      case 1: below.AttachAll(all); break;
+      case 0:
+        keeper.Attach(heap);
+        break;
+      case 1:
+        below.AttachAll(all);
+        break;
       case 2:
         CheckMayOwn(below.ref().bits(), 256, "Op");
         ASSERT_TRUE(LinkNew(BufferHandle(NewHeapBuffer(256)).get(), below.ref().bits()));

@@ -29,7 +29,7 @@ constexpr int kHandles = -1;
 struct ModelArray {
   BufferHandle handle;
   bool alive = true;
-  int owner = kHandles;        // index of a node
+  int owner = kHandles;  // index of a node
   bool owner_gone = false;
   std::vector<int> borrowers;  // the top one last
 };
@@ -83,7 +83,8 @@ class Model {
     switch (operation) {
       case 0:
       case 1:
-      case 2: return Make(node, open && !capped);
+      case 2:
+        return Make(node, open && !capped);
       case 3:
       case 4: {
         if (array == nullptr) return;
@@ -113,7 +114,8 @@ class Model {
         if (fits) LendTo(array, node);
         return;
       }
-      case 8: return ReturnFrom(node, array);
+      case 8:
+        return ReturnFrom(node, array);
       case 9:
         if (Random(2) == 0 && open) {
           owner.Cap();
@@ -123,7 +125,8 @@ class Model {
           --caps_[static_cast<size_t>(node)];
         }
         return;
-      case 10: return Random(3) == 0 ? CloseNode(node) : Reopen(node);
+      case 10:
+        return Random(3) == 0 ? CloseNode(node) : Reopen(node);
       case 11:
         if (array == nullptr) return;
         std::swap(*array, arrays_.back());
@@ -135,7 +138,8 @@ class Model {
         array->handle->Close();
         Die(array);
         return;
-      case 13: return MoveAll(node, open, capped);
+      case 13:
+        return MoveAll(node, open, capped);
     }
   }
 
@@ -183,8 +187,8 @@ class Model {
     const auto n = static_cast<size_t>(node);
     const int parent = parents_[n];
     const bool lent = array->owner != node && Contains(array->borrowers, node);
-    const bool parent_takes = parent < 0 || array->owner == parent ||
-                              caps_[static_cast<size_t>(parent)] == 0;
+    const bool parent_takes =
+        parent < 0 || array->owner == parent || caps_[static_cast<size_t>(parent)] == 0;
     const bool fits = array->alive && open_[n] && (lent || parent_takes);
     EXPECT_EQ(Works([&] { nodes_[n].Return(array->handle); }), fits);
     if (!fits) return;
@@ -331,8 +335,9 @@ TEST_P(OwnershipModelTest, AgreesWithTheModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, OwnershipModelTest,
-                         ::testing::Values(BufferKind::kHeap, BufferKind::kImported, BufferKind::kWorkspace,
-                                           BufferKind::kPool, BufferKind::kMapped, BufferKind::kRingSlot,
+                         ::testing::Values(BufferKind::kHeap, BufferKind::kImported,
+                                           BufferKind::kWorkspace, BufferKind::kPool,
+                                           BufferKind::kMapped, BufferKind::kRingSlot,
                                            BufferKind::kMixed),
                          [](const auto& info) { return NameOf(info.param); });
 

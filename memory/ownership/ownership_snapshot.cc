@@ -33,9 +33,12 @@ void CountArrays(const Buffer* newest, bool list, OwnerStats* stats) {
 
 std::string PlaceOf(NodePlace place, WorkspaceRef workspace) {
   switch (place) {
-    case NodePlace::kCurrent: return "current";
-    case NodePlace::kHeap: return "heap";
-    case NodePlace::kWorkspace: return absl::StrCat("workspace ", workspace.Describe());
+    case NodePlace::kCurrent:
+      return "current";
+    case NodePlace::kHeap:
+      return "heap";
+    case NodePlace::kWorkspace:
+      return absl::StrCat("workspace ", workspace.Describe());
   }
   return "";
 }
@@ -73,8 +76,8 @@ bool Look(const Visit& visit, bool list, OwnerStats* stats, std::vector<Visit>* 
   stats->loans = internal::ListLoans(*node, list ? &stats->owned : nullptr);
   for (OwnedArray& array : stats->owned) array.what = internal::DescribeOwned(array.buffer_id);
   stats->depth = visit.depth;
-  stats->path = visit.parent_path.empty() ? stats->name
-                                          : absl::StrCat(visit.parent_path, "/", stats->name);
+  stats->path =
+      visit.parent_path.empty() ? stats->name : absl::StrCat(visit.parent_path, "/", stats->name);
   // Pushed newest first, so that the oldest is on top of the stack.
   for (const uint64_t ref : refs) children->push_back({ref, visit.depth + 1, stats->path});
   return true;
@@ -151,9 +154,9 @@ std::string ToString(const std::vector<OwnershipGrowth>& growth) {
     return absl::StrCat(value > 0 ? "+" : "", value);
   };
   for (const OwnershipGrowth& line : growth) {
-    absl::StrAppend(&text, OneLine(line.path), ": managers ", signed_number(line.nodes), ", arrays ",
-                    signed_number(line.arrays), ", bytes ", signed_number(line.bytes), ", loans ",
-                    signed_number(line.loans), "\n");
+    absl::StrAppend(&text, OneLine(line.path), ": managers ", signed_number(line.nodes),
+                    ", arrays ", signed_number(line.arrays), ", bytes ", signed_number(line.bytes),
+                    ", loans ", signed_number(line.loans), "\n");
   }
   return text;
 }
@@ -162,8 +165,8 @@ std::string DumpText(const OwnershipSnapshot& snapshot) {
   std::string text;
   for (const OwnerStats& stats : snapshot) {
     const std::string indent(static_cast<size_t>(stats.depth) * 2, ' ');
-    absl::StrAppend(&text, indent, OneLine(stats.name), "  ", DeviceName(stats.device), ", ", stats.place,
-                    "; ", stats.arrays, stats.arrays == 1 ? " array, " : " arrays, ",
+    absl::StrAppend(&text, indent, OneLine(stats.name), "  ", DeviceName(stats.device), ", ",
+                    stats.place, "; ", stats.arrays, stats.arrays == 1 ? " array, " : " arrays, ",
                     Bytes(stats.bytes), " (peak ", Bytes(stats.peak_bytes), ")");
     if (stats.subtree_arrays != stats.arrays) {
       absl::StrAppend(&text, ", with sub-managers ", stats.subtree_arrays, ", ",

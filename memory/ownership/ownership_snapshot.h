@@ -22,22 +22,22 @@ struct OwnedArray {
 };
 
 struct OwnerStats {
-  std::string path;   // names from below the root: "model/predictor"
+  std::string path;  // names from below the root: "model/predictor"
   std::string name;
-  uint64_t id;        // of the node
-  int depth;          // 0: the node the snapshot was asked of
+  uint64_t id;  // of the node
+  int depth;    // 0: the node the snapshot was asked of
   Device device;
   std::string place;  // "current", "heap", "workspace <id>", "workspace <id> (destroyed)"
   int64_t arrays;     // alive and attached to the node itself
   int64_t bytes;
-  int64_t peak_bytes;     // the most its own arrays have had at once
+  int64_t peak_bytes;  // the most its own arrays have had at once
   int64_t subtree_arrays;
   int64_t subtree_bytes;  // its own and its descendants'
   int64_t loans;          // borrowed
   int64_t resources;
   bool capped;
-  double age_seconds;     // to some milliseconds
-  int64_t budget_bytes;   // -1: none
+  double age_seconds;             // to some milliseconds
+  int64_t budget_bytes;           // -1: none
   std::vector<OwnedArray> owned;  // if asked for; borrowed ones at the end
 };
 

@@ -312,7 +312,8 @@ TEST(OwnershipTest, DjlCase126WhatAKernelUsesIsFreedWhenItIsDone) {
   static char data[64];
   Ownership root = Ownership::NewRoot("test");
   Ownership node = root.NewChild("node");
-  BufferHandle x(NewImportedBuffer(data, 64, [](void*) { freed = true; }, nullptr));
+  BufferHandle x(NewImportedBuffer(
+      data, 64, [](void*) { freed = true; }, nullptr));
   node.Attach(x);
   {
     PinScope pins;

@@ -49,7 +49,8 @@ TEST(OwnershipThreadsTest, DjlCase125CreatingRacesWithClosing) {
       const uint64_t ref = node.ref().bits();
       std::vector<BufferHandle> handles;
       for (;;) {
-        BufferHandle x(NewImportedBuffer(data, 64, [](void*) { ++released; }, nullptr));
+        BufferHandle x(NewImportedBuffer(
+            data, 64, [](void*) { ++released; }, nullptr));
         ++made;
         const bool linked = LinkNew(x.get(), ref);
         if (!linked) {
@@ -61,9 +62,8 @@ TEST(OwnershipThreadsTest, DjlCase125CreatingRacesWithClosing) {
         if (handles.size() > 64) handles.erase(handles.begin());
       }
       // Refused: the node is closing or closed. When it is closed, so is everything it took.
-      Await([&] {
-        return node.node()->state.load(std::memory_order_acquire) == NodeState::kClosed;
-      });
+      Await(
+          [&] { return node.node()->state.load(std::memory_order_acquire) == NodeState::kClosed; });
       for (const BufferHandle& x : handles) ASSERT_FALSE(x->IsAlive());
       done.store(r + 1, std::memory_order_release);
     }
@@ -73,7 +73,8 @@ TEST(OwnershipThreadsTest, DjlCase125CreatingRacesWithClosing) {
     Ownership& node = nodes[static_cast<size_t>(r % 2)];
     node = root.NewChild("node");
     round.store(r, std::memory_order_release);
-    for (unsigned spin = random() % 2048; spin > 0; --spin) std::atomic_signal_fence(std::memory_order_seq_cst);
+    for (unsigned spin = random() % 2048; spin > 0; --spin)
+      std::atomic_signal_fence(std::memory_order_seq_cst);
     node.Close();
     ASSERT_EQ(node.arrays(), 0);
     while (done.load(std::memory_order_acquire) <= r) std::this_thread::yield();
@@ -101,7 +102,9 @@ TEST(OwnershipThreadsTest, EverythingAtOnce) {
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
         std::mt19937_64 random(static_cast<uint64_t>(t));
-        const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); };
+        const auto pick = [&](int n) {
+          return static_cast<int>(random() % static_cast<uint64_t>(n));
+        };
         BufferHandle arrays[kArrays];
         std::vector<Ownership> mine(4);
         for (int64_t step = 0; step < steps; ++step) {
@@ -111,17 +114,32 @@ TEST(OwnershipThreadsTest, EverythingAtOnce) {
           try {
             switch (pick(9)) {
               case 0:
-                x = BufferHandle(NewImportedBuffer(data, 64, [](void*) { ++released; }, nullptr));
+                x = BufferHandle(NewImportedBuffer(
+                    data, 64, [](void*) { ++released; }, nullptr));
                 ++made;
                 LinkNew(x.get(), shared.ref().bits());
                 break;
-              case 1: x = BufferHandle(); break;
-              case 2: own = shared.NewChild("mine"); break;
-              case 3: if (own) own.Close(); break;
-              case 4: if (x) shared.Attach(x); break;
-              case 5: if (x && own) own.Lend(x); break;
-              case 6: if (x) shared.Lend(x); break;
-              case 7: if (x && own) pick(2) == 0 ? own.Attach(x) : own.Return(x); break;
+              case 1:
+                x = BufferHandle();
+                break;
+              case 2:
+                own = shared.NewChild("mine");
+                break;
+              case 3:
+                if (own) own.Close();
+                break;
+              case 4:
+                if (x) shared.Attach(x);
+                break;
+              case 5:
+                if (x && own) own.Lend(x);
+                break;
+              case 6:
+                if (x) shared.Lend(x);
+                break;
+              case 7:
+                if (x && own) pick(2) == 0 ? own.Attach(x) : own.Return(x);
+                break;
               case 8:
                 if (x) {
                   PinScope pins;
@@ -212,9 +230,11 @@ TEST(OwnershipThreadsTest, AttachMeetsClose) {
   Ownership node = root.NewChild("node");
   BufferHandle x;
   int64_t made = 0, kept = 0, twice = 0;
-  Race(Repeats(10000) / 2,
+  Race(
+      Repeats(10000) / 2,
       [&] {
-        x = BufferHandle(NewImportedBuffer(data, 64, [](void*) { ++released; }, nullptr));
+        x = BufferHandle(NewImportedBuffer(
+            data, 64, [](void*) { ++released; }, nullptr));
         ++made;
       },
       [&] { x->Close(); },
@@ -242,8 +262,8 @@ TEST(OwnershipThreadsTest, LendMeetsClose) {
   Ownership borrower = root.NewChild("borrower");
   BufferHandle x;
   int64_t kept = 0;
-  Race(Repeats(10000) / 2, [&] { x = BufferHandle(NewHeapBuffer(64)); },
-      [&] { x->Close(); },
+  Race(
+      Repeats(10000) / 2, [&] { x = BufferHandle(NewHeapBuffer(64)); }, [&] { x->Close(); },
       [&] {
         try {
           borrower.Lend(x);
@@ -261,7 +281,8 @@ TEST(OwnershipThreadsTest, ClosingLosesNoCareBit) {
   BufferHandle x;
   std::atomic<bool> closed{false};
   int64_t lost = 0;
-  Race(Repeats(10000) / 2,
+  Race(
+      Repeats(10000) / 2,
       [&] {
         x = BufferHandle(NewHeapBuffer(64));
         node = root.NewChild("node");
@@ -298,7 +319,8 @@ TEST(OwnershipThreadsTest, SiblingsShareABudget) {
     }
   };
   int64_t beyond = 0;
-  Race(Repeats(10000) / 2,
+  Race(
+      Repeats(10000) / 2,
       [&] {
         x = BufferHandle(NewHeapBuffer(64));
         y = BufferHandle(NewHeapBuffer(64));
@@ -326,7 +348,8 @@ TEST(OwnershipThreadsTest, SnapshotMeetsRecordsThatServeAgain) {
   for (int i = 0; i < 100; ++i) visited_before.push_back(top.NewChild("older"));
   Ownership child, other;
   int64_t misplaced = 0, twice = 0;
-  Race(Repeats(10000) / 10,
+  Race(
+      Repeats(10000) / 10,
       [&] {
         other = Ownership();
         child = top.NewChild("child");
@@ -355,7 +378,8 @@ TEST(OwnershipThreadsTest, CyclesBeginWhileTheirParentCloses) {
   Ownership root = Ownership::NewRoot("race");
   Ownership parent;
   int64_t open = 0;
-  Race(Repeats(10000) / 10, [&] { parent = root.NewChild("parent"); },
+  Race(
+      Repeats(10000) / 10, [&] { parent = root.NewChild("parent"); },
       [&] {
         try {
           const Ownership batch = parent.NewCycle("batch", workspace);

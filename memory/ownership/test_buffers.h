@@ -49,15 +49,21 @@ class BufferSource {
   }
 
   BufferHandle New(size_t bytes) {
-    const BufferKind kind = kind_ == BufferKind::kMixed ? static_cast<BufferKind>(next_++ % 5) : kind_;
+    const BufferKind kind =
+        kind_ == BufferKind::kMixed ? static_cast<BufferKind>(next_++ % 5) : kind_;
     switch (kind) {
-      case BufferKind::kHeap: return BufferHandle(NewHeapBuffer(bytes));
+      case BufferKind::kHeap:
+        return BufferHandle(NewHeapBuffer(bytes));
       case BufferKind::kImported:
         return BufferHandle(NewImportedBuffer(imported_, bytes, &CountRelease, &releases_));
-      case BufferKind::kRingSlot: return BufferHandle(AllocateHere(bytes));
-      case BufferKind::kPool: return BufferHandle(Find("pool")->core()->Allocate(bytes));
-      case BufferKind::kMapped: return BufferHandle(Find("mapped")->core()->Allocate(bytes));
-      default: return BufferHandle(Find("model")->core()->Allocate(bytes));
+      case BufferKind::kRingSlot:
+        return BufferHandle(AllocateHere(bytes));
+      case BufferKind::kPool:
+        return BufferHandle(Find("pool")->core()->Allocate(bytes));
+      case BufferKind::kMapped:
+        return BufferHandle(Find("mapped")->core()->Allocate(bytes));
+      default:
+        return BufferHandle(Find("model")->core()->Allocate(bytes));
     }
   }
   int64_t releases() const { return releases_; }

@@ -55,7 +55,8 @@ struct alignas(16) BlockSide {
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   if (memory == nullptr) return;
   BlockSide* const side = static_cast<BlockSide*>(memory) - 1;
-  if (side->of_planner != IsPlannerThread()) ++(side->of_planner ? freed_for_planner : freed_by_planner);
+  if (side->of_planner != IsPlannerThread())
+    ++(side->of_planner ? freed_for_planner : freed_by_planner);
   std::free(side);
 }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
@@ -87,8 +88,7 @@ TEST(BackgroundPlanner, ImprovesOnGreedyAndIsTakenOnce) {
   BackgroundPlanner planner;
   const std::vector<LifetimeBuffer> buffers = Instance("A.1048576");
   const int64_t greedy = PlanGreedy(buffers, 1).peak;
-  const auto ticket =
-      planner.Submit(buffers, 1, {.node_budget = 20000, .peak_to_beat = greedy});
+  const auto ticket = planner.Submit(buffers, 1, {.node_budget = 20000, .peak_to_beat = greedy});
   ticket->Wait();
   ASSERT_EQ(ticket->state(), State::kImproved);
   EXPECT_TRUE(ticket->ready());
@@ -125,8 +125,8 @@ TEST(BackgroundPlanner, EndsAtItsBudgetAndAtTheCapacity) {
   const auto brief = planner.Submit(Instance("D.1048576"), 1, {.budget = absl::Milliseconds(20)});
   brief->Wait();
   EXPECT_EQ(brief->state(), State::kImproved);
-  const auto roomy = planner.Submit(
-      Instance("D.1048576"), 1, {.budget = absl::InfiniteDuration(), .capacity = 1048576});
+  const auto roomy = planner.Submit(Instance("D.1048576"), 1,
+                                    {.budget = absl::InfiniteDuration(), .capacity = 1048576});
   roomy->Wait();
   EXPECT_LE(roomy->Take()->peak, 1048576);
 }

@@ -107,8 +107,8 @@ TEST(PlanGreedy, TooManyConflictsForAnOrder) {
 
 TEST(PlanGreedy, MiniMallocInstances) {
   for (const char* name : {"A", "B", "C", "D", "E", "F"}) {
-    const NamedProblem problem = ReadProblemFile(
-        std::string("memory/planning/testdata/") + name + ".1048576.csv");
+    const NamedProblem problem =
+        ReadProblemFile(std::string("memory/planning/testdata/") + name + ".1048576.csv");
     const Placement plan = PlanGreedy(problem.buffers, 1);
     ExpectValid(problem.buffers, 1, plan);
     EXPECT_LE(plan.peak, plan.lower_bound * 14 / 10) << name;

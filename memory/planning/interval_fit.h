@@ -54,8 +54,8 @@ class IntervalFit {
 
   void Collect(const SectionItem& item);
 
-  int32_t leaves_;           // a power of two
-  std::vector<Node> nodes_;  // the root is 1, those below k are 2k and 2k + 1
+  int32_t leaves_;             // a power of two
+  std::vector<Node> nodes_;    // the root is 1, those below k are 2k and 2k + 1
   std::vector<int32_t> used_;  // nodes with entries
   std::vector<std::pair<int64_t, int64_t>> conflicts_;  // offset and end
   int64_t work_ = 0;

@@ -90,7 +90,7 @@ struct Reserved {
 // Of items that have their place. Ranges that meet are one, as they may hold one another's bytes at
 // other times.
 MappedVector<Reserved> Reservations(const MappedVector<SectionItem>& items,
-                                   absl::Span<const int64_t> given) {
+                                    absl::Span<const int64_t> given) {
   MappedVector<Reserved> all;
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i] == kNoOffset) continue;

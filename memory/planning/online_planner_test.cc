@@ -64,7 +64,8 @@ TEST(OnlinePlannerTest, RandomProblemsAreValidAndNotFarOff) {
     const SectionedProblem problem = MakeSections(buffers, 1);
     const int64_t peak = PeakOf(buffers, problem, PlanOnline(problem));
     ASSERT_LE(peak, 2 * problem.lower_bound + 1) << round;
-    sum += static_cast<double>(peak) / static_cast<double>(std::max<int64_t>(1, problem.lower_bound));
+    sum +=
+        static_cast<double>(peak) / static_cast<double>(std::max<int64_t>(1, problem.lower_bound));
   }
   EXPECT_LT(sum / kRounds, 1.2);
 }

@@ -53,14 +53,14 @@ void OrderPlanner::TryOrders(int64_t work) {
          try_order({&f.crowd, &f.width}, Fit::kFirst) ||
          try_order({&f.crowd, &f.size}, Fit::kFirst) ||
          try_order({&f.late, &f.width}, Fit::kFirst) ||
-         try_order({&f.size, &f.width}, Fit::kBest) ||
-         try_order({&f.early, &f.size}, Fit::kBest));
+         try_order({&f.size, &f.width}, Fit::kBest) || try_order({&f.early, &f.size}, Fit::kBest));
 }
 
 void OrderPlanner::Repair(int64_t work) {
   work_limit_ = Work() + work;
   if (items_.empty() || best_peak_ == problem_.lower_bound) return;
-  if (problem_.has_many_items() && !give_up_) hard_limit_ = Work() + std::max(work, kMostWorkOfOrders);
+  if (problem_.has_many_items() && !give_up_)
+    hard_limit_ = Work() + std::max(work, kMostWorkOfOrders);
   if (!repairing_) {
     order_ = best_order_;
     if (order_.empty()) SortItems({&features_.size, &features_.width}, order_);
@@ -82,7 +82,8 @@ bool OrderPlanner::Place(FitList::Fit fit) {
   int64_t peak = 0;
   for (size_t k = 0; k < order_.size() && peak < best_peak_; ++k) {
     if (Work() >= hard_limit_ && best_peak_ != kUnlimited) return true;
-    if (k % kItemsAtOnce == kItemsAtOnce - 1 && give_up_ && give_up_() && best_peak_ != kUnlimited) {
+    if (k % kItemsAtOnce == kItemsAtOnce - 1 && give_up_ && give_up_() &&
+        best_peak_ != kUnlimited) {
       return true;
     }
     const int32_t i = order_[k];

@@ -59,8 +59,8 @@ class OrderPlanner {
   std::function<bool()> give_up_;
   FitList placed_;
   std::optional<IntervalFit> by_time_;  // instead, where it is faster
-  int64_t work_limit_ = 0;           // looked at after each plan
-  int64_t hard_limit_ = kUnlimited;  // a plan is given up here, except when there is none
+  int64_t work_limit_ = 0;              // looked at after each plan
+  int64_t hard_limit_ = kUnlimited;     // a plan is given up here, except when there is none
   MappedVector<int32_t> order_;
   MappedVector<int64_t> offsets_;
   size_t spoiler_ = 0;  // in order_: the item that reached the peak of the last plan

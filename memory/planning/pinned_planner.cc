@@ -27,8 +27,8 @@ constexpr int64_t kOffsetLimit = int64_t{1} << 62;
 
 // By item in units of the alignment; kNoOffset for those without a place.
 MappedVector<int64_t> PinnedOffsets(const SectionedProblem& problem,
-                                   absl::Span<const PinnedBuffer> pinned, size_t num_buffers,
-                                   int64_t alignment) {
+                                    absl::Span<const PinnedBuffer> pinned, size_t num_buffers,
+                                    int64_t alignment) {
   MappedVector<int64_t> by_buffer(num_buffers, kNoOffset);
   for (const PinnedBuffer& pin : pinned) {
     if (pin.buffer >= num_buffers || pin.offset < 0 || pin.offset >= kOffsetLimit ||
@@ -38,9 +38,9 @@ MappedVector<int64_t> PinnedOffsets(const SectionedProblem& problem,
                                         ", expected a multiple of ", alignment, " below 2^62"));
     }
     if (by_buffer[pin.buffer] != kNoOffset) {
-      ThrowInvalidArgument(
-          absl::StrCat("placement: buffer ", pin.buffer, " is pinned twice, at offsets ",
-                       by_buffer[pin.buffer] * alignment, " and ", pin.offset));
+      ThrowInvalidArgument(absl::StrCat("placement: buffer ", pin.buffer,
+                                        " is pinned twice, at offsets ",
+                                        by_buffer[pin.buffer] * alignment, " and ", pin.offset));
     }
     by_buffer[pin.buffer] = pin.offset / alignment;
   }
@@ -97,8 +97,8 @@ class Around {
     for (const int32_t i : order) {
       if (placed_.work() >= limit) return false;
       int64_t& offset = plan->offsets[i];
-      offset = given_[i] != kNoOffset ? given_[i]
-                                      : placed_.FindOffset(items_[i], FitList::Fit::kFirst);
+      offset =
+          given_[i] != kNoOffset ? given_[i] : placed_.FindOffset(items_[i], FitList::Fit::kFirst);
       placed_.Insert(items_[i], offset);
       plan->peak = std::max(plan->peak, offset + items_[i].size);
     }
@@ -177,15 +177,13 @@ Placement PlanAround(absl::Span<const LifetimeBuffer> buffers,
   if (pinned.empty()) return PlanGreedy(buffers, alignment);
   const SectionedProblem problem = MakeSections(buffers, alignment);
   const MappedVector<SectionItem>& items = problem.items;
-  const MappedVector<int64_t> given =
-      PinnedOffsets(problem, pinned, buffers.size(), alignment);
+  const MappedVector<int64_t> given = PinnedOffsets(problem, pinned, buffers.size(), alignment);
   MappedVector<int32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0);
   const auto fixed_end =
       std::partition(order.begin(), order.end(), [&](int32_t i) { return given[i] != kNoOffset; });
 
-  CheckPinsAreApart(items, given,
-                    absl::MakeConstSpan(order).first(fixed_end - order.begin()));
+  CheckPinsAreApart(items, given, absl::MakeConstSpan(order).first(fixed_end - order.begin()));
 
   ItemOffsets best, next;
   best.peak = std::numeric_limits<int64_t>::max();

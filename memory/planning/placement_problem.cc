@@ -38,7 +38,8 @@ int64_t LiveBoundOfNumbered(absl::Span<const LifetimeBuffer> buffers, int64_t al
       }
     }
     for (int64_t time = 0; time < times; ++time) {
-      live += AlignedSize(buffers[static_cast<size_t>(first + time)].size, alignment) - ending[time];
+      live +=
+          AlignedSize(buffers[static_cast<size_t>(first + time)].size, alignment) - ending[time];
       largest = std::max(largest, live);
     }
   }

@@ -38,7 +38,8 @@ TEST(LiveLowerBound, OfNumberedBuffersIsThatOfTheSameBuffersLater) {
     for (const int64_t longest : {int64_t{1}, int64_t{40}, count}) {
       std::vector<LifetimeBuffer> buffers;
       for (int64_t i = 0; i < count; ++i) {
-        buffers.push_back({i, i + 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(longest)),
+        buffers.push_back({i,
+                           i + 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(longest)),
                            static_cast<int64_t>(random() % 1000)});
       }
       std::vector<LifetimeBuffer> later = buffers;

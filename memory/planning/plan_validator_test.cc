@@ -62,10 +62,11 @@ TEST(FindPlacementViolation, AgreesWithComparingAllPairs) {
       placement.offsets.push_back(std::uniform_int_distribution<int64_t>(0, 16)(random));
       placement.peak = std::max(placement.peak, placement.offsets.back() + buffer.size);
       for (size_t i = 0; i + 1 < placement.offsets.size(); ++i) {
-        overlaps = overlaps || (buffers[i].lower < buffer.upper && buffer.lower < buffers[i].upper &&
-                                placement.offsets[i] < placement.offsets.back() + buffer.size &&
-                                placement.offsets.back() < placement.offsets[i] + buffers[i].size &&
-                                buffer.size > 0 && buffers[i].size > 0);
+        overlaps =
+            overlaps || (buffers[i].lower < buffer.upper && buffer.lower < buffers[i].upper &&
+                         placement.offsets[i] < placement.offsets.back() + buffer.size &&
+                         placement.offsets.back() < placement.offsets[i] + buffers[i].size &&
+                         buffer.size > 0 && buffers[i].size > 0);
       }
     }
     ASSERT_EQ(FindPlacementViolation(buffers, 1, placement).has_value(), overlaps) << round;

@@ -59,8 +59,13 @@ void BM_GreedyOnManyRandom(benchmark::State& state) {
   RunGreedy(state, RandomProblem(random, count, 4 * int64_t{count}, 200, 1 << 16), 64, 0);
 }
 BENCHMARK(BM_GreedyOnManyRandom)
-    ->Arg(10000)->Arg(30000)->Arg(100000)->Arg(300000)->Arg(1000000)
-    ->Iterations(1)->Unit(benchmark::kMillisecond);
+    ->Arg(10000)
+    ->Arg(30000)
+    ->Arg(100000)
+    ->Arg(300000)
+    ->Arg(1000000)
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 
 void BM_GreedyOnTightRandom(benchmark::State& state) {
   std::mt19937_64 random(1);

@@ -39,9 +39,9 @@ class Exhaustive {
         }
       }
       if (offset < last_offset) continue;
-      end_[i] = buffers_[i].size == 0 ? 0
-                                      : offset + (buffers_[i].size + alignment_ - 1) / alignment_ *
-                                                     alignment_;
+      end_[i] = buffers_[i].size == 0
+                    ? 0
+                    : offset + (buffers_[i].size + alignment_ - 1) / alignment_ * alignment_;
       Extend(placed + 1, offset, std::max(peak, end_[i]));
       end_[i] = -1;
     }
@@ -106,9 +106,9 @@ std::vector<LifetimeBuffer> TrainingTrace(std::mt19937_64& random, int layers) {
     const int64_t backward = 4 * int64_t{layers} - 2 * layer;
     const int64_t activation = kilobytes(random) * 1024;
     buffers.push_back({forward, backward + 2, activation});
-    buffers.push_back({forward, forward + 1, kilobytes(random) * 256});       // scratch
-    buffers.push_back({backward - 2, backward + 1, activation});              // its gradient
-    buffers.push_back({backward, backward + 1, kilobytes(random) * 256});     // scratch
+    buffers.push_back({forward, forward + 1, kilobytes(random) * 256});    // scratch
+    buffers.push_back({backward - 2, backward + 1, activation});           // its gradient
+    buffers.push_back({backward, backward + 1, kilobytes(random) * 256});  // scratch
   }
   return buffers;
 }

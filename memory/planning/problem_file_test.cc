@@ -57,7 +57,8 @@ TEST(ParseProblem, ReadsAnyColumnOrder) {
 }
 
 TEST(ParseProblem, ReadsOtherNamesAndInclusiveEnds) {
-  const NamedProblem problem = ParseProblem("buffer_id,begin,end,size,offset\nx,1,1,4,8\n", "p.csv");
+  const NamedProblem problem =
+      ParseProblem("buffer_id,begin,end,size,offset\nx,1,1,4,8\n", "p.csv");
   EXPECT_EQ(problem.buffers[0].lower, 1);
   EXPECT_EQ(problem.buffers[0].upper, 2);
   EXPECT_EQ(problem.offsets, (std::vector<int64_t>{8}));
@@ -74,9 +75,10 @@ TEST(ParseProblem, ErrorsNameThePlace) {
   EXPECT_EQ(ErrorOf("id,lower,upper\n"),
             "p.csv:1: column size: missing in the header \"id,lower,upper\", expected "
             "id,lower,upper,size");
-  EXPECT_EQ(ErrorOf("id,lower,upper,size,gaps\n"),
-            "p.csv:1: header: found column \"gaps\", expected id, lower, upper, size and optionally "
-            "offset");
+  EXPECT_EQ(
+      ErrorOf("id,lower,upper,size,gaps\n"),
+      "p.csv:1: header: found column \"gaps\", expected id, lower, upper, size and optionally "
+      "offset");
   EXPECT_EQ(ErrorOf("id,lower,begin,upper,size\n"),
             "p.csv:1: column lower: found twice in the header, expected once");
   const std::string header = "id,lower,upper,size\n";
@@ -90,7 +92,8 @@ TEST(ParseProblem, ErrorsNameThePlace) {
             "p.csv:2: column lower: found \"+1\", expected an integer of 64 bits");
   EXPECT_EQ(ErrorOf(header + "a,0,9223372036854775808,4\n"),
             "p.csv:2: column upper: found \"9223372036854775808\", expected an integer of 64 bits");
-  EXPECT_EQ(ErrorOf(header + "a,5,5,4\n"), "p.csv:2: column upper: found 5, expected more than lower 5");
+  EXPECT_EQ(ErrorOf(header + "a,5,5,4\n"),
+            "p.csv:2: column upper: found 5, expected more than lower 5");
   EXPECT_EQ(ErrorOf(header + "a,0,1,-4\n"), "p.csv:2: column size: found -4, expected >= 0");
   EXPECT_EQ(ErrorOf("id,lower,upper,size,offset\na,0,1,4,-1\n"),
             "p.csv:2: column offset: found -1, expected >= 0");
@@ -158,10 +161,17 @@ TEST(ParseProblem, SurvivesDamage) {
       const size_t at = random() % text.size();
       const char byte = alphabet[random() % alphabet.size()];
       switch (random() % 4) {
-        case 0: text[at] = byte; break;
-        case 1: text.insert(at, 1, byte); break;
-        case 2: text.erase(at, 1 + random() % 5); break;
-        default: text.insert(at, text.substr(random() % text.size(), random() % 20));
+        case 0:
+          text[at] = byte;
+          break;
+        case 1:
+          text.insert(at, 1, byte);
+          break;
+        case 2:
+          text.erase(at, 1 + random() % 5);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 20));
       }
       if (text.empty()) text = ",";
     }

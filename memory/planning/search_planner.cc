@@ -82,8 +82,7 @@ class SearchPlanner::Search {
       if (!Stopped()) SearchLocally(budget * kRepairWorkPerNode);
     }
     for (int64_t& offset : best_offsets_) offset *= divisor_;
-    Placement placement =
-        ToPlacement(problem_, best_offsets_, num_buffers_, options_.alignment);
+    Placement placement = ToPlacement(problem_, best_offsets_, num_buffers_, options_.alignment);
     RestorePeak(placement);
     return placement;
   }
@@ -148,11 +147,16 @@ class SearchPlanner::Search {
   void SortForTree(int64_t order) {
     const ItemFeatures& f = features_;
     switch (order) {
-      case 0: return SortItems({&f.width, &f.area}, order_);
-      case 1: return SortItems({&f.size, &f.width}, order_);
-      case 2: return SortItems({&f.crowd, &f.area, &f.width}, order_);
-      case 3: return SortItems({&f.area, &f.width}, order_);
-      default: return SortItemsAtRandom(features_, random_, order_);
+      case 0:
+        return SortItems({&f.width, &f.area}, order_);
+      case 1:
+        return SortItems({&f.size, &f.width}, order_);
+      case 2:
+        return SortItems({&f.crowd, &f.area, &f.width}, order_);
+      case 3:
+        return SortItems({&f.area, &f.width}, order_);
+      default:
+        return SortItemsAtRandom(features_, random_, order_);
     }
   }
 

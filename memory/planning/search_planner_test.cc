@@ -89,9 +89,8 @@ TEST(SearchPlanner, OptimalOnSmallAndValidOnLargerRandomProblems) {
   std::mt19937_64 random(kSeed);
   for (int round = 0; round < 10000; ++round) {
     const bool small = round % 10 != 0;
-    const int count =
-        small ? std::uniform_int_distribution<int>(0, round % 20 == 1 ? 8 : 7)(random)
-              : std::uniform_int_distribution<int>(9, 50)(random);
+    const int count = small ? std::uniform_int_distribution<int>(0, round % 20 == 1 ? 8 : 7)(random)
+                            : std::uniform_int_distribution<int>(9, 50)(random);
     const int64_t horizon = std::uniform_int_distribution<int64_t>(1, 16)(random);
     const int64_t alignment = std::uniform_int_distribution<int64_t>(1, 4)(random);
     const std::vector<LifetimeBuffer> buffers =

@@ -25,7 +25,7 @@ struct SectionItem {
 struct SectionedProblem {
   MappedVector<SectionItem> items;  // in the caller's order
   MappedVector<int64_t> live;       // by section: the sum of sizes alive, in units
-  int64_t lower_bound = 0;         // the largest of `live`
+  int64_t lower_bound = 0;          // the largest of `live`
 
   // Too many to compare each with each.
   bool has_many_items() const { return items.size() > 2000; }

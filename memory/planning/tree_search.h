@@ -126,8 +126,8 @@ class TreeSearch {
   std::vector<int64_t> floor_;
   std::vector<int64_t> ceiling_;
   MappedVector<int64_t> remaining_;  // sum of the sizes to be placed
-  std::vector<int32_t> crossing_;   // items to be placed that are alive here and in the one before
-  std::vector<uint64_t> set_key_;   // the items to be placed that start here, hashed
+  std::vector<int32_t> crossing_;    // items to be placed that are alive here and in the one before
+  std::vector<uint64_t> set_key_;    // the items to be placed that start here, hashed
   std::vector<char> is_dirty_;
   // By item.
   std::vector<int32_t> rank_;

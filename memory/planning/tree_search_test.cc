@@ -56,8 +56,7 @@ TEST(TreeSearch, ExactOnRandomProblems) {
   for (int round = 0; round < 5000; ++round) {
     const int count = std::uniform_int_distribution<int>(1, 8)(random);
     const int64_t horizon = std::uniform_int_distribution<int64_t>(1, 14)(random);
-    std::vector<LifetimeBuffer> buffers =
-        RandomProblem(random, count, horizon, 1 + horizon / 2, 9);
+    std::vector<LifetimeBuffer> buffers = RandomProblem(random, count, horizon, 1 + horizon / 2, 9);
     ++buffers.front().size;  // not all empty
     ASSERT_NO_FATAL_FAILURE(ExpectExact(buffers, ExhaustiveOptimum(buffers, 1), random, spent))
         << round;

@@ -32,11 +32,10 @@ TEST(BlockCallbacksTest, ABlockOfACallbackStaysThoughTheRequestItWasCalledForIsR
           kept = std::memset(AllocateBytes(workspace, bytes), 'k', bytes);
         }
       };
-      const auto reclaimer =
-          Reclaimer::Global().Register("keeps", [&](ReclaimDepth) -> int64_t {
-            keep(!in_event);
-            return 0;
-          });
+      const auto reclaimer = Reclaimer::Global().Register("keeps", [&](ReclaimDepth) -> int64_t {
+        keep(!in_event);
+        return 0;
+      });
       const MemoryEventCallback events([&](const MemoryEvent&) { keep(in_event); });
       budget.SetProcessLimit(budget.process().taken_bytes + 3000000);
       {
@@ -58,7 +57,8 @@ TEST(BlockCallbacksTest, ALimitHoldsThoughACallbackTakesABlockMeanwhile) {
   enum Request { kArray, kLargeBlock, kSmallBlocks };
   for (const Request request : {kArray, kLargeBlock, kSmallBlocks}) {
     for (const SpillPolicy spill : {SpillPolicy::kReallocate, SpillPolicy::kFail}) {
-      if (spill == SpillPolicy::kFail && request == kArray) continue;  // from the pages, and nobody is asked
+      if (spill == SpillPolicy::kFail && request == kArray)
+        continue;  // from the pages, and nobody is asked
       SCOPED_TRACE(std::to_string(request) + " under " + std::to_string(static_cast<int>(spill)));
       WorkspaceConfig config = WorkspaceConfig::Inference();
       config.policy_spill = spill;
@@ -130,7 +130,8 @@ TEST(BlockCallbacksTest, BlocksAreServedWhileAnotherOnesChunkGoesBack) {
   const MemoryEventCallback events([&](const MemoryEvent& event) {
     if (event.kind != MemoryEvent::Kind::kLevel || event.request.bytes >= 0) return;
     budget.SetProcessLimit(MemoryBudget::kUnlimited);
-    while (kept.size() < 40) kept.push_back(std::memset(AllocateBytes(workspace, 3 * kMiB), 'k', 1));
+    while (kept.size() < 40)
+      kept.push_back(std::memset(AllocateBytes(workspace, 3 * kMiB), 'k', 1));
   });
   {
     WorkspaceScope scope(workspace);

@@ -55,9 +55,9 @@ struct Mix {
 // Sizes drawn at random, released in random order, as each cycle does: holes are left that no
 // allocator that moves nothing can avoid.
 TEST(BlockFootprintTest, MixesOfLargeBlocksStayWithinAFactor) {
-  for (const Mix mix : {Mix{5000, 20000, 1.15}, Mix{20000, 100000, 1.3}, Mix{100000, 100000, 1.35},
-                        Mix{260000, 1000000, 1.5}, Mix{100000, 900000, 1.5},
-                        Mix{3000000, 3000000, 2.1}}) {
+  for (const Mix mix :
+       {Mix{5000, 20000, 1.15}, Mix{20000, 100000, 1.3}, Mix{100000, 100000, 1.35},
+        Mix{260000, 1000000, 1.5}, Mix{100000, 900000, 1.5}, Mix{3000000, 3000000, 2.1}}) {
     Workspace workspace("mixed", WorkspaceConfig::Inference());
     size_t most_live = 0;
     for (uint32_t cycle = 0; cycle < 20; ++cycle) {
@@ -220,31 +220,39 @@ TEST(BlockFootprintTest, SmallBlocksDoNotKeepTheSpansOfLargerCycles) {
       }
     }
     EXPECT_GT(before, 16 * kMiB) << what;
-    EXPECT_LE(workspace.stats().block_bytes, 1.1 * kChunk * sizes + 2 * kMiB) << what << " " << sizes;
+    EXPECT_LE(workspace.stats().block_bytes, 1.1 * kChunk * sizes + 2 * kMiB)
+        << what << " " << sizes;
     EXPECT_EQ(MemoryTracker::Global().system_allocations(), settled) << what << " " << sizes;
   };
   for (const size_t sizes : {1, 8, 40}) {
     for (const size_t bytes : {size_t{100000}, kMiB, 3 * kMiB, 24 * kMiB}) {
-      expect_little("large blocks, then small ones", [&](Workspace& workspace, size_t count) {
-        std::vector<void*> blocks;
-        for (size_t i = 0; i < 20 * kMiB / bytes + 17; ++i) blocks.push_back(AllocateBytes(workspace, bytes));
-        for (void* const block : blocks) ReleaseBytes(block, bytes);
-        for (size_t i = 0; i < count; ++i) {
-          ReleaseBytes(AllocateBytes(workspace, 16 + i * 64), 16 + i * 64);
-        }
-      }, sizes);
+      expect_little(
+          "large blocks, then small ones",
+          [&](Workspace& workspace, size_t count) {
+            std::vector<void*> blocks;
+            for (size_t i = 0; i < 20 * kMiB / bytes + 17; ++i)
+              blocks.push_back(AllocateBytes(workspace, bytes));
+            for (void* const block : blocks) ReleaseBytes(block, bytes);
+            for (size_t i = 0; i < count; ++i) {
+              ReleaseBytes(AllocateBytes(workspace, 16 + i * 64), 16 + i * 64);
+            }
+          },
+          sizes);
     }
     // Each size's last chunk is in another span.
-    expect_little("many small blocks", [&](Workspace& workspace, size_t count) {
-      std::vector<std::pair<void*, size_t>> blocks;
-      for (size_t i = 0; i < std::max<size_t>(count, 24); ++i) {
-        const size_t size = 16 + i % count * 64;
-        for (size_t bytes = 0; bytes < 20 * kChunk; bytes += size) {
-          blocks.emplace_back(AllocateBytes(workspace, size), size);
-        }
-      }
-      for (const auto& [block, size] : blocks) ReleaseBytes(block, size);
-    }, sizes);
+    expect_little(
+        "many small blocks",
+        [&](Workspace& workspace, size_t count) {
+          std::vector<std::pair<void*, size_t>> blocks;
+          for (size_t i = 0; i < std::max<size_t>(count, 24); ++i) {
+            const size_t size = 16 + i % count * 64;
+            for (size_t bytes = 0; bytes < 20 * kChunk; bytes += size) {
+              blocks.emplace_back(AllocateBytes(workspace, size), size);
+            }
+          }
+          for (const auto& [block, size] : blocks) ReleaseBytes(block, size);
+        },
+        sizes);
   }
 }
 

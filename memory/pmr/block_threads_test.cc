@@ -18,8 +18,8 @@
 #include "tidepool/memory/pmr/block_oracle.h"
 #include "tidepool/memory/pmr/size_classes.h"
 #include "tidepool/memory/pmr/workspace_resource.h"
-#include "tidepool/memory/workspace/cycle_detector.h"
 #include "tidepool/memory/provider/poison.h"
+#include "tidepool/memory/workspace/cycle_detector.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {

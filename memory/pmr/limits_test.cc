@@ -247,7 +247,8 @@ TEST(BlockLimitsTest, ArraysAndBlocksTogetherKeepTheLimit) {
             }
           } catch (const OutOfMemoryError&) {
           }
-          ASSERT_LE(live, kLimit) << cycle << " of " << static_cast<int>(learning) << ", " << pooled;
+          ASSERT_LE(live, kLimit) << cycle << " of " << static_cast<int>(learning) << ", "
+                                  << pooled;
           if (what >= 6 && what < 9 && !arrays.empty()) {
             std::swap(arrays[random() % arrays.size()], arrays.back());
             live -= arrays.back()->bytes;

@@ -15,7 +15,8 @@ using internal::OrBadAlloc;
 
 void CheckAlignment(size_t alignment) {
   if (std::has_single_bit(alignment)) return;
-  ThrowInvalidArgument(absl::StrCat("workspace resource: alignment ", alignment, ", expected a power of two"));
+  ThrowInvalidArgument(
+      absl::StrCat("workspace resource: alignment ", alignment, ", expected a power of two"));
 }
 
 class HereResource final : public std::pmr::memory_resource {

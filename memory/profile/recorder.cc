@@ -49,7 +49,8 @@ std::pair<int, int> KeyOf(Device device) { return {device.type.number(), device.
 MemoryRecorder& MemoryRecorder::Global() {
   static MemoryRecorder* const recorder = [] {
     // A child of fork() records nothing: another thread may have had the lock.
-    pthread_atfork(nullptr, nullptr, [] { MemoryListener::Exchange(MemoryListener::kProfile, nullptr); });
+    pthread_atfork(nullptr, nullptr,
+                   [] { MemoryListener::Exchange(MemoryListener::kProfile, nullptr); });
     return new MemoryRecorder;
   }();
   return *recorder;

@@ -85,13 +85,15 @@ void ReleaseSlowly(Magazine& magazine, std::byte* data, size_t bytes) noexcept {
 
 std::byte* AllocateSmallBlock(size_t bytes) noexcept {
   Magazine& magazine = cache.magazines[SmallBlocks::ClassOf(bytes)];
-  if (magazine.count == 0) [[unlikely]] return AllocateSlowly(magazine, bytes);
+  if (magazine.count == 0) [[unlikely]]
+    return AllocateSlowly(magazine, bytes);
   return magazine.blocks[--magazine.count];
 }
 
 void ReleaseSmallBlock(std::byte* data, size_t bytes) noexcept {
   Magazine& magazine = cache.magazines[SmallBlocks::ClassOf(bytes)];
-  if (magazine.count >= magazine.limit) [[unlikely]] return ReleaseSlowly(magazine, data, bytes);
+  if (magazine.count >= magazine.limit) [[unlikely]]
+    return ReleaseSlowly(magazine, data, bytes);
   magazine.blocks[magazine.count++] = data;
 }
 

@@ -26,7 +26,8 @@ struct Dependence {
 };
 // But for orders, taken last, and nothing is called under it: devices are lost under locks of theirs.
 std::mutex mutex;
-constinit Dependence* first = nullptr;  // never destroyed: arrays are copied in static destructors, too
+constinit Dependence* first =
+    nullptr;  // never destroyed: arrays are copied in static destructors, too
 
 // Copies under way between so many pairs of devices are looked at together.
 constexpr int kMostAsked = 256;
@@ -42,7 +43,8 @@ Dependence* FindLocked(Device target, Device source) {
 }
 
 void SetLocked(Dependence& dependence, QueuePoint point) {
-  dependences_under_way.fetch_add((point.value != 0) - (dependence.point.value != 0), std::memory_order_release);
+  dependences_under_way.fetch_add((point.value != 0) - (dependence.point.value != 0),
+                                  std::memory_order_release);
   dependence.point = point;
 }
 
@@ -70,7 +72,9 @@ void End(const Dependence& ended) {
 void LoseDependentsOf(Device source, std::bitset<kDevicePlaces>& visited) noexcept {
   visited.set(PlaceOf(source));
   Dependence each;
-  while (FindUnderWay([&](const Dependence& of) { return of.source == source && !visited[PlaceOf(of.target)]; }, &each)) {
+  while (FindUnderWay(
+      [&](const Dependence& of) { return of.source == source && !visited[PlaceOf(of.target)]; },
+      &each)) {
     internal::LoseDependent(each.target, source);
     LoseDependentsOf(each.target, visited);
   }
@@ -155,7 +159,9 @@ void LoseDependents(Device source) noexcept {
 
 void ForgetDependencesForTesting(Device device) noexcept {
   Dependence each;
-  const auto is_of = [&](const Dependence& of) { return of.target == device || of.source == device; };
+  const auto is_of = [&](const Dependence& of) {
+    return of.target == device || of.source == device;
+  };
   while (FindUnderWay(is_of, &each)) End(each);
 }
 

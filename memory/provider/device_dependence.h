@@ -57,7 +57,8 @@ QueuePoint DependOnQueued(Device target, Device source, const Queue& queue) {
 // from has been lost meanwhile.
 inline void CheckSources(Device target, const char* who) {
   // What is not under way any more has passed, or has its target lost before.
-  if (internal::dependences_under_way.load(std::memory_order_acquire) != 0) internal::AskSources(target);
+  if (internal::dependences_under_way.load(std::memory_order_acquire) != 0)
+    internal::AskSources(target);
   CheckNotLost(target, who);
 }
 

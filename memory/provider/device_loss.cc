@@ -33,7 +33,8 @@ int PlaceOf(Device device) { return device.type.number() * kMaxDevicesPerType + 
 
 // Null: it is not lost.
 DeviceLoss* LossOf(Device device) {
-  return MayBeDevice(device) ? device_losses[PlaceOf(device)].load(std::memory_order_acquire) : nullptr;
+  return MayBeDevice(device) ? device_losses[PlaceOf(device)].load(std::memory_order_acquire)
+                             : nullptr;
 }
 
 // Null: there is no such queue.
@@ -89,7 +90,8 @@ bool LoseDevice(Device device, std::string_view cause, const char* operation) no
 bool internal::LoseDependent(Device target, Device source) noexcept {
   return Lose(target, [&](DeviceLoss& loss) {
     const DeviceLoss* const first = LossOf(source);
-    loss.cause = absl::StrCat("a copy from ", DeviceName(source), " had not been seen to end when that was lost");
+    loss.cause = absl::StrCat("a copy from ", DeviceName(source),
+                              " had not been seen to end when that was lost");
     if (first != nullptr) absl::StrAppend(&loss.cause, " (", first->cause, first->operators, ")");
   });
 }
@@ -107,9 +109,11 @@ const std::string& CauseOfLoss(Device device) {
 void ThrowLost(Device device, std::string_view who) {
   CheckDevice(std::string(who).c_str(), device);
   const DeviceLoss& loss = *LossOf(device);
-  throw DeviceLostError(device, absl::StrCat(std::string(who), ": ", DeviceName(device), " is lost: ", loss.cause, loss.operators,
-                                             "; what its memory holds is gone, and nothing is done on it any more "
-                                             "in this process"));
+  throw DeviceLostError(
+      device, absl::StrCat(std::string(who), ": ", DeviceName(device), " is lost: ", loss.cause,
+                           loss.operators,
+                           "; what its memory holds is gone, and nothing is done on it any more "
+                           "in this process"));
 }
 
 void NoteOperation(Device device, int queue, const char* name) noexcept {
@@ -127,7 +131,8 @@ void ForgetLossForTesting(Device device) noexcept {
   if (!MayBeDevice(device)) return;
   // Not destroyed: somebody may be telling of it.
   static constinit std::atomic<DeviceLoss*> forgotten{nullptr};
-  DeviceLoss* const loss = device_losses[PlaceOf(device)].exchange(nullptr, std::memory_order_acq_rel);
+  DeviceLoss* const loss =
+      device_losses[PlaceOf(device)].exchange(nullptr, std::memory_order_acq_rel);
   if (loss != nullptr && loss->forgotten_before == nullptr) {
     loss->forgotten_before = forgotten.exchange(loss, std::memory_order_relaxed);
   }

@@ -58,7 +58,8 @@ bool LoseDependent(Device target, Device source) noexcept;
 
 // Whether LoseDevice was called for it.
 inline bool IsLost(Device device) {
-  if (device.index >= kMaxDevicesPerType) [[unlikely]] return false;
+  if (device.index >= kMaxDevicesPerType) [[unlikely]]
+    return false;
   const int place = device.type.number() * kMaxDevicesPerType + device.index;
   return internal::device_losses[place].load(std::memory_order_acquire) != nullptr;
 }
@@ -71,7 +72,8 @@ const std::string& CauseOfLoss(Device device);
 [[noreturn]] void ThrowLost(Device device, std::string_view who);
 // ThrowLost where the device is lost.
 inline void CheckNotLost(Device device, std::string_view who) {
-  if (IsLost(device)) [[unlikely]] ThrowLost(device, who);
+  if (IsLost(device)) [[unlikely]]
+    ThrowLost(device, who);
 }
 
 // `name`, which lives as long as the program, is about to be queued in that compute queue. Null: it is a new one.

@@ -47,7 +47,8 @@ class MakingScope {
     const MakingScope* found = innermost;
     while (found != nullptr && found->device_ != device) found = found->outer_;
     if (found == nullptr) return false;
-    for (MakingScope* scope = innermost; scope != found; scope = scope->outer_) scope->met_one_ = true;
+    for (MakingScope* scope = innermost; scope != found; scope = scope->outer_)
+      scope->met_one_ = true;
     return true;
   }
   // Whether what it looked up, or was looked up for that, is being made for an outer one: what it lacked may come.
@@ -68,24 +69,27 @@ constexpr size_t kMostTraitBytes = SIZE_MAX / 4;
 void CheckDeviceOf(Device device, const DeviceProvider& provider) {
   const Device found = provider.device();
   if (found == device) return;
-  ThrowInvalidArgument(absl::StrCat("memory provider of ", DeviceName(device), ": found one of ", DeviceName(found), " (\"",
-                                    ProviderName(provider), "\"), expected one whose device() is ", DeviceName(device)));
+  ThrowInvalidArgument(absl::StrCat("memory provider of ", DeviceName(device), ": found one of ",
+                                    DeviceName(found), " (\"", ProviderName(provider),
+                                    "\"), expected one whose device() is ", DeviceName(device)));
 }
 
 // Whoever divides by them or rounds up to them relies on it.
 void CheckTraits(Device device, const MemoryTraits& traits) {
   const auto refuse = [&](const char* field, size_t found, const std::string& expected) {
-    ThrowInvalidArgument(absl::StrCat("traits of the memory provider of ", DeviceName(device), ": found ", field, " ",
-                                      found, ", expected ", expected));
+    ThrowInvalidArgument(absl::StrCat("traits of the memory provider of ", DeviceName(device),
+                                      ": found ", field, " ", found, ", expected ", expected));
   };
   if (!std::has_single_bit(traits.alignment) || traits.alignment > kMaxAlignment) {
     refuse("alignment", traits.alignment, absl::StrCat("a power of two up to ", kMaxAlignment));
   }
   if (!std::has_single_bit(traits.granularity) || traits.granularity > kMostTraitBytes) {
-    refuse("granularity", traits.granularity, absl::StrCat("a power of two up to ", kMostTraitBytes));
+    refuse("granularity", traits.granularity,
+           absl::StrCat("a power of two up to ", kMostTraitBytes));
   }
   const size_t large = traits.large_granularity;
-  if (large != 0 && (!std::has_single_bit(large) || large < traits.granularity || large > kMostTraitBytes)) {
+  if (large != 0 &&
+      (!std::has_single_bit(large) || large < traits.granularity || large > kMostTraitBytes)) {
     refuse("large_granularity", large,
            absl::StrCat("0 or a power of two from ", traits.granularity, " to ", kMostTraitBytes));
   }
@@ -104,12 +108,14 @@ DeviceProviderRegistrar::DeviceProviderRegistrar(DeviceType type, DeviceProvider
     std::abort();
   };
   if (type.number() >= DeviceType::count()) {
-    refuse(absl::StrCat("a memory provider is for device type ", type.number(), ", expected 1 to ", DeviceType::count() - 1));
+    refuse(absl::StrCat("a memory provider is for device type ", type.number(), ", expected 1 to ",
+                        DeviceType::count() - 1));
   }
-  if (factory == nullptr) refuse(absl::StrCat("found null as the factory of ", DeviceTypeName(type), " devices"));
+  if (factory == nullptr)
+    refuse(absl::StrCat("found null as the factory of ", DeviceTypeName(type), " devices"));
   DeviceProviderFactory known = nullptr;
-  if (type != DeviceType::kHost && factories[type.number()].compare_exchange_strong(
-                                       known, factory, std::memory_order_acq_rel)) {
+  if (type != DeviceType::kHost &&
+      factories[type.number()].compare_exchange_strong(known, factory, std::memory_order_acq_rel)) {
     return;
   }
   refuse(absl::StrCat("a second memory provider for ", DeviceTypeName(type), " devices is linked"));
@@ -184,23 +190,29 @@ void CopyBytes(Device to_device, std::byte* to, Device from_device, const std::b
     DeviceProvider& device = GetDeviceProvider(to_device, "CopyBytes");
     return AskProvider("copy", to_device, [&] { device.CopyOnDevice(to, from, bytes); });
   }
-  const auto fetch = [&](DeviceProvider& source, std::byte* to_host, const std::byte* at, size_t piece) {
+  const auto fetch = [&](DeviceProvider& source, std::byte* to_host, const std::byte* at,
+                         size_t piece) {
     AskProvider("copy", from_device, [&] { source.CopyToHost(to_host, at, piece); });
     CheckSources(from_device, "copy");
   };
-  const auto send = [&](DeviceProvider& target, std::byte* at, const std::byte* from_host, size_t piece) {
+  const auto send = [&](DeviceProvider& target, std::byte* at, const std::byte* from_host,
+                        size_t piece) {
     AskProvider("copy", to_device, [&] { target.CopyFromHost(at, from_host, piece); });
   };
-  if (to_device == Host()) return fetch(GetDeviceProvider(from_device, "CopyBytes"), to, from, bytes);
-  if (from_device == Host()) return send(GetDeviceProvider(to_device, "CopyBytes"), to, from, bytes);
+  if (to_device == Host())
+    return fetch(GetDeviceProvider(from_device, "CopyBytes"), to, from, bytes);
+  if (from_device == Host())
+    return send(GetDeviceProvider(to_device, "CopyBytes"), to, from, bytes);
   DeviceProvider& target = GetDeviceProvider(to_device, "CopyBytes");
   DeviceProvider& source = GetDeviceProvider(from_device, "CopyBytes");
   // Page-locked, where one of them has such memory and grants it.
   const size_t most = std::min(bytes, kStagingBytes);
-  DeviceProvider* const pinned = source.PinnedHost() != nullptr ? source.PinnedHost() : target.PinnedHost();
+  DeviceProvider* const pinned =
+      source.PinnedHost() != nullptr ? source.PinnedHost() : target.PinnedHost();
   DeviceProvider& memory = pinned != nullptr ? *pinned : HostProvider();
   const auto release = [&](std::byte* data) { memory.Release(data, most); };
-  const std::unique_ptr<std::byte[], decltype(release)> staging(AllocateAligned(memory, most, 64), release);
+  const std::unique_ptr<std::byte[], decltype(release)> staging(AllocateAligned(memory, most, 64),
+                                                                release);
   if (staging == nullptr) throw std::bad_alloc();
   for (size_t done = 0; done < bytes; done += kStagingBytes) {
     const size_t piece = std::min(bytes - done, kStagingBytes);

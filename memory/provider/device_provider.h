@@ -57,11 +57,13 @@ inline constexpr size_t kMaxAlignment = size_t{2} << 20;
 
 // Checked when a provider is made, and the same from then on: one whose traits cannot be is refused with kInvalidArgument.
 struct MemoryTraits {
-  size_t alignment = 16;        // what the device needs at least of every array; a power of two up to kMaxAlignment
-  size_t granularity = 4096;    // commits are multiples of it; a power of two
-  size_t large_granularity = 0; // of commits that may use large pages: a power of two; 0: no such pages
-  size_t reserve_bytes = 0;     // address space a growing range should have
-  bool host_readable = false;   // the host may read and write at the addresses
+  size_t alignment =
+      16;  // what the device needs at least of every array; a power of two up to kMaxAlignment
+  size_t granularity = 4096;  // commits are multiples of it; a power of two
+  size_t large_granularity =
+      0;  // of commits that may use large pages: a power of two; 0: no such pages
+  size_t reserve_bytes = 0;    // address space a growing range should have
+  bool host_readable = false;  // the host may read and write at the addresses
 };
 
 // Compute queues of one device.

@@ -37,14 +37,17 @@ TEST(DeviceProvider, TheHostIsBuiltInLinkedDevicesAreFound) {
 }
 
 TEST(DeviceProvider, WhatIsMissingIsNamed) {
-  const absl::Status not_linked =
-      CatchStatus([] { GetDeviceProvider({DeviceType::kCuda, 1}, "workspace [w]"); });
+  const absl::Status not_linked = CatchStatus([] {
+    GetDeviceProvider({DeviceType::kCuda, 1}, "workspace [w]");
+  });
   EXPECT_EQ(not_linked.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(not_linked.message()),
               HasSubstr("workspace [w]: no memory provider is linked for cuda:1"));
-  EXPECT_THAT(std::string(not_linked.message()), HasSubstr("add the target of the cuda backend that registers one"));
-  const absl::Status no_device =
-      CatchStatus([] { GetDeviceProvider({DeviceType::Named("simulated"), 9}, "workspace [w]"); });
+  EXPECT_THAT(std::string(not_linked.message()),
+              HasSubstr("add the target of the cuda backend that registers one"));
+  const absl::Status no_device = CatchStatus([] {
+    GetDeviceProvider({DeviceType::Named("simulated"), 9}, "workspace [w]");
+  });
   EXPECT_EQ(no_device.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(no_device.message()), HasSubstr("there is no device simulated:9"));
 }
@@ -53,9 +56,11 @@ TEST(DeviceProviderDeathTest, ASecondProviderOfATypeEndsTheProgram) {
   auto none = [](uint8_t) -> DeviceProvider* { return nullptr; };
   EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::Named("simulated"), none), "simulated devices");
   EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::kHost, none), "host devices");
-  EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::Named("factoryless"), nullptr), "null as the factory of factoryless devices");
+  EXPECT_DEATH(DeviceProviderRegistrar(DeviceType::Named("factoryless"), nullptr),
+               "null as the factory of factoryless devices");
   for (const uint8_t number : {uint8_t{15}, uint8_t{200}}) {
-    EXPECT_DEATH(DeviceProviderRegistrar(std::bit_cast<DeviceType>(number), none), "is for device type " + std::to_string(number));
+    EXPECT_DEATH(DeviceProviderRegistrar(std::bit_cast<DeviceType>(number), none),
+                 "is for device type " + std::to_string(number));
   }
 }
 
@@ -98,7 +103,8 @@ TEST(DeviceProvider, TheHostServesRangesAndBlocks) {
   EXPECT_EQ(host.Reserve(size_t{1} << 60), nullptr);
   EXPECT_EQ(host.Reserve(SIZE_MAX), nullptr);
   EXPECT_EQ(host.Allocate(SIZE_MAX, 64), nullptr);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose malloc ends the process
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // whose malloc ends the process
   EXPECT_EQ(host.Allocate(size_t{1} << 60, 64), nullptr);
 #endif
   std::byte* const block = host.Allocate(100, 4096);
@@ -147,7 +153,8 @@ TEST(DeviceProvider, TraitsThatCannotBeAreRefused) {
     return made.emplace_back(std::make_unique<WithTraits>(odd_traits)).get();
   });
   const Device odd{DeviceType::Named("odd"), 0};
-  const MemoryTraits good = {.alignment = 64, .granularity = 4096, .large_granularity = 8192, .reserve_bytes = 1 << 20};
+  const MemoryTraits good = {
+      .alignment = 64, .granularity = 4096, .large_granularity = 8192, .reserve_bytes = 1 << 20};
   const auto refused = [&](size_t MemoryTraits::*field, size_t value) {
     odd_traits = good;
     odd_traits.*field = value;
@@ -156,18 +163,23 @@ TEST(DeviceProvider, TraitsThatCannotBeAreRefused) {
     return std::string(status.message());
   };
   EXPECT_THAT(refused(&MemoryTraits::alignment, 0),
-              HasSubstr("traits of the memory provider of odd:0: found alignment 0, expected a power of two up to 2097152"));
+              HasSubstr("traits of the memory provider of odd:0: found alignment 0, expected a "
+                        "power of two up to 2097152"));
   EXPECT_THAT(refused(&MemoryTraits::alignment, 3), HasSubstr("found alignment 3"));
   EXPECT_THAT(refused(&MemoryTraits::alignment, 4 << 20), HasSubstr("found alignment 4194304"));
   EXPECT_THAT(refused(&MemoryTraits::granularity, 0),
               HasSubstr("provider of odd:0: found granularity 0, expected a power of two up to "));
   EXPECT_THAT(refused(&MemoryTraits::granularity, 1000), HasSubstr("found granularity 1000"));
-  EXPECT_THAT(refused(&MemoryTraits::granularity, SIZE_MAX / 2 + 1), HasSubstr("found granularity"));
-  EXPECT_THAT(refused(&MemoryTraits::large_granularity, 5000),
-              HasSubstr("found large_granularity 5000, expected 0 or a power of two from 4096 to "));
-  EXPECT_THAT(refused(&MemoryTraits::large_granularity, 2048), HasSubstr("found large_granularity 2048"));
-  EXPECT_THAT(refused(&MemoryTraits::reserve_bytes, SIZE_MAX),
-              HasSubstr("found reserve_bytes 18446744073709551615, expected at most 4611686018427387903"));
+  EXPECT_THAT(refused(&MemoryTraits::granularity, SIZE_MAX / 2 + 1),
+              HasSubstr("found granularity"));
+  EXPECT_THAT(
+      refused(&MemoryTraits::large_granularity, 5000),
+      HasSubstr("found large_granularity 5000, expected 0 or a power of two from 4096 to "));
+  EXPECT_THAT(refused(&MemoryTraits::large_granularity, 2048),
+              HasSubstr("found large_granularity 2048"));
+  EXPECT_THAT(
+      refused(&MemoryTraits::reserve_bytes, SIZE_MAX),
+      HasSubstr("found reserve_bytes 18446744073709551615, expected at most 4611686018427387903"));
   // It was not taken; one that can be is.
   odd_traits = good;
   ASSERT_NE(FindDeviceProvider(odd), nullptr);
@@ -185,7 +197,8 @@ TEST(DeviceProvider, ProvidersOfOtherDevicesAreRefusedAndTheFactoryIsAskedAgain)
     if (throws) throw std::runtime_error("not now");
     return given;
   });
-  static OfDevice first({type, 0}), second({type, 1}), none({type, 200}), of_host(Host()), of_another(kFirst);
+  static OfDevice first({type, 0}), second({type, 1}), none({type, 200}), of_host(Host()),
+      of_another(kFirst);
   for (DeviceProvider* const wrong : {&first, &none, &of_host, &of_another}) {
     given = wrong;
     for (const bool gets : {false, true}) {
@@ -194,9 +207,10 @@ TEST(DeviceProvider, ProvidersOfOtherDevicesAreRefusedAndTheFactoryIsAskedAgain)
         gets ? void(GetDeviceProvider({type, 1}, "test")) : void(FindDeviceProvider({type, 1}));
       });
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_THAT(std::string(status.message()),
-                  HasSubstr("memory provider of strange:1: found one of " + DeviceName(wrong->device()) +
-                            " (\"" + wrong->name() + "\"), expected one whose device() is strange:1"));
+      EXPECT_THAT(
+          std::string(status.message()),
+          HasSubstr("memory provider of strange:1: found one of " + DeviceName(wrong->device()) +
+                    " (\"" + wrong->name() + "\"), expected one whose device() is strange:1"));
       EXPECT_EQ(asked, before + 1);
     }
   }
@@ -242,7 +256,8 @@ TEST(DeviceProvider, AFactoryFindsOtherDevices) {
   DeviceProvider* const first = FindDeviceProvider({kLooking, 0});
   DeviceProvider* const second = FindDeviceProvider({kLooking, 1});
   ASSERT_NE(first, nullptr);
-  EXPECT_THAT(looked_up, ElementsAre(nullptr, nullptr, nullptr, &SimulatedDevice::Get(1), second, second));
+  EXPECT_THAT(looked_up,
+              ElementsAre(nullptr, nullptr, nullptr, &SimulatedDevice::Get(1), second, second));
   EXPECT_EQ(FindDeviceProvider({kLooking, 0}), first);
   EXPECT_EQ(FindDeviceProvider({kLooking, 1}), second);
   // Other threads find them too: nothing stays locked, whatever a factory threw.
@@ -291,7 +306,8 @@ TEST(DeviceLoss, OfDevicesThatThereCannotBeIsNone) {
     const auto expect_refused = [&](const std::function<void()>& call) {
       const absl::Status refused = CatchStatus(call);
       EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_THAT(std::string(refused.message()), HasSubstr("found device simulated:" + std::to_string(index)));
+      EXPECT_THAT(std::string(refused.message()),
+                  HasSubstr("found device simulated:" + std::to_string(index)));
     };
     expect_refused([&] { ThrowLost(none, "test"); });
     expect_refused([&] { CauseOfLoss(none); });
@@ -325,7 +341,8 @@ TEST(DeviceProvider, AFactoryIsAskedOnceAlsoWhenThereIsNoSuchDevice) {
   });
   constexpr Device kNone{DeviceType::kCuda, 3};
   for (int i = 0; i < 5; ++i) EXPECT_EQ(FindDeviceProvider(kNone), nullptr);
-  EXPECT_EQ(CatchStatus([&] { GetDeviceProvider(kNone, "test"); }).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(CatchStatus([&] { GetDeviceProvider(kNone, "test"); }).code(),
+            absl::StatusCode::kNotFound);
   EXPECT_EQ(factory_calls, 1);
   EXPECT_EQ(FindDeviceProvider({DeviceType::kCuda, 4}), nullptr);
   EXPECT_EQ(factory_calls, 2);

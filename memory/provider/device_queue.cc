@@ -81,10 +81,12 @@ class DeviceQueues {
       handles = made;
       return State(std::move(made));
     };
-    State state = AskProvider("DeviceQueue", device, [&] { return numbers_.Open(provider, native, find, make); });
+    State state = AskProvider("DeviceQueue", device,
+                              [&] { return numbers_.Open(provider, native, find, make); });
     if (state != nullptr) return DeviceQueue(std::move(state));
-    ThrowResourceExhausted(absl::StrCat("DeviceQueue: ", DeviceName(device), " has ", kMostQueues,
-                                        " queues in use, which is as many as there may be: the first, ", WhoHolds()));
+    ThrowResourceExhausted(
+        absl::StrCat("DeviceQueue: ", DeviceName(device), " has ", kMostQueues,
+                     " queues in use, which is as many as there may be: the first, ", WhoHolds()));
   }
 
   void Close(Device device, int number) noexcept {
@@ -92,7 +94,9 @@ class DeviceQueues {
     const EndsOfQueues ends(*FindDeviceProvider(device));
     numbers_.Close(ends, number);
   }
-  void CountCycle(int number, int change) noexcept { cycles_[number].fetch_add(change, std::memory_order_relaxed); }
+  void CountCycle(int number, int change) noexcept {
+    cycles_[number].fetch_add(change, std::memory_order_relaxed);
+  }
   QueuePoint End(Device device, int number) {
     CheckQueueNumber(device, number);
     DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
@@ -118,7 +122,8 @@ class DeviceQueues {
     });
     return absl::StrCat(of_handles, " that have handles (", handles,
                         " of DeviceQueue, QueueScope and tensors given by DLPack), ", of_cycles,
-                        " that open cycles of workspaces alone hold, ", untold, " whose end the device has not told");
+                        " that open cycles of workspaces alone hold, ", untold,
+                        " whose end the device has not told");
   }
 
   // As far as it can be told: the caller's own have no name that says whose they are.
@@ -128,8 +133,9 @@ class DeviceQueues {
       if (other == device) continue;
       const int number = Of(other).NumberOf(native);
       if (number < 0) continue;
-      ThrowInvalidArgument(absl::StrCat("DeviceQueue: found queue ", number, " of ", DeviceName(other),
-                                        ", expected one of ", DeviceName(device), " to adopt"));
+      ThrowInvalidArgument(absl::StrCat("DeviceQueue: found queue ", number, " of ",
+                                        DeviceName(other), ", expected one of ", DeviceName(device),
+                                        " to adopt"));
     }
   }
   // Of ours; -1: it is none.
@@ -236,13 +242,14 @@ QueuePoint EndOfQueue(Device device, int queue) {
 }
 
 void ThrowNoSuchQueue(Device device, int queue) {
-  ThrowInvalidArgument(absl::StrCat("DeviceQueue: found queue ", queue, " of ", DeviceName(device), ", expected 0 to ",
-                                    kMostQueues - 1));
+  ThrowInvalidArgument(absl::StrCat("DeviceQueue: found queue ", queue, " of ", DeviceName(device),
+                                    ", expected 0 to ", kMostQueues - 1));
 }
 
 void OrderQueueAfter(Device device, int queue, uint32_t others) {
   CheckQueueNumber(device, queue);
-  if (others >> kMostQueues != 0) [[unlikely]] ThrowNoSuchQueue(device, std::bit_width(others) - 1);
+  if (others >> kMostQueues != 0) [[unlikely]]
+    ThrowNoSuchQueue(device, std::bit_width(others) - 1);
   DeviceProvider& provider = GetDeviceProvider(device, "DeviceQueue");
   if (provider.IsCapturing(queue)) return;
   for (int other = 0; others != 0; ++other, others >>= 1) {
@@ -260,7 +267,8 @@ void ContinueQueueAfter(Device device, int queue, uint32_t others) noexcept {
     DeviceProvider* const provider = FindDeviceProvider(device);
     for (int other = 0; other < kMostQueues; ++other) {
       try {
-        if (provider != nullptr && (others >> other & 1) != 0) provider->WaitFor(EndOfQueue(device, other));
+        if (provider != nullptr && (others >> other & 1) != 0)
+          provider->WaitFor(EndOfQueue(device, other));
       } catch (...) {
       }
     }

@@ -38,7 +38,8 @@ namespace tidepool {
 [[noreturn]] void ThrowNoSuchQueue(Device device, int queue);
 // The same where it is not.
 inline void CheckQueueNumber(Device device, int queue) {
-  if (static_cast<unsigned>(queue) >= unsigned{kMostQueues}) [[unlikely]] ThrowNoSuchQueue(device, queue);
+  if (static_cast<unsigned>(queue) >= unsigned{kMostQueues}) [[unlikely]]
+    ThrowNoSuchQueue(device, queue);
 }
 
 class DeviceQueue {

@@ -91,8 +91,13 @@ TEST_F(DeviceQueueTest, RefusalsSayWhatAndWhere) {
   EXPECT_EQ(ErrorOf([] { DeviceQueue::New(Host()); }).code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(ErrorOf([] { DeviceQueue::Adopt(kDevice, nullptr); }).message(),
               HasSubstr("null queue of simulated:0"));
-  EXPECT_EQ(ErrorOf([] { DeviceQueue::New({kDevice.type, 7}); }).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ErrorOf([] { DeviceQueue::First({kDevice.type, 200}); }).code(),
+  EXPECT_EQ(ErrorOf([] {
+              DeviceQueue::New({kDevice.type, 7});
+            }).code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(ErrorOf([] {
+              DeviceQueue::First({kDevice.type, 200});
+            }).code(),
             absl::StatusCode::kInvalidArgument);
   const DeviceQueue here = DeviceQueue::New(kDevice), there = DeviceQueue::New({kDevice.type, 1});
   EXPECT_THAT(ErrorOf([&] { here.After(there); }).message(), HasSubstr("simulated:1"));
@@ -116,13 +121,16 @@ TEST_F(DeviceQueueTest, WorkOfAQueueThatHasEndedIsStillDoneAndWaitedFor) {
   {
     const DeviceQueue queue = DeviceQueue::New(kDevice);
     number = queue.number();
-    for (int i = 0; i < 20; ++i) device_.QueueKernel({}, [&] { ++done; }, number);
+    for (int i = 0; i < 20; ++i)
+      device_.QueueKernel(
+          {}, [&] { ++done; }, number);
   }
   // Who has the number next comes behind it.
   const DeviceQueue next = DeviceQueue::New(kDevice);
   ASSERT_EQ(next.number(), number);
   int seen = 0;
-  device_.QueueKernel({}, [&] { seen = done; }, number);
+  device_.QueueKernel(
+      {}, [&] { seen = done; }, number);
   next.Wait();
   EXPECT_EQ(seen, 20);
 }
@@ -134,7 +142,8 @@ TEST_F(DeviceQueueTest, TheDeviceRefusesToTellAQueuesEnd) {
   std::atomic<bool> done{false};
   std::optional<DeviceQueue> queue = DeviceQueue::New(kDevice);
   const int number = queue->number();
-  device_.QueueKernel({}, [&] { done = true; }, number);
+  device_.QueueKernel(
+      {}, [&] { done = true; }, number);
   device.faults().FailRequest(0);
   queue.reset();
   EXPECT_EQ(device.faults().failed(), 1);
@@ -158,11 +167,13 @@ TEST_F(DeviceQueueTest, QueuesLeftOpenAreClosedByWhoeverComesNext) {
       },
   };
   for (const std::function<void()>& next : nexts) {
-    std::optional<DeviceQueue> first = DeviceQueue::New(kDevice), second = DeviceQueue::New(kDevice),
+    std::optional<DeviceQueue> first = DeviceQueue::New(kDevice),
+                               second = DeviceQueue::New(kDevice),
                                third = DeviceQueue::New(kDevice);
     ASSERT_EQ(third->number(), 3);
     std::atomic<bool> done{false};
-    device_.QueueKernel({}, [&] { done = true; }, 3);
+    device_.QueueKernel(
+        {}, [&] { done = true; }, 3);
     first.reset();  // its number is the one that who opens gets
     {
       FailingProvider device(kDevice);
@@ -189,7 +200,8 @@ TEST_F(DeviceQueueTest, QueuesLeftOpenAreClosedByWhoeverComesNext) {
   EXPECT_EQ(OpenQueues(kDevice), 1u);
   // The caller's own, adopted anew, is not in two.
   int theirs;
-  std::optional<DeviceQueue> before = DeviceQueue::New(kDevice), adopted = DeviceQueue::Adopt(kDevice, &theirs);
+  std::optional<DeviceQueue> before = DeviceQueue::New(kDevice),
+                             adopted = DeviceQueue::Adopt(kDevice, &theirs);
   {
     FailingProvider device(kDevice);
     device.faults().FailRequest(0);
@@ -210,13 +222,16 @@ TEST_F(DeviceQueueTest, QueuesRunBesideEachOtherUnlessTheyAreTold) {
     device_.set_asynchronous(seed);
     const DeviceQueue a = DeviceQueue::New(kDevice), b = DeviceQueue::New(kDevice);
     std::atomic<bool> done{false}, before_b{false}, before_first{false};
-    device_.QueueKernel({}, [&] { done = true; }, a.number());
-    device_.QueueKernel({}, [&] { before_b = done.load(); }, b.number());
+    device_.QueueKernel(
+        {}, [&] { done = true; }, a.number());
+    device_.QueueKernel(
+        {}, [&] { before_b = done.load(); }, b.number());
     b.Wait();
     beside += !before_b;
     const DeviceQueue first = DeviceQueue::First(kDevice);
     first.After(a);
-    device_.QueueKernel({}, [&] { before_first = done.load(); }, 0);
+    device_.QueueKernel(
+        {}, [&] { before_first = done.load(); }, 0);
     first.Wait();
     EXPECT_TRUE(before_first);
   }
@@ -249,7 +264,8 @@ class TheFirstSecondQueue {
 
  private:
   void Queue(int queue, size_t begin, size_t end, bool writes) {
-    device_.QueueKernel({{x_->data + begin, x_->data + end, writes}}, [] {}, queue);
+    device_.QueueKernel(
+        {{x_->data + begin, x_->data + end, writes}}, [] {}, queue);
   }
 
   SimulatedDevice& device_ = SimulatedDevice::Get();

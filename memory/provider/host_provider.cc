@@ -34,7 +34,9 @@ static_assert(alignof(std::max_align_t) >= kMallocAlignment);
 // posix_memalign goes around at several times the cost.
 constexpr bool IsMedium(size_t bytes) { return kSmallBlocksInUse && bytes <= (size_t{64} << 10); }
 
-constexpr bool IsSmall(size_t bytes) { return kSmallBlocksInUse && bytes <= SmallBlocks::kMostBytes; }
+constexpr bool IsSmall(size_t bytes) {
+  return kSmallBlocksInUse && bytes <= SmallBlocks::kMostBytes;
+}
 
 static_assert(SmallBlocks::kTailBytes >= kReadableTailBytes);
 
@@ -130,7 +132,8 @@ class Provider final : public DeviceProvider {
     if (IsSmall(bytes) && alignment <= SmallBlocks::kAlignment) return AllocateSmallBlock(bytes);
     if (IsMedium(bytes)) {
       // malloc's blocks begin at multiples of 16, so there is room for the address in front.
-      void* const block = std::malloc(bytes + kReadableTailBytes + std::max(alignment, kMallocAlignment));
+      void* const block =
+          std::malloc(bytes + kReadableTailBytes + std::max(alignment, kMallocAlignment));
       if (block == nullptr) return nullptr;
       const uintptr_t after = reinterpret_cast<uintptr_t>(block) + kMallocAlignment;
       auto* const data = reinterpret_cast<std::byte*>((after + alignment - 1) & -alignment);
@@ -143,7 +146,8 @@ class Provider final : public DeviceProvider {
     }
     void* data = nullptr;
     if (bytes > SIZE_MAX - kReadableTailBytes ||
-        posix_memalign(&data, std::max(alignment, sizeof(void*)), bytes + kReadableTailBytes) != 0) {
+        posix_memalign(&data, std::max(alignment, sizeof(void*)), bytes + kReadableTailBytes) !=
+            0) {
       return nullptr;
     }
     return static_cast<std::byte*>(data);

@@ -27,7 +27,8 @@ class KeptBlocks::PointsOfQueues {
       points_[queue] = queue == 0 ? device_.ComputePoint(0) : EndOfQueue(device_.device(), queue);
       // Of a DeviceQueue that has ended nothing may be asked at the provider. One that was opened at the provider itself
       // is none of those.
-      const bool is_unknown = queue != 0 && points_[queue].value == 0 && (AllQueues(device_.device()) >> queue & 1) == 0;
+      const bool is_unknown = queue != 0 && points_[queue].value == 0 &&
+                              (AllQueues(device_.device()) >> queue & 1) == 0;
       if (is_unknown) points_[queue] = device_.ComputePoint(queue);
       known_ |= 1u << queue;
     }

@@ -97,7 +97,7 @@ class KeptBlocks {
  private:
   struct Block;
   struct EarlierUse {
-    int queue;  // -1: a copy, or the source
+    int queue;         // -1: a copy, or the source
     QueuePoint point;  // of a kept block: 0 once it has been seen to have passed
     Block* block = nullptr;
     EarlierUse* older = nullptr;  // of waiting_
@@ -122,11 +122,13 @@ class KeptBlocks {
   struct Block {
     std::byte* base = nullptr;
     size_t bytes = 0;
-    size_t spare = 0;         // beyond what was asked for, of one in use
-    std::vector<EarlierUse> uses;    // of a kept one, which stay where they are, and the earlier ones of one in use
+    size_t spare = 0;  // beyond what was asked for, of one in use
+    std::vector<EarlierUse>
+        uses;  // of a kept one, which stay where they are, and the earlier ones of one in use
     std::vector<QueuePoint> copies;  // of one in use
-    uint32_t users = 0;       // compute queues, a bit each, as noted before its release; 0: the releasing thread's
-    int queue = 0;            // it was allocated in
+    uint32_t users =
+        0;  // compute queues, a bit each, as noted before its release; 0: the releasing thread's
+    int queue = 0;  // it was allocated in
     bool filled_by_copy = false;
     bool kept = false;
     int home = kUnused;       // of a kept one
@@ -148,7 +150,9 @@ class KeptBlocks {
   void TakeIntoUse(Block* block, size_t bytes, int queue) noexcept;
   void Count() noexcept;
   size_t Beyond() const noexcept;  // most_bytes_
-  Block* TakeOut(size_t bytes) noexcept;  // of the unused ones; a chain of at least so many bytes, out of the books
+  Block* TakeOut(
+      size_t
+          bytes) noexcept;  // of the unused ones; a chain of at least so many bytes, out of the books
   // Who uses the kept ones still.
   static int HomeOf(const Block& block);
   Line<Block>* LineOf(int home);
@@ -160,8 +164,10 @@ class KeptBlocks {
   void ForgetUsesBefore(uint64_t release) noexcept;
 
   // Without mutex_.
-  bool NoteRelease(Block* block, PointsOfQueues& points) noexcept;  // needs noting_; false: the device must be waited for
-  size_t Give(Block* chain) noexcept;                               // needs giving_
+  bool NoteRelease(
+      Block* block,
+      PointsOfQueues& points) noexcept;  // needs noting_; false: the device must be waited for
+  size_t Give(Block* chain) noexcept;    // needs giving_
   size_t GiveBack(size_t bytes) noexcept;
   Block* TakeFresh(size_t bytes, int queue) noexcept;
   void OrderBehind(const Block& block, int queue) noexcept;
@@ -170,13 +176,15 @@ class KeptBlocks {
   Source& source_;
   const size_t alignment_, most_bytes_;
 
-  std::mutex noting_;  // from a point until its block is kept, so that lines are in the order of points; before mutex_
+  std::mutex
+      noting_;  // from a point until its block is kept, so that lines are in the order of points; before mutex_
   std::mutex giving_;  // held while blocks are in no books and on their way back; before mutex_
   mutable std::mutex mutex_;
   std::map<const std::byte*, std::unique_ptr<Block>> all_;  // by base
   BySize kept_[kHomes];
-  Line<EarlierUse> waiting_[kMostQueues];  // what each queue has not been seen to have done, of kept blocks
-  Line<Block> copied_;                     // that wait for copies alone
+  Line<EarlierUse>
+      waiting_[kMostQueues];  // what each queue has not been seen to have done, of kept blocks
+  Line<Block> copied_;        // that wait for copies alone
   Line<Block> unused_;
   uint64_t releases_ = 0;
   size_t spare_bytes_ = 0;

@@ -11,8 +11,12 @@ namespace tidepool {
 bool KeptBlocks::Smaller::operator()(const Block* a, const Block* b) const {
   return a->bytes != b->bytes ? a->bytes < b->bytes : a->released < b->released;
 }
-bool KeptBlocks::Smaller::operator()(const Block* a, size_t bytes) const { return a->bytes < bytes; }
-bool KeptBlocks::Smaller::operator()(size_t bytes, const Block* b) const { return bytes < b->bytes; }
+bool KeptBlocks::Smaller::operator()(const Block* a, size_t bytes) const {
+  return a->bytes < bytes;
+}
+bool KeptBlocks::Smaller::operator()(size_t bytes, const Block* b) const {
+  return bytes < b->bytes;
+}
 
 template <typename T>
 void KeptBlocks::Line<T>::Add(T* each) {
@@ -39,12 +43,15 @@ KeptBlocks::Block* KeptBlocks::Find(const std::byte* at) {
 void KeptBlocks::Count() noexcept {
   const size_t counted = stats_.kept_bytes + spare_bytes_;
   if (counted == stats_.counted_bytes) return;
-  MemoryTracker::Global().Add(device_.device(), MemoryKind::kUnreferenced,
-                              static_cast<int64_t>(counted) - static_cast<int64_t>(stats_.counted_bytes));
+  MemoryTracker::Global().Add(
+      device_.device(), MemoryKind::kUnreferenced,
+      static_cast<int64_t>(counted) - static_cast<int64_t>(stats_.counted_bytes));
   stats_.counted_bytes = counted;
 }
 
-size_t KeptBlocks::Beyond() const noexcept { return stats_.kept_bytes - std::min(stats_.kept_bytes, most_bytes_); }
+size_t KeptBlocks::Beyond() const noexcept {
+  return stats_.kept_bytes - std::min(stats_.kept_bytes, most_bytes_);
+}
 
 // ---- who uses them --------------------------------------------------------------------------------
 
@@ -125,7 +132,8 @@ void KeptBlocks::Look() noexcept {
 // The host has waited for it.
 void KeptBlocks::NotePassed(QueuePoint point) noexcept {
   for (Line<EarlierUse>& line : waiting_) {
-    while (line.oldest != nullptr && line.oldest->point.value == point.value) NotePassed(line.oldest);
+    while (line.oldest != nullptr && line.oldest->point.value == point.value)
+      NotePassed(line.oldest);
   }
   for (Block* block = copied_.oldest; block != nullptr;) {
     Block* const next = block->newer;
@@ -140,7 +148,8 @@ void KeptBlocks::NotePassed(QueuePoint point) noexcept {
 // One that a block waits for which was released by then; 0: there is none.
 QueuePoint KeptBlocks::PointBefore(uint64_t release) noexcept {
   for (const Line<EarlierUse>& line : waiting_) {
-    if (line.oldest != nullptr && line.oldest->block->released <= release) return line.oldest->point;
+    if (line.oldest != nullptr && line.oldest->block->released <= release)
+      return line.oldest->point;
   }
   for (const Block* block = copied_.oldest; block != nullptr; block = block->newer) {
     if (block->released > release) continue;

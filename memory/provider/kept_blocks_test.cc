@@ -40,14 +40,18 @@ class KeptBlocksTest : public testing::Test {
     device_.set_asynchronous(seed);
   }
   KeptBlocks::Stats Stats() const { return device_.kept_blocks()->stats(); }
-  std::byte* Take(size_t bytes = kBytes) { return device_.Allocate(bytes, SimulatedDevice::kAlignment); }
+  std::byte* Take(size_t bytes = kBytes) {
+    return device_.Allocate(bytes, SimulatedDevice::kAlignment);
+  }
   void Fill(std::byte* block, int value, int queue, size_t bytes = kBytes) {
     std::byte* const hidden = device_.Hidden(block, bytes);
-    device_.QueueKernel({{block, block + bytes, true}}, [=] { std::memset(hidden, value, bytes); }, queue);
+    device_.QueueKernel(
+        {{block, block + bytes, true}}, [=] { std::memset(hidden, value, bytes); }, queue);
   }
   // Of whatever length: it runs when somebody waits for it, and now and then before.
   void QueueLongKernel(int queue, std::atomic<bool>* begun) {
-    device_.QueueKernel({}, [=] { *begun = true; }, queue);
+    device_.QueueKernel(
+        {}, [=] { *begun = true; }, queue);
   }
   int ByteOf(const std::byte* block, size_t bytes = kBytes) {
     std::vector<std::byte> seen(bytes);
@@ -67,7 +71,8 @@ TEST_F(KeptBlocksTest, ACopyIntoAFreshBlockIsNotBehindTheComputeQueue) {
     std::atomic<bool> begun = false;
     QueueLongKernel(0, &begun);
     std::byte* const block = Take();
-    device_.WaitFor(device_.QueueCopyFromHost(block, host.data(), kBytes, device_.EarlierUses(block, kBytes)));
+    device_.WaitFor(
+        device_.QueueCopyFromHost(block, host.data(), kBytes, device_.EarlierUses(block, kBytes)));
     waited += begun;
     EXPECT_EQ(ByteOf(block), 7);
     device_.Release(block, kBytes);
@@ -95,7 +100,8 @@ TEST_F(KeptBlocksTest, AReleaseLetsACopyBegin) {
     QueueLongKernel(side.number(), &begun);
     const QueueScope scope(side);
     EXPECT_EQ(Take(), block);
-    device_.WaitFor(device_.QueueCopyFromHost(block, host.data(), kBytes, device_.EarlierUses(block, kBytes)));
+    device_.WaitFor(
+        device_.QueueCopyFromHost(block, host.data(), kBytes, device_.EarlierUses(block, kBytes)));
     waited += begun;
     EXPECT_EQ(ByteOf(block), 7);
     device_.Release(block, kBytes);
@@ -161,7 +167,8 @@ TEST_F(KeptBlocksTest, WorkComesBehindCopiesOfTheBlock) {
     std::vector<std::byte> host(kBytes);
     std::byte* block = Take();
     Fill(block, 5, 0);
-    const QueuePoint copied = device_.QueueCopyToHost(host.data(), block, kBytes, device_.ComputePoint(0));
+    const QueuePoint copied =
+        device_.QueueCopyToHost(host.data(), block, kBytes, device_.ComputePoint(0));
     device_.Release(block, kBytes);
     std::vector<std::byte*> blocks;
     for (int i = 0; i < KeptBlocks::kMostWaiting; ++i) blocks.push_back(Take());

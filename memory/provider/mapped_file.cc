@@ -95,8 +95,8 @@ class OpenFile {
     const int error = posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
     if (error == 0) return;
     if (error == ENOSPC || error == EFBIG || error == EDQUOT) {
-      ThrowResourceExhausted(absl::StrCat(Name(), " cannot have ", bytes, " bytes on disk: ",
-                                          std::strerror(error)));
+      ThrowResourceExhausted(
+          absl::StrCat(Name(), " cannot have ", bytes, " bytes on disk: ", std::strerror(error)));
     }
     Fail(error, "cannot be extended");
   }
@@ -123,7 +123,8 @@ class OpenFile {
 
 MappedFile::MappedFile(const std::string& who, const std::string& path, size_t least_bytes,
                        size_t most_bytes, size_t alignment) {
-  MemoryTracker& ledger = MemoryTracker::Global();  // may throw, at its first use: before anything is taken
+  MemoryTracker& ledger =
+      MemoryTracker::Global();  // may throw, at its first use: before anything is taken
   OpenFile file(who, path);
   if (path.empty()) {
     file.OpenTemporary();
@@ -153,8 +154,8 @@ MappedFile::MappedFile(const std::string& who, const std::string& path, size_t l
   }
   auto* const base = reinterpret_cast<std::byte*>(
       RoundUp(reinterpret_cast<uintptr_t>(address), std::max(alignment, page)));
-  if (mmap(base, file_pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.descriptor(), 0) ==
-      MAP_FAILED) {
+  if (mmap(base, file_pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.descriptor(),
+           0) == MAP_FAILED) {
     const int error = errno;
     munmap(address, reserved);
     file.Fail(error, "cannot be mapped");

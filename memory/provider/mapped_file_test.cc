@@ -187,8 +187,7 @@ TEST(MappedFile, WithoutPermissionNothingIsDone) {
 TEST(MappedFile, AFullDiskIsAnErrorAndTheFileIsAsItWas) {
   const std::string path = NewPath("full");
   WriteFile(path, std::string(1000, 'x'));
-  const Error larger_than_disk =
-      ErrorOf([&] { MappedFile("w", path, size_t{1} << 50, 0, 64); });
+  const Error larger_than_disk = ErrorOf([&] { MappedFile("w", path, size_t{1} << 50, 0, 64); });
   EXPECT_EQ(larger_than_disk.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(larger_than_disk.message(), HasSubstr("free"));
   EXPECT_EQ(ErrorOf([&] { MappedFile("w", path, SIZE_MAX, 0, 64); }).code(),
@@ -240,7 +239,8 @@ TEST(MappedFile, TruncationByOthersIsNoticed) {
   ASSERT_EQ(truncate(path.c_str(), 100), 0);
   const Error error = ErrorOf([&] { file.CheckLength("w"); });
   EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr(path), HasSubstr("truncated to 100 bytes while 8192")));
+  EXPECT_THAT(error.message(),
+              AllOf(HasSubstr(path), HasSubstr("truncated to 100 bytes while 8192")));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@
 namespace tidepool {
 
 struct PagesOptions {
-  bool large_pages = true;   // for ranges of at least that size, where the provider has them
+  bool large_pages = true;  // for ranges of at least that size, where the provider has them
   // A range that a large page would be more than a 64th of ends with pages of the ordinary size.
   bool fits = false;
   bool prefault = true;      // touch committed memory at once; else at first use, or by Prefault()

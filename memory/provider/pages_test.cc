@@ -57,9 +57,11 @@ TEST(Pages, ShrinksAndGivesPagesBack) {
 TEST(Pages, ATailBehindLargePagesHasASmallOne) {
   constexpr size_t kPage = 4096;
   const std::pair<size_t, size_t> sizes[] = {
-      {2 * kMiB - 64, 2 * kMiB},         {2 * kMiB - 63, 2 * kMiB + kPage}, {2 * kMiB, 2 * kMiB + kPage},
-      {2 * kMiB + 1, 4 * kMiB},          {4 * kMiB - 64, 4 * kMiB},         {4 * kMiB - 63, 4 * kMiB + kPage},
-      {4 * kMiB, 4 * kMiB + kPage},      {5 * kMiB, 6 * kMiB},              {32 * kMiB, 32 * kMiB + kPage},
+      {2 * kMiB - 64, 2 * kMiB},      {2 * kMiB - 63, 2 * kMiB + kPage},
+      {2 * kMiB, 2 * kMiB + kPage},   {2 * kMiB + 1, 4 * kMiB},
+      {4 * kMiB - 64, 4 * kMiB},      {4 * kMiB - 63, 4 * kMiB + kPage},
+      {4 * kMiB, 4 * kMiB + kPage},   {5 * kMiB, 6 * kMiB},
+      {32 * kMiB, 32 * kMiB + kPage},
   };
   Pages grows;
   for (const auto& [bytes, committed] : sizes) {

@@ -153,7 +153,8 @@ TEST_F(ProviderCallsTest, ANameThatThrowsHidesNoOtherError) {
 TEST_F(ProviderCallsTest, OfALostDeviceTheLossIsTold) {
   const DeviceQueue queue = DeviceQueue::New(kDevice);
   for (const std::function<void()>& thrower : std::initializer_list<std::function<void()>>{
-           [] { throw 42; }, [] { throw std::bad_alloc(); }, [] { ThrowInternal("a bad handle"); }}) {
+           [] { throw 42; }, [] { throw std::bad_alloc(); },
+           [] { ThrowInternal("a bad handle"); }}) {
     OddProvider odd;
     odd.throws_from = "native";
     odd.thrower = [&] {

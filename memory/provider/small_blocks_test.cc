@@ -115,9 +115,9 @@ TEST(SmallBlocksTest, ASpanHoldsHundredsAndGoesWhenItIsEmpty) {
 TEST(SmallBlocksTest, ARefusedSpanIsNullAndLeavesTheRestUsable) {
   static bool refuse;
   refuse = true;
-  SmallBlocks blocks([](size_t alignment, size_t bytes) {
-    return refuse ? nullptr : TakeAligned(alignment, bytes);
-  }, &Free);
+  SmallBlocks blocks([](size_t alignment,
+                        size_t bytes) { return refuse ? nullptr : TakeAligned(alignment, bytes); },
+                     &Free);
   EXPECT_EQ(blocks.Allocate(100), nullptr);
   EXPECT_EQ(blocks.spans(), 0);
   refuse = false;

@@ -38,12 +38,14 @@ class ValueFaultRegistrar {
 
 // Whether the device's kernels look at the values that operators say they check.
 inline bool ChecksValues(Device device) {
-  return internal::value_fault_functions[device.type.number()].load(std::memory_order_acquire) != nullptr;
+  return internal::value_fault_functions[device.type.number()].load(std::memory_order_acquire) !=
+         nullptr;
 }
 
 // Behind a wait for those queues.
 inline void ThrowValueFaults(Device device, uint32_t queues) {
-  const auto function = internal::value_fault_functions[device.type.number()].load(std::memory_order_acquire);
+  const auto function =
+      internal::value_fault_functions[device.type.number()].load(std::memory_order_acquire);
   if (function != nullptr) function(device, queues);
 }
 

@@ -49,7 +49,7 @@ class FirstFit {
   }
 
  private:
-  size_t leaves_ = 0;          // a power of two
+  size_t leaves_ = 0;         // a power of two
   std::vector<size_t> most_;  // [1]: of all; below [n]: [2n] and [2n + 1]
 };
 

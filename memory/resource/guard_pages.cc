@@ -81,7 +81,8 @@ Allocation GuardPages::Allocate(size_t bytes, size_t alignment) {
   if (data_pages == SIZE_MAX || !std::has_single_bit(alignment)) {
     return Allocation::Refused(Refusal::kImpossible, this, bytes);
   }
-  MemoryTracker& ledger = MemoryTracker::Global();  // may throw, at its first use: before anything is taken
+  MemoryTracker& ledger =
+      MemoryTracker::Global();  // may throw, at its first use: before anything is taken
   const size_t unit = std::max(alignment, PageBytes());
   Range* const range = RangeWith(data_pages + PageBytes(), unit);
   if (range == nullptr) return Allocation::Refused(Refusal::kExhausted, this, data_pages);

@@ -13,8 +13,8 @@ namespace {
                                            DeviceProvider& provider, MemoryOwner* owner,
                                            bool refused_once) {
   HeapResource heap(provider, kind, owner);
-  const Allocation block = refused_once ? heap.AllocateAfterRefusal(bytes, alignment)
-                                        : heap.Allocate(bytes, alignment);
+  const Allocation block =
+      refused_once ? heap.AllocateAfterRefusal(bytes, alignment) : heap.Allocate(bytes, alignment);
   if (!block) block.refused_by->ThrowRefused(block, bytes, alignment);
   return block.data;
 }
@@ -26,8 +26,8 @@ namespace {
 void* HeapAllocate(size_t bytes, size_t alignment, MemoryKind kind, DeviceProvider& provider,
                    MemoryOwner* owner) {
   MemoryBudget& budget = MemoryBudget::Global();
-  const bool possible = bytes <= MemoryResource::kMostBytes && alignment != 0 &&
-                        (alignment & (alignment - 1)) == 0;
+  const bool possible =
+      bytes <= MemoryResource::kMostBytes && alignment != 0 && (alignment & (alignment - 1)) == 0;
   if (budget.limited() || !possible) [[unlikely]] {
     return AllocateByResource(bytes, alignment, kind, provider, owner, /*refused_once=*/false);
   }

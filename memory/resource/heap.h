@@ -48,8 +48,8 @@ class HeapResource final : public MemoryResource {
   }
   // As Allocate(), where the provider has just refused such a block.
   Allocation AllocateAfterRefusal(size_t bytes, size_t alignment) {
-    return reclaiming_.AllocateAfter(
-        Allocation::Refused(Refusal::kExhausted, &blocks_, bytes), bytes, alignment);
+    return reclaiming_.AllocateAfter(Allocation::Refused(Refusal::kExhausted, &blocks_, bytes),
+                                     bytes, alignment);
   }
   void Release(void* token, size_t bytes, size_t) noexcept override {
     HeapRelease(token, bytes, kind_, provider_, owner_);

@@ -25,7 +25,8 @@ Allocation PageBlocks::Allocate(size_t bytes, size_t alignment) {
   if (footprint == SIZE_MAX || !std::has_single_bit(alignment)) {
     return Allocation::Refused(Refusal::kImpossible, this, bytes);
   }
-  MemoryTracker& ledger = MemoryTracker::Global();  // may throw, at its first use: before anything is taken
+  MemoryTracker& ledger =
+      MemoryTracker::Global();  // may throw, at its first use: before anything is taken
   const size_t reserved = ReservedBytes(footprint);
   std::byte* const base = ReserveAligned(provider_, reserved);
   if (base == nullptr) {

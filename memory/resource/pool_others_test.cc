@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/resource/memory_resource.h"
 #include "tidepool/memory/resource/pages_resource.h"
 #include "tidepool/memory/resource/pool.h"
-#include "tidepool/memory/resource/memory_resource.h"
 
 namespace tidepool {
 namespace {

@@ -319,7 +319,8 @@ TEST(FirstFit, FindsTheFirstThatHasSoMuch) {
     places.Set(at, model[at] = random() % 100);
     ASSERT_EQ(places[at], model[at]);
     const size_t least = 1 + random() % 100;
-    const auto first = std::find_if(model.begin(), model.end(), [&](size_t has) { return has >= least; });
+    const auto first =
+        std::find_if(model.begin(), model.end(), [&](size_t has) { return has >= least; });
     ASSERT_EQ(places.Has(least), first != model.end());
     if (first != model.end()) {
       ASSERT_EQ(places.First(least), first - model.begin());

@@ -9,7 +9,8 @@ void ProviderBlocks::Release(void* token, size_t bytes, size_t) noexcept {
   // Nobody knows which queues have used it.
   auto* const data = static_cast<std::byte*>(token);
   const Device device = provider_.device();
-  if (device != Host() && !provider_.NoteUsers(data, AllQueues(device))) ContinueHereAfterAll(device);
+  if (device != Host() && !provider_.NoteUsers(data, AllQueues(device)))
+    ContinueHereAfterAll(device);
   provider_.Release(data, bytes);
   MemoryTracker::Global().CountSystemRelease();
 }

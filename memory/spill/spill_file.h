@@ -123,14 +123,14 @@ class SpillTransfer {
 
 // Numbers of one moment.
 struct SpillFileStats {
-  int64_t capacity_bytes = 0;                 // 0: no limit but the disk's
-  int64_t used_bytes = 0;                     // in SpilledBytes, whole pages
-  int64_t file_bytes = 0;                     // allocated on the disk
-  SpillWayCounters written, read;             // ever
-  int64_t failures = 0;                       // transfers that ended with an error
-  double busy_seconds = 0;                    // with any block under way
-  bool direct = false;                        // past the page cache
-  std::string queue;                          // "io_uring"
+  int64_t capacity_bytes = 0;      // 0: no limit but the disk's
+  int64_t used_bytes = 0;          // in SpilledBytes, whole pages
+  int64_t file_bytes = 0;          // allocated on the disk
+  SpillWayCounters written, read;  // ever
+  int64_t failures = 0;            // transfers that ended with an error
+  double busy_seconds = 0;         // with any block under way
+  bool direct = false;             // past the page cache
+  std::string queue;               // "io_uring"
 };
 
 class SpillFile {

@@ -35,11 +35,11 @@ namespace tidepool {
 
 // What there is now, and what was done so far.
 struct SpillablesStats {
-  int64_t items = 0;                        // registered
-  int64_t here_bytes = 0, away_bytes = 0;   // of them: in memory, in the file
-  int64_t pinned_bytes = 0;      // of those here
-  int64_t elsewhere_bytes = 0;   // likewise: their bytes are with somebody else as well
-  int64_t recomputed_bytes = 0;  // of all: what is computed again, and never written
+  int64_t items = 0;                       // registered
+  int64_t here_bytes = 0, away_bytes = 0;  // of them: in memory, in the file
+  int64_t pinned_bytes = 0;                // of those here
+  int64_t elsewhere_bytes = 0;             // likewise: their bytes are with somebody else as well
+  int64_t recomputed_bytes = 0;            // of all: what is computed again, and never written
   // Ever:
   int64_t spills = 0, spilled_bytes = 0;    // let go of
   int64_t rewritten_bytes = 0;              // of these: written, as they had changed
@@ -66,11 +66,11 @@ class Spillables final : private Spiller {
     Item(const Item&) = delete;
     Item& operator=(const Item&) = delete;
 
-    const Device device;     // where it lives
-    MemoryOwner& owner;  // that its memory is charged to
-    const int64_t bytes;     // that it takes while it is here
-    const bool recomputed;   // made again instead of read from the file
-    const std::string name;  // in reports
+    const Device device;        // where it lives
+    MemoryOwner& owner;         // that its memory is charged to
+    const int64_t bytes;        // that it takes while it is here
+    const bool recomputed;      // made again instead of read from the file
+    const std::string name;     // in reports
     SpillState<StdSync> state;  // where it is and who is at it
 
    private:

@@ -22,26 +22,26 @@ inline constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
 // What a thread leaves out; set before an exploration.
 enum class Mistake {
   kNone,
-  kNoTurn,               // takes no turn at all
-  kTurnEndsBeforeWork,   // is queued
-  kDecidesBeforeTurn,    // keeps what it found in a turn with others when it is alone
-  kLateWorkNotWaitedFor, // that began before there was a second queue
-  kLooksAtFlagAgain,     // in a turn that began before
-  kNoCare,               // does not note kOnQueues
+  kNoTurn,                // takes no turn at all
+  kTurnEndsBeforeWork,    // is queued
+  kDecidesBeforeTurn,     // keeps what it found in a turn with others when it is alone
+  kLateWorkNotWaitedFor,  // that began before there was a second queue
+  kLooksAtFlagAgain,      // in a turn that began before
+  kNoCare,                // does not note kOnQueues
   kWriterNotNoted,
   kReaderNotNoted,
   kFirstReaderNotNoted,
-  kSetIsLeft,            // to the next item of the record
-  kOwnerNotTold,         // UsedInQueue
-  kNoWaitForOthers,      // OrderQueueAfter
+  kSetIsLeft,        // to the next item of the record
+  kOwnerNotTold,     // UsedInQueue
+  kNoWaitForOthers,  // OrderQueueAfter
   kNoWaitAtRelease,
-  kEndIsForgotten,       // of a queue that ends
-  kNumberBeginsAnew,     // not behind the end of the queue that had it before
+  kEndIsForgotten,    // of a queue that ends
+  kNumberBeginsAnew,  // not behind the end of the queue that had it before
   // Of copies between devices.
   kCopyNotBehindSource,
   kCopyNotBehindTarget,
   kTargetNotNoted,
-  kTargetQueueGoesOn,    // before the copy
+  kTargetQueueGoesOn,  // before the copy
   kSourceNotNoted,
   kSourceQueueGoesOn,
 };
@@ -97,7 +97,8 @@ class WorkLog {
         const bool meet = earlier.access.memory == access.memory &&
                           (whole_items || (earlier.access.part & access.part) != 0);
         if (!meet || !(earlier.access.writes || access.writes)) continue;
-        Check((behind & earlier.bit) != 0, "work that uses the same bytes is done one after the other");
+        Check((behind & earlier.bit) != 0,
+              "work that uses the same bytes is done one after the other");
       }
     }
     const Works bit = next_;

@@ -167,7 +167,8 @@ struct LendingTree : Tree {
   void Lend(Item* lent, int to = 0) {
     Loan* spare = Sync::New<Loan>();
     const uint64_t reference = kOwnerGeneration | static_cast<uint64_t>(to + 3);
-    book.Lend(lent, borrowers[to], reference, spare, [this](uint64_t owner) { return NodeOf(owner); });
+    book.Lend(lent, borrowers[to], reference, spare,
+              [this](uint64_t owner) { return NodeOf(owner); });
     Sync::Delete(spare);
   }
   // As Detach by a borrower.

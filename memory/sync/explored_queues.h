@@ -36,14 +36,18 @@ struct Item {
 
   static constexpr uint8_t kOnQueues = 128, kClosePending = 8;
   struct Care : Sync::Atomic<uint8_t> {
-    uint8_t fetch_or(uint8_t bits, std::memory_order order, explorer::Where where = explorer::Where::current()) {
-      if (bits == kOnQueues && (Makes(Mistake::kNoCare) || (looks && Makes(Mistake::kFirstReaderNotNoted)))) return 0;
+    uint8_t fetch_or(uint8_t bits, std::memory_order order,
+                     explorer::Where where = explorer::Where::current()) {
+      if (bits == kOnQueues &&
+          (Makes(Mistake::kNoCare) || (looks && Makes(Mistake::kFirstReaderNotNoted))))
+        return 0;
       return Sync::Atomic<uint8_t>::fetch_or(bits, order, where);
     }
     bool looks = false;  // at whether it is the first
   };
   struct Queues : Sync::Atomic<QueueSet> {
-    void store(QueueSet queues, std::memory_order order, explorer::Where where = explorer::Where::current()) {
+    void store(QueueSet queues, std::memory_order order,
+               explorer::Where where = explorer::Where::current()) {
       const int count = std::popcount(queues);
       if (count == 0 && Makes(Mistake::kSetIsLeft)) return;
       if (count == 1 && Makes(Mistake::kWriterNotNoted)) return;
@@ -116,7 +120,8 @@ class Host {
       if (Makes(Mistake::kDecidesBeforeTurn)) {
         DecideBefore(turn, uses);
       } else {
-        OrderUsesInTurn<Item>(turn, queue, uses, [this](uint32_t others) { OrderAfter(queue, others); });
+        OrderUsesInTurn<Item>(turn, queue, uses,
+                              [this](uint32_t others) { OrderAfter(queue, others); });
       }
     }
     for (const Use& use : uses) {
@@ -140,7 +145,8 @@ class Host {
     const Works after = Users::IsUnused(item) ? before : PointAfter(item);
     const Use use = {&item, true, part};
     if (HasOthers(turn)) {
-      OrderUsesInTurnAlone<Item>(queue, Uses{use}, [this](uint32_t others) { OrderAfter(queue, others); });
+      OrderUsesInTurnAlone<Item>(queue, Uses{use},
+                                 [this](uint32_t others) { OrderAfter(queue, others); });
     }
     if (Makes(Mistake::kTurnEndsBeforeWork)) turn.End();
     const Works copied = world_.device.Copy(after, {item.memory, part, true});
@@ -148,7 +154,8 @@ class Host {
   }
   // To an item of the other device, where `there` is the same thread, as CopyBetweenDevices does (QueueInTurns).
   // `before` is what the memory was used for before the item had it.
-  void CopyToPeer(Item& source, Host& there, Item& target, uint32_t part = kWhole, Works before = 0) {
+  void CopyToPeer(Item& source, Host& there, Item& target, uint32_t part = kWhole,
+                  Works before = 0) {
     target.version.fetch_add(1, kRelaxed);
     CopyInTurns copy{*this, there, {&source, false, part}, {&target, true, part}, before};
     QueueInTurns(copy);
@@ -228,8 +235,9 @@ class Host {
     }
     void Queue(Turn& turn) {
       if (Makes(Mistake::kTurnEndsBeforeWork)) turn.End();
-      copied = here.world_.device.CopyToPeer(after, {source.buffer->memory, source.part, false}, there.queue,
-                                             {target.buffer->memory, target.part, true});
+      copied =
+          here.world_.device.CopyToPeer(after, {source.buffer->memory, source.part, false},
+                                        there.queue, {target.buffer->memory, target.part, true});
     }
     void NoteAtTarget(Turn& turn) {
       if (!Makes(Mistake::kTargetNotNoted)) there.NoteAlone(turn, target);
@@ -265,7 +273,8 @@ class Host {
     for (size_t i = 0; i < uses.size(); ++i) {
       const Use& use = uses.begin()[i];
       OrderAfter(queue, seen[i] & ~uint32_t{SetOfQueue(queue)});
-      if (Users::MustWait(seen[i], use.writes, queue)) Users::Note(*use.buffer, seen[i], use.writes, queue);
+      if (Users::MustWait(seen[i], use.writes, queue))
+        Users::Note(*use.buffer, seen[i], use.writes, queue);
     }
   }
   Works PointAfter(const Item& item) {
@@ -289,7 +298,8 @@ class Host {
 
   void NoteAlone(Turn& turn, const Use& use) {
     if (!HasOthers(turn)) return;
-    OrderUsesInTurnAlone<Item>(queue, Uses{use}, [this](uint32_t others) { OrderAfter(queue, others); });
+    OrderUsesInTurnAlone<Item>(queue, Uses{use},
+                               [this](uint32_t others) { OrderAfter(queue, others); });
   }
 
   World<Policy>& world_;

@@ -132,8 +132,8 @@ struct Scenario {
   int preemptions;
 };
 constexpr Scenario kScenarios[] = {
-    {"hold_close", HoldMeetsClose<>, 3},   {"hold_hold_close", HoldsOneAfterAnother, 3},
-    {"passed_close", AHoldIsPassedOn, 3}, {"two_holds_close", TwoHoldsEnd, 2},
+    {"hold_close", HoldMeetsClose<>, 3},    {"hold_hold_close", HoldsOneAfterAnother, 3},
+    {"passed_close", AHoldIsPassedOn, 3},   {"two_holds_close", TwoHoldsEnd, 2},
     {"hold_pin_close", HoldPinAndClose, 2},
 };
 

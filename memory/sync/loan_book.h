@@ -48,7 +48,8 @@ class LoanBook {
   // Nothing happens to an item that is closed or the borrower's (`borrower_ref`) own. Lending again moves
   // the loan to the top. Takes `spare` if it needs it.
   template <typename NodeOf>
-  void Lend(Item* item, Node& borrower, uint64_t borrower_ref, Loan*& spare, const NodeOf& node_of) {
+  void Lend(Item* item, Node& borrower, uint64_t borrower_ref, Loan*& spare,
+            const NodeOf& node_of) {
     for (;;) {
       const uint64_t owner_ref = item->link.node.Get();
       if (owner_ref == borrower_ref) return;
@@ -143,8 +144,8 @@ class LoanBook {
   // closes it then, under the lock.
   static bool EndsNow(Item* item) {
     if (item->link.loans.load(std::memory_order_relaxed) != nullptr) return false;
-    const uint8_t care = item->care.fetch_and(static_cast<uint8_t>(~Item::kOwnerGone),
-                                              std::memory_order_relaxed);
+    const uint8_t care =
+        item->care.fetch_and(static_cast<uint8_t>(~Item::kOwnerGone), std::memory_order_relaxed);
     // Not if it was attached elsewhere meanwhile.
     return (care & Item::kOwnerGone) != 0 && item->link.node.MoveFromHandles(Word::kClosed);
   }

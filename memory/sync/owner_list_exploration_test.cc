@@ -261,7 +261,8 @@ constexpr Scenario kScenarios[] = {
 class OwnerListExploration : public ::testing::TestWithParam<Scenario> {};
 
 TEST_P(OwnerListExploration, Holds) {
-  const Result result = Explore({.name = GetParam().name, .preemptions = GetParam().preemptions}, GetParam().body);
+  const Result result =
+      Explore({.name = GetParam().name, .preemptions = GetParam().preemptions}, GetParam().body);
   EXPECT_TRUE(result.passed()) << result.report();
   EXPECT_TRUE(result.exhausted) << result.report();
   std::printf("%s\n", result.report().c_str());

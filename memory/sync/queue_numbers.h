@@ -93,7 +93,8 @@ class QueueNumbers {
   uint32_t Open() noexcept {
     std::lock_guard<typename Sync::Mutex> lock(mutex_);
     uint32_t open = 1;
-    for (int number = 1; number < kMost; ++number) open |= uint32_t{entries_[number].open.get()} << number;
+    for (int number = 1; number < kMost; ++number)
+      open |= uint32_t{entries_[number].open.get()} << number;
     return open;
   }
 

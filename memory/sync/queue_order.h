@@ -26,7 +26,8 @@ void OrderUsesInTurnAlone(int queue, const Uses& uses, const Order& order) {
     if (use.buffer == nullptr) continue;
     // Anew: it may be one that an earlier use of these has noted.
     const QueueSet users = Users::Of(*use.buffer);
-    if (Users::MustWait(users, use.writes, queue)) Users::Note(*use.buffer, users, use.writes, queue);
+    if (Users::MustWait(users, use.writes, queue))
+      Users::Note(*use.buffer, users, use.writes, queue);
   }
 }
 

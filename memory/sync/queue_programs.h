@@ -89,7 +89,9 @@ inline void InPlace(Execution& execution) {
   auto& s = execution.Make<Three<>>();
   s.first.Write(s.x);
   execution.Thread([&s] { s.first.Call({{&s.x, false, kLeft}, {&s.x, true, kLeft}}); });
-  execution.Thread([&s] { s.second.Call({{&s.x, false, kRight}, {&s.x, false, kRight}, {&s.x, true, kRight}}); });
+  execution.Thread([&s] {
+    s.second.Call({{&s.x, false, kRight}, {&s.x, false, kRight}, {&s.x, true, kRight}});
+  });
   execution.AtEnd([&s] { s.third.Read(s.x); });
 }
 

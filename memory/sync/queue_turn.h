@@ -51,7 +51,8 @@ class BasicQueueTurn {
   void End() noexcept {
     if (held_ == Held::kOneQueue) {
       held_ = Held::kNothing;
-      if (turns_.several().load(std::memory_order_relaxed)) [[unlikely]] turns_.WaitForFirst();
+      if (turns_.several().load(std::memory_order_relaxed)) [[unlikely]]
+        turns_.WaitForFirst();
     } else if (held_ != Held::kNothing) {
       Unlock();
     }

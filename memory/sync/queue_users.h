@@ -48,7 +48,8 @@ struct QueueUsers {
     if ((item.care.load(std::memory_order_relaxed) & Item::kOnQueues) == 0) {
       item.care.fetch_or(Item::kOnQueues, std::memory_order_relaxed);
     }
-    const QueueSet after = writes ? SetOfQueue(queue) : static_cast<QueueSet>(users | SetOfQueue(queue));
+    const QueueSet after =
+        writes ? SetOfQueue(queue) : static_cast<QueueSet>(users | SetOfQueue(queue));
     item.queues.store(after, std::memory_order_relaxed);
     item.owner->UsedInQueue(queue);
   }

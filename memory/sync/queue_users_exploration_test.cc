@@ -40,13 +40,14 @@ void AnyCall(Host<>& host, Item& x, Item& y, uint32_t part, int which) {
 
 // Each thread uses a part of its own, so that none has to wait for another's. `opens`: the last thread opens the second
 // queue, while each of the others is in one call.
-void AnyCalls(Execution& execution, int threads, int calls, std::initializer_list<std::array<int, 3>> queues,
-                     bool opens = false) {
+void AnyCalls(Execution& execution, int threads, int calls,
+              std::initializer_list<std::array<int, 3>> queues, bool opens = false) {
   constexpr uint32_t kParts[] = {kLeft, kRight, kMiddle};
   auto& s = execution.Make<Three<>>(opens ? 0 : 2);
   s.world.device.whole_items = !opens;
   Host<>* const hosts[] = {&s.first, &s.second, &s.third};
-  const std::array<int, 3>& chosen = queues.begin()[explorer::Choose(static_cast<int>(queues.size()))];
+  const std::array<int, 3>& chosen =
+      queues.begin()[explorer::Choose(static_cast<int>(queues.size()))];
   for (int thread = 0; thread < threads; ++thread) {
     Host<>& host = *hosts[thread];
     host.queue = chosen[thread];
@@ -67,8 +68,12 @@ void AnyCalls(Execution& execution, int threads, int calls, std::initializer_lis
     s.second.Release(s.y);
   });
 }
-void AnyTwoCallsOfTwo(Execution& execution) { AnyCalls(execution, 2, 2, {{0, 1, 2}, {1, 2, 0}, {1, 1, 0}}); }
-void AnyCallOfThree(Execution& execution) { AnyCalls(execution, 3, 1, {{0, 1, 2}, {1, 2, 2}, {0, 0, 1}}); }
+void AnyTwoCallsOfTwo(Execution& execution) {
+  AnyCalls(execution, 2, 2, {{0, 1, 2}, {1, 2, 0}, {1, 1, 0}});
+}
+void AnyCallOfThree(Execution& execution) {
+  AnyCalls(execution, 3, 1, {{0, 1, 2}, {1, 2, 2}, {0, 0, 1}});
+}
 void AnyCallWhileTheSecondQueueComes(Execution& execution) {
   AnyCalls(execution, 2, 2, {{0, 0, 0}}, /*opens=*/true);
 }
@@ -102,7 +107,9 @@ constexpr Scenario kScenarios[] = {
     {"any_call_while_the_second_queue_comes", AnyCallWhileTheSecondQueueComes},
 };
 // All there are, within no bound.
-explorer::Options OptionsOf(const char* name) { return {.name = name, .search = explorer::Search::kFull}; }
+explorer::Options OptionsOf(const char* name) {
+  return {.name = name, .search = explorer::Search::kFull};
+}
 
 class QueueUsersExploration : public ::testing::TestWithParam<Scenario> {};
 
@@ -122,7 +129,8 @@ INSTANTIATE_TEST_SUITE_P(All, QueueUsersExploration, ::testing::ValuesIn(kScenar
 TEST(QueueUsersMutations, AreNoticed) {
   const explorer::MutationTable table =
       explorer::ExploreMutations(OptionsOf("queues"), [](Execution& execution) {
-        const Scenario& scenario = kScenarios[explorer::Choose(static_cast<int>(std::size(kScenarios)))];
+        const Scenario& scenario =
+            kScenarios[explorer::Choose(static_cast<int>(std::size(kScenarios)))];
         // Whose orders are PinRegistry's, with a table of their own.
         if (scenario.body != CloseMeetsALateReader) scenario.body(execution);
       });
@@ -139,7 +147,8 @@ std::string FoundBy(Mistake which) {
   for (const Scenario& scenario : kScenarios) {
     const Result result = explorer::Explore(OptionsOf(scenario.name), scenario.body);
     if (result.passed()) continue;
-    found = std::string(scenario.name) + " after " + std::to_string(result.executions) + ": " + result.message;
+    found = std::string(scenario.name) + " after " + std::to_string(result.executions) + ": " +
+            result.message;
     break;
   }
   mistake = Mistake::kNone;
@@ -167,7 +176,8 @@ TEST(QueueUsersMistakes, ATurnAloneWithinOneThatIsNotIsFound) {
 TEST(QueueUsersMistakes, AreFound) {
   for (int i = 1; i <= static_cast<int>(kLastMistake); ++i) {
     const std::string found = FoundBy(static_cast<Mistake>(i));
-    std::printf("%-24s %s\n", MistakeName(static_cast<Mistake>(i)), found.empty() ? "NOT FOUND" : found.c_str());
+    std::printf("%-24s %s\n", MistakeName(static_cast<Mistake>(i)),
+                found.empty() ? "NOT FOUND" : found.c_str());
     EXPECT_NE(found, "") << MistakeName(static_cast<Mistake>(i));
   }
 }

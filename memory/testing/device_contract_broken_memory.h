@@ -32,7 +32,9 @@ class Sometimes {
   std::mt19937_64 random_{7};
 };
 
-inline std::byte* BytesOf(const std::byte* at, size_t bytes) { return Wrapper::base().Hidden(at, bytes); }
+inline std::byte* BytesOf(const std::byte* at, size_t bytes) {
+  return Wrapper::base().Hidden(at, bytes);
+}
 
 // A wrapper with one fault.
 struct Faulty : Wrapper {
@@ -99,7 +101,8 @@ struct BlocksInARange : Faulty {
                : Wrapper::Reserve(bytes);
   }
   void Unreserve(std::byte* at, size_t bytes) noexcept override {
-    if (inside == nullptr || at != inside - (reinterpret_cast<uintptr_t>(inside) % kMaxAlignment)) Wrapper::Unreserve(at, bytes);
+    if (inside == nullptr || at != inside - (reinterpret_cast<uintptr_t>(inside) % kMaxAlignment))
+      Wrapper::Unreserve(at, bytes);
   }
   std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
     std::byte* const data = Wrapper::Allocate(bytes, alignment);
@@ -153,7 +156,8 @@ struct DecommitKeepsMemory : Faulty {
   using Faulty::Faulty;
   bool Commit(std::byte* at, size_t bytes, bool large) noexcept override {
     const auto kept_here = kept.find(at);
-    if (kept_here == kept.end() || kept_here->second != bytes) return Wrapper::Commit(at, bytes, large);
+    if (kept_here == kept.end() || kept_here->second != bytes)
+      return Wrapper::Commit(at, bytes, large);
     kept.erase(kept_here);
     return true;
   }
@@ -190,8 +194,10 @@ struct ReleaseManyKeepsOne : Faulty {
 struct ReusesEarly : Faulty {
   ReusesEarly(bool always, bool many) : Faulty(always), of_many(many) {}
   std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
-    const auto fits = std::find_if(kept.begin(), kept.end(), [&](const Block& block) { return block.bytes == bytes; });
-    if (fits == kept.end() || alignment > SimulatedDevice::kAlignment) return Wrapper::Allocate(bytes, alignment);
+    const auto fits = std::find_if(kept.begin(), kept.end(),
+                                   [&](const Block& block) { return block.bytes == bytes; });
+    if (fits == kept.end() || alignment > SimulatedDevice::kAlignment)
+      return Wrapper::Allocate(bytes, alignment);
     std::byte* const data = fits->data;
     kept.erase(fits);
     return data;
@@ -264,11 +270,15 @@ struct NoEarlierUses : Faulty {
     const QueuePoint point = Wrapper::EarlierUses(data, bytes);
     return now() ? QueuePoint{} : point;
   }
-  void ReleaseMany(const Block* blocks, int count) noexcept override { base().ReleaseMany(blocks, count); }
+  void ReleaseMany(const Block* blocks, int count) noexcept override {
+    base().ReleaseMany(blocks, count);
+  }
 };
 struct NotesNoUsers : NoEarlierUses {
   using NoEarlierUses::NoEarlierUses;
-  QueuePoint EarlierUses(const std::byte* data, size_t bytes) override { return Wrapper::EarlierUses(data, bytes); }
+  QueuePoint EarlierUses(const std::byte* data, size_t bytes) override {
+    return Wrapper::EarlierUses(data, bytes);
+  }
   bool NoteUsers(const std::byte* data, uint32_t queues) noexcept override {
     return now() ? true : Wrapper::NoteUsers(data, queues);
   }

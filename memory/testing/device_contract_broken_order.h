@@ -43,17 +43,21 @@ struct CopyOnDeviceLosesARest : Faulty {
 };
 struct FillLosesARest : Faulty {
   using Faulty::Faulty;
-  void Fill(std::byte* to, std::byte value, size_t bytes) override { Wrapper::Fill(to, value, WithoutTheRest(bytes)); }
+  void Fill(std::byte* to, std::byte value, size_t bytes) override {
+    Wrapper::Fill(to, value, WithoutTheRest(bytes));
+  }
 };
 struct QueuedCopyLosesARest : Faulty {
   using Faulty::Faulty;
-  QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint after) override {
+  QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes,
+                               QueuePoint after) override {
     return Wrapper::QueueCopyFromHost(to, from, WithoutTheRest(bytes), after);
   }
 };
 struct QueuedCopyToHostLosesARest : Faulty {
   using Faulty::Faulty;
-  QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint after) override {
+  QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes,
+                             QueuePoint after) override {
     return Wrapper::QueueCopyToHost(to, from, WithoutTheRest(bytes), after);
   }
 };
@@ -62,21 +66,25 @@ struct QueuedCopyToHostLosesARest : Faulty {
 
 struct QueuedCopyPassesEarly : Faulty {
   using Faulty::Faulty;
-  QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint after) override {
+  QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from, size_t bytes,
+                               QueuePoint after) override {
     const QueuePoint point = Wrapper::QueueCopyFromHost(to, from, bytes, after);
     return now() ? QueuePoint{} : point;
   }
 };
 struct QueuedCopyToHostPassesEarly : Faulty {
   using Faulty::Faulty;
-  QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes, QueuePoint after) override {
+  QueuePoint QueueCopyToHost(std::byte* to, const std::byte* from, size_t bytes,
+                             QueuePoint after) override {
     const QueuePoint point = Wrapper::QueueCopyToHost(to, from, bytes, after);
     return now() ? QueuePoint{} : point;
   }
 };
 struct ComputePointPassesEarly : Faulty {
   using Faulty::Faulty;
-  QueuePoint ComputePoint(int queue) override { return now() ? QueuePoint{} : Wrapper::ComputePoint(queue); }
+  QueuePoint ComputePoint(int queue) override {
+    return now() ? QueuePoint{} : Wrapper::ComputePoint(queue);
+  }
 };
 struct ComputeAfterIsForgotten : Faulty {
   using Faulty::Faulty;
@@ -153,20 +161,24 @@ struct BesideOtherQueues : Faulty {
     beside();
   }
   void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {
-    Do<std::function<void()>>(Call::kFromHost, bytes, [=, this] { Wrapper::CopyFromHost(to, from, bytes); },
-                              [=] { std::memcpy(BytesOf(to, bytes), from, bytes); });
+    Do<std::function<void()>>(
+        Call::kFromHost, bytes, [=, this] { Wrapper::CopyFromHost(to, from, bytes); },
+        [=] { std::memcpy(BytesOf(to, bytes), from, bytes); });
   }
   void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override {
-    Do<std::function<void()>>(Call::kToHost, bytes, [=, this] { Wrapper::CopyToHost(to, from, bytes); },
-                              [=] { std::memcpy(to, BytesOf(from, bytes), bytes); });
+    Do<std::function<void()>>(
+        Call::kToHost, bytes, [=, this] { Wrapper::CopyToHost(to, from, bytes); },
+        [=] { std::memcpy(to, BytesOf(from, bytes), bytes); });
   }
   void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override {
-    Do<std::function<void()>>(Call::kOnDevice, bytes, [=, this] { Wrapper::CopyOnDevice(to, from, bytes); },
-                              [=] { std::memcpy(BytesOf(to, bytes), BytesOf(from, bytes), bytes); });
+    Do<std::function<void()>>(
+        Call::kOnDevice, bytes, [=, this] { Wrapper::CopyOnDevice(to, from, bytes); },
+        [=] { std::memcpy(BytesOf(to, bytes), BytesOf(from, bytes), bytes); });
   }
   void Fill(std::byte* to, std::byte value, size_t bytes) override {
-    Do<std::function<void()>>(Call::kFill, bytes, [=, this] { Wrapper::Fill(to, value, bytes); },
-                              [=] { std::memset(BytesOf(to, bytes), static_cast<int>(value), bytes); });
+    Do<std::function<void()>>(
+        Call::kFill, bytes, [=, this] { Wrapper::Fill(to, value, bytes); },
+        [=] { std::memset(BytesOf(to, bytes), static_cast<int>(value), bytes); });
   }
   Call which = Call::kFromHost;
 };
@@ -210,7 +222,9 @@ struct PinnedWrapper : DeviceProvider {
   MemoryTraits traits() const override { return of().traits(); }
   std::byte* Reserve(size_t bytes) noexcept override { return of().Reserve(bytes); }
   void Unreserve(std::byte* at, size_t bytes) noexcept override { of().Unreserve(at, bytes); }
-  bool Commit(std::byte* at, size_t bytes, bool large) noexcept override { return of().Commit(at, bytes, large); }
+  bool Commit(std::byte* at, size_t bytes, bool large) noexcept override {
+    return of().Commit(at, bytes, large);
+  }
   bool Decommit(std::byte* at, size_t bytes) noexcept override { return of().Decommit(at, bytes); }
   // Two blocks in one.
   std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
@@ -224,16 +238,24 @@ struct PinnedWrapper : DeviceProvider {
     if (data == last) last = nullptr;
     of().Release(data, sizes[data]);
   }
-  void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override { of().CopyFromHost(to, from, bytes); }
-  void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override { of().CopyToHost(to, from, bytes); }
-  void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override { of().CopyOnDevice(to, from, bytes); }
+  void CopyFromHost(std::byte* to, const std::byte* from, size_t bytes) override {
+    of().CopyFromHost(to, from, bytes);
+  }
+  void CopyToHost(std::byte* to, const std::byte* from, size_t bytes) override {
+    of().CopyToHost(to, from, bytes);
+  }
+  void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override {
+    of().CopyOnDevice(to, from, bytes);
+  }
   void Fill(std::byte* to, std::byte value, size_t bytes) override { of().Fill(to, value, bytes); }
   Sometimes& now;
   std::byte *last = nullptr, *shared = nullptr;
   std::map<std::byte*, size_t> sizes;
 };
 struct PinnedBlocksOverlap : Faulty {
-  explicit PinnedBlocksOverlap(bool always) : Faulty(always), pinned(now) { base().set_has_pinned_host(true); }
+  explicit PinnedBlocksOverlap(bool always) : Faulty(always), pinned(now) {
+    base().set_has_pinned_host(true);
+  }
   DeviceProvider* PinnedHost() override { return &pinned; }
   PinnedWrapper pinned;
 };

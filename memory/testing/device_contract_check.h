@@ -154,7 +154,8 @@ class Busy {
   }
   void LongKernels() { Kernels(filled_.bytes()); }
   void KernelsIn(int queue, size_t bytes_each) {
-    for (int i = 0; i < 3; ++i) check_.contract.queue_fill_in(queue, filled_.data(), std::byte{1}, bytes_each);
+    for (int i = 0; i < 3; ++i)
+      check_.contract.queue_fill_in(queue, filled_.data(), std::byte{1}, bytes_each);
   }
   void Copies(int count = 4) {
     QueuePoint last;

@@ -139,10 +139,12 @@ void CheckPinnedHost(DeviceCheck& check) {
       blocks.erase(blocks.begin() + static_cast<ptrdiff_t>(gone));
       written.erase(written.begin() + static_cast<ptrdiff_t>(gone));
     }
-    blocks.push_back(std::make_unique<TestBlock>(*pinned, 1 + check.Below(i % 9 == 0 ? 70 * kKiB : 900)));
+    blocks.push_back(
+        std::make_unique<TestBlock>(*pinned, 1 + check.Below(i % 9 == 0 ? 70 * kKiB : 900)));
     const TestBlock& block = *blocks.back();
-    check.Expect(reinterpret_cast<uintptr_t>(block.data()) % pinned->traits().alignment == 0,
-                 absl::StrCat(pinned->name(), ": a block is not aligned to ", pinned->traits().alignment));
+    check.Expect(
+        reinterpret_cast<uintptr_t>(block.data()) % pinned->traits().alignment == 0,
+        absl::StrCat(pinned->name(), ": a block is not aligned to ", pinned->traits().alignment));
     written.push_back(check.NewPattern(block.bytes()));
     std::memcpy(block.data(), written.back().data(), block.bytes());
     for (size_t k = 0; k < blocks.size(); ++k) {

@@ -22,10 +22,12 @@ inline constexpr size_t kCapacity = size_t{64} << 20;
 inline void QueueFillIn(int queue, std::byte* to, std::byte value, size_t bytes) {
   SimulatedDevice& device = SimulatedDevice::Get();
   std::byte* const hidden = device.Hidden(to, bytes);
-  device.QueueKernel({{to, to + bytes}},
-                     [=] { std::memset(hidden, static_cast<int>(value), bytes); }, queue);
+  device.QueueKernel(
+      {{to, to + bytes}}, [=] { std::memset(hidden, static_cast<int>(value), bytes); }, queue);
 }
-inline void QueueFill(std::byte* to, std::byte value, size_t bytes) { QueueFillIn(0, to, value, bytes); }
+inline void QueueFill(std::byte* to, std::byte value, size_t bytes) {
+  QueueFillIn(0, to, value, bytes);
+}
 
 inline void Begin() {
   SimulatedDevice::Get().Reset();
@@ -98,8 +100,12 @@ class Wrapper : public DeviceProvider {
   void OpenQueue(int queue, void* native) override { base().OpenQueue(queue, native); }
   void CloseQueue(int queue) noexcept override { base().CloseQueue(queue); }
   void* NativeQueue(int queue) override { return base().NativeQueue(queue); }
-  QueuePoint EarlierUses(const std::byte* data, size_t bytes) override { return base().EarlierUses(data, bytes); }
-  bool NoteUsers(const std::byte* data, uint32_t queues) noexcept override { return base().NoteUsers(data, queues); }
+  QueuePoint EarlierUses(const std::byte* data, size_t bytes) override {
+    return base().EarlierUses(data, bytes);
+  }
+  bool NoteUsers(const std::byte* data, uint32_t queues) noexcept override {
+    return base().NoteUsers(data, queues);
+  }
   void ThrowIfLost(const std::string& who) override { base().ThrowIfLost(who); }
   bool HasPassed(QueuePoint point) override { return base().HasPassed(point); }
   void WaitFor(QueuePoint point) override { base().WaitFor(point); }

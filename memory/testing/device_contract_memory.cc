@@ -114,14 +114,17 @@ void CheckDescription(DeviceCheck& check) {
     const MemoryTraits again = check.device.traits();
     check.Expect(again.alignment == traits.alignment && again.granularity == traits.granularity &&
                      again.large_granularity == traits.large_granularity &&
-                     again.reserve_bytes == traits.reserve_bytes && again.host_readable == traits.host_readable,
+                     again.reserve_bytes == traits.reserve_bytes &&
+                     again.host_readable == traits.host_readable,
                  "traits() are others each time");
-    check.Expect(check.device.device() == check.contract.device, "device() is another one each time");
+    check.Expect(check.device.device() == check.contract.device,
+                 "device() is another one each time");
   }
   try {
     check.device.ThrowIfLost("device contract");
   } catch (const Error& error) {
-    check.Expect(false, absl::StrCat("ThrowIfLost() throws of a device that works: ", error.what()));
+    check.Expect(false,
+                 absl::StrCat("ThrowIfLost() throws of a device that works: ", error.what()));
   }
 }
 
@@ -194,9 +197,10 @@ void CheckCommits(DeviceCheck& check) {
       check.Write(often.Commit(begin, bytes, round % 2 == 0), piece);
       std::copy(piece.begin(), piece.end(), model.begin() + static_cast<ptrdiff_t>(begin));
     }
-    if (!check.ExpectOnDevice(often.base(), model,
-                              absl::StrCat(round % 3 == 0 ? "Prefault" : "Decommit and Commit", " of ", count,
-                                           " granules from number ", first, ", round ", round))) {
+    if (!check.ExpectOnDevice(
+            often.base(), model,
+            absl::StrCat(round % 3 == 0 ? "Prefault" : "Decommit and Commit", " of ", count,
+                         " granules from number ", first, ", round ", round))) {
       return;
     }
   }

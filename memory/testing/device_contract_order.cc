@@ -76,7 +76,8 @@ void CheckOrderBehindAll(DeviceCheck& check) {
         device.ComputeAfter(0, after);
         queue_fill(a.data(), other[0], kBytes / 2);
         wait_for(device.ComputePoint(0));
-        check.Expect(device.HasPassed(after), absl::StrCat(what, ": what it came behind has not passed when it is done"));
+        check.Expect(device.HasPassed(after),
+                     absl::StrCat(what, ": what it came behind has not passed when it is done"));
         break;
       case Call::kToHost:
       case Call::kQueueToHost:
@@ -91,9 +92,11 @@ void CheckOrderBehindAll(DeviceCheck& check) {
     if (call != Call::kToHost && call != Call::kQueueToHost) {
       // A copy that waits for nothing sees what is done.
       device.WaitFor(device.QueueCopyToHost(seen.data(), written, kBytes, {}));
-      if (!check.ExpectSame(seen, expected, absl::StrCat(what, ": what is there when it returns"))) return false;
+      if (!check.ExpectSame(seen, expected, absl::StrCat(what, ": what is there when it returns")))
+        return false;
     }
-    return check.ExpectOnDevice(written, expected, absl::StrCat(what, ": what is there when all is done"));
+    return check.ExpectOnDevice(written, expected,
+                                absl::StrCat(what, ": what is there when all is done"));
   };
   for (int round = 0; round < kRounds; ++round) {
     for (const auto& [call, name] : kCalls) {
@@ -121,7 +124,8 @@ void CheckBlocksInFlight(DeviceCheck& check) {
     const Way way = static_cast<Way>(round % 4);
     const bool in_range = way == kDecommit || way == kUnreserve;
     const bool kernel = queue_fill != nullptr && round / 4 % 2 == 0;
-    std::byte* base = in_range ? device.Reserve(bytes) : device.Allocate(bytes, check.traits.alignment);
+    std::byte* base =
+        in_range ? device.Reserve(bytes) : device.Allocate(bytes, check.traits.alignment);
     if (base == nullptr || (in_range && !device.Commit(base, bytes, false))) {
       check.Expect(false, absl::StrCat(bytes, " bytes were refused"));
       return;
@@ -163,7 +167,8 @@ void CheckBlocksInFlight(DeviceCheck& check) {
       after = device.EarlierUses(target, bytes);
     }
     const QueuePoint written = device.QueueCopyFromHost(target, second.data(), bytes, after);
-    const std::string what = absl::StrCat("memory after ", kWays[way], " under a ", kernel ? "kernel" : "copy");
+    const std::string what =
+        absl::StrCat("memory after ", kWays[way], " under a ", kernel ? "kernel" : "copy");
     device.WaitFor(written);
     device.WaitFor(point);
     bool well = kernel || check.ExpectSame(seen, first, absl::StrCat(what, ": what was copied"));
@@ -217,15 +222,18 @@ void CheckQueues(DeviceCheck& check) {
     throw;
   }
   queues.Open(kOther);
-  const void* const natives[] = {device.NativeQueue(0), device.NativeQueue(kOne), device.NativeQueue(kOther)};
-  check.Expect(natives[0] == nullptr || (natives[0] != natives[1] && natives[1] != natives[2] && natives[0] != natives[2]),
+  const void* const natives[] = {device.NativeQueue(0), device.NativeQueue(kOne),
+                                 device.NativeQueue(kOther)};
+  check.Expect(natives[0] == nullptr || (natives[0] != natives[1] && natives[1] != natives[2] &&
+                                         natives[0] != natives[2]),
                "two compute queues have one native queue");
   TestBlock a(device, kBytes), b(device, kBytes);
   Busy busy(check);
   Bytes seen(kBytes), other(kBytes);
   WaitAtEnd wait(check);
   // What is there for a copy that waits for nothing.
-  const auto expect_there = [&](const std::byte* at, const Bytes& expected, const std::string& what) {
+  const auto expect_there = [&](const std::byte* at, const Bytes& expected,
+                                const std::string& what) {
     device.WaitFor(device.QueueCopyToHost(seen.data(), at, kBytes, {}));
     return check.ExpectSame(seen, expected, what);
   };
@@ -242,35 +250,43 @@ void CheckQueues(DeviceCheck& check) {
     const int value = 1 + round % 200;
     late(kOne, value);
     device.WaitFor(device.ComputePoint(kOne));
-    if (!expect_there(a.data(), halves(value, value), "a kernel of another queue that was waited for")) return;
+    if (!expect_there(a.data(), halves(value, value),
+                      "a kernel of another queue that was waited for"))
+      return;
 
     // Behind what is queued in any queue.
     late(kOne, 201);
     device.CopyToHost(seen.data(), a.data(), kBytes);
-    if (!check.ExpectSame(seen, halves(201, 201), "CopyToHost behind a kernel of another queue")) return;
+    if (!check.ExpectSame(seen, halves(201, 201), "CopyToHost behind a kernel of another queue"))
+      return;
     late(kOne, 202);
     other = check.NewPattern(kBytes);
     device.CopyFromHost(a.data(), other.data(), kBytes);
-    if (!check.ExpectOnDevice(a.data(), other, "CopyFromHost behind a kernel of another queue")) return;
+    if (!check.ExpectOnDevice(a.data(), other, "CopyFromHost behind a kernel of another queue"))
+      return;
     late(kOne, 203);
     device.CopyOnDevice(b.data(), a.data(), kBytes);
-    if (!expect_there(b.data(), halves(203, 203), "CopyOnDevice behind a kernel of another queue")) return;
+    if (!expect_there(b.data(), halves(203, 203), "CopyOnDevice behind a kernel of another queue"))
+      return;
     late(kOne, 204);
     device.Fill(a.data(), std::byte{205}, kBytes / 2);
     if (!expect_there(a.data(), halves(205, 204), "Fill behind a kernel of another queue")) return;
 
     // One queue behind the other, in each direction, and a copy between them.
-    for (const auto& [from, to] : {std::pair(kOne, kOther), std::pair(kOther, kOne), std::pair(kOne, 0), std::pair(0, kOther)}) {
+    for (const auto& [from, to] : {std::pair(kOne, kOther), std::pair(kOther, kOne),
+                                   std::pair(kOne, 0), std::pair(0, kOther)}) {
       late(from, 206);
       const QueuePoint point = device.ComputePoint(from);
       device.ComputeAfter(to, point);
       fill_in(to, a.data(), std::byte{207}, kBytes / 2);
       device.WaitFor(device.ComputePoint(to));
-      check.Expect(device.HasPassed(point), "the end of a queue has not passed that another one's done kernel came behind");
+      check.Expect(device.HasPassed(point),
+                   "the end of a queue has not passed that another one's done kernel came behind");
       if (!expect_there(a.data(), halves(207, 206), "a kernel behind another queue's")) return;
     }
     late(kOne, 208);
-    device.ComputeAfter(kOther, device.QueueCopyToHost(other.data(), a.data(), kBytes, device.ComputePoint(kOne)));
+    device.ComputeAfter(
+        kOther, device.QueueCopyToHost(other.data(), a.data(), kBytes, device.ComputePoint(kOne)));
     fill_in(kOther, a.data(), std::byte{209}, kBytes);
     device.WaitFor(device.ComputePoint(kOther));
     if (!check.ExpectSame(other, halves(208, 208), "a copy between kernels of two queues")) return;
@@ -280,7 +296,8 @@ void CheckQueues(DeviceCheck& check) {
     device.ComputeAfter(kOne, device.ComputePoint(0));  // where it was allocated
     busy.KernelsIn(kOne, kBytes * 8);
     fill_in(kOne, block.data(), std::byte{210}, kBytes);
-    if (!device.NoteUsers(block.data(), 1u << kOne)) device.ComputeAfter(0, device.ComputePoint(kOne));
+    if (!device.NoteUsers(block.data(), 1u << kOne))
+      device.ComputeAfter(0, device.ComputePoint(kOne));
     block.Release();
     TestBlock next(device, kBytes);
     if (round % 2 == 0) {
@@ -292,7 +309,8 @@ void CheckQueues(DeviceCheck& check) {
     }
     device.WaitFor(device.ComputePoint(0));
     device.WaitFor(device.ComputePoint(kOne));
-    if (!expect_there(next.data(), halves(211, 211), "memory released under a kernel of another queue: what has its place")) {
+    if (!expect_there(next.data(), halves(211, 211),
+                      "memory released under a kernel of another queue: what has its place")) {
       return;
     }
 
@@ -302,10 +320,14 @@ void CheckQueues(DeviceCheck& check) {
     queues.Close(kOne);
     if (round % 2 == 0) {
       device.WaitFor(end);
-      if (!expect_there(a.data(), halves(212, 212), "a kernel of a queue that was closed, whose end was waited for")) return;
+      if (!expect_there(a.data(), halves(212, 212),
+                        "a kernel of a queue that was closed, whose end was waited for"))
+        return;
     } else {
       device.CopyToHost(seen.data(), a.data(), kBytes);
-      if (!check.ExpectSame(seen, halves(212, 212), "CopyToHost behind a kernel of a queue that was closed")) return;
+      if (!check.ExpectSame(seen, halves(212, 212),
+                            "CopyToHost behind a kernel of a queue that was closed"))
+        return;
     }
     check.Expect(device.HasPassed(end), "the end of a queue that was closed has not passed");
     queues.Open(kOne);

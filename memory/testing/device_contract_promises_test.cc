@@ -72,10 +72,18 @@ const Fault kFaults[] = {
     {"has_passed_never_says_so", &Make<HasPassedNeverSaysSo>, {kOrder}},
     {"other_queues_pass_early", &Make<OtherQueuesPassEarly>, {kQueues}},
     {"other_queues_are_not_ordered", &Make<OtherQueuesAreNotOrdered>, {kQueues}},
-    {"from_host_beside_other_queues", &Make<CopyBesideOtherQueues<BesideOtherQueues::Call::kFromHost>>, {kQueues}},
-    {"to_host_beside_other_queues", &Make<CopyBesideOtherQueues<BesideOtherQueues::Call::kToHost>>, {kQueues}},
-    {"on_device_beside_other_queues", &Make<CopyBesideOtherQueues<BesideOtherQueues::Call::kOnDevice>>, {kQueues}},
-    {"fill_beside_other_queues", &Make<CopyBesideOtherQueues<BesideOtherQueues::Call::kFill>>, {kQueues}},
+    {"from_host_beside_other_queues",
+     &Make<CopyBesideOtherQueues<BesideOtherQueues::Call::kFromHost>>,
+     {kQueues}},
+    {"to_host_beside_other_queues",
+     &Make<CopyBesideOtherQueues<BesideOtherQueues::Call::kToHost>>,
+     {kQueues}},
+    {"on_device_beside_other_queues",
+     &Make<CopyBesideOtherQueues<BesideOtherQueues::Call::kOnDevice>>,
+     {kQueues}},
+    {"fill_beside_other_queues",
+     &Make<CopyBesideOtherQueues<BesideOtherQueues::Call::kFill>>,
+     {kQueues}},
     {"one_native_for_all", &Make<OneNativeForAll>, {kQueues}, false},
     {"points_of_closed_queues", &Make<PointsOfClosedQueuesAreForgotten>, {kQueues}},
     {"copies_to_a_peer_pass_in_any_order", &Make<PeerCopiesPassInAnyOrder>, {kPeers}},
@@ -83,7 +91,8 @@ const Fault kFaults[] = {
     {"pinned_blocks_overlap", &Make<PinnedBlocksOverlap>, {kPinned}},
 };
 
-class DeviceContractPromises : public DeviceContractOrder, public testing::WithParamInterface<Fault> {};
+class DeviceContractPromises : public DeviceContractOrder,
+                               public testing::WithParamInterface<Fault> {};
 
 TEST_P(DeviceContractPromises, AreTried) {
   const Fault& fault = GetParam();
@@ -94,7 +103,8 @@ TEST_P(DeviceContractPromises, AreTried) {
     SimulatedDevice::Get().set_asynchronous(3);
     {
       const std::unique_ptr<Faulty> device = fault.make(always);
-      EXPECT_THAT(Failing(fault.checks), testing::Not(testing::IsEmpty())) << (always ? "always" : "one time in ten");
+      EXPECT_THAT(Failing(fault.checks), testing::Not(testing::IsEmpty()))
+          << (always ? "always" : "one time in ten");
       device->Finish();
     }
     SimulatedDevice::Get().set_checks_order(false);

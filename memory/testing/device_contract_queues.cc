@@ -93,7 +93,8 @@ void CheckOrderWithKernels(DeviceCheck& check) {
   for (int round = 0; round < 6; ++round) {
     busy.LongKernels();
     fill(a, 10 + round);
-    QueuePoint point = device.QueueCopyToHost(seen.data(), a.data(), kBytes, device.ComputePoint(0));
+    QueuePoint point =
+        device.QueueCopyToHost(seen.data(), a.data(), kBytes, device.ComputePoint(0));
     device.WaitFor(point);
     check.ExpectSame(seen, all(10 + round), "a copy to the host behind ComputePoint()");
 

@@ -17,8 +17,7 @@ namespace {
 using Matcher = ::testing::PolymorphicMatcher<MemoryMatcher>;
 
 Matcher Make(std::string expectation, MemoryJudge judge) {
-  return ::testing::MakePolymorphicMatcher(
-      MemoryMatcher(std::move(expectation), std::move(judge)));
+  return ::testing::MakePolymorphicMatcher(MemoryMatcher(std::move(expectation), std::move(judge)));
 }
 
 std::string NameOf(const OwnerMemory& memory) {
@@ -47,14 +46,15 @@ std::string Growth(const MemorySnapshot& before, const MemorySnapshot& after, bo
     std::string kinds;
     for (int kind = 0; kind < kMemoryKinds; ++kind) {
       if (in_use_only && kind == static_cast<int>(MemoryKind::kUnreferenced)) continue;
-      const int64_t grown = memory.kinds[kind].current_bytes -
-                            (was != nullptr ? was->kinds[kind].current_bytes : 0);
+      const int64_t grown =
+          memory.kinds[kind].current_bytes - (was != nullptr ? was->kinds[kind].current_bytes : 0);
       if (grown <= 0) continue;
       absl::StrAppend(&kinds, kinds.empty() ? "" : ", ",
                       MemoryKindName(static_cast<MemoryKind>(kind)), " +", grown);
     }
     if (!kinds.empty()) {
-      absl::StrAppend(&out, "\n  on ", DeviceName(memory.device), ", ", NameOf(memory), ": ", kinds);
+      absl::StrAppend(&out, "\n  on ", DeviceName(memory.device), ", ", NameOf(memory), ": ",
+                      kinds);
     }
   }
   return out;
@@ -128,10 +128,10 @@ Matcher AllocatesNothing() {
     const MemorySnapshot after = tracker.Snapshot();
     const int64_t asked = after.system_allocations - before.system_allocations;
     if (asked == 0) return MemoryVerdict{true, "which asked the system for nothing"};
-    std::string text = absl::StrCat("which asked the system ", asked, asked == 1 ? " time" : " times",
-                                    " for tensor memory; at most ",
-                                    peak.peak_bytes() - peak.start().total,
-                                    " bytes more were held on the host:", requests.Describe());
+    std::string text =
+        absl::StrCat("which asked the system ", asked, asked == 1 ? " time" : " times",
+                     " for tensor memory; at most ", peak.peak_bytes() - peak.start().total,
+                     " bytes more were held on the host:", requests.Describe());
     const std::string growth = Growth(before, after, false);
     absl::StrAppend(&text, growth.empty() ? "\n  all given back" : "\n  still held:", growth);
     return MemoryVerdict{false, text};

@@ -61,11 +61,12 @@ TEST(AllocatesNothing, TransientAndLastingMemoryIsFoundWithItsOwner) {
     New(100);
     kept = New(300);
   };
-  EXPECT_THAT(FailureOf(action, AllocatesNothing()),
-              AllOf(HasSubstr("an action that asks the system for no tensor memory"),
-                    HasSubstr("which asked the system 2 times for tensor memory; at most 300 bytes"),
-                    HasSubstr("on host, net #conv: 2 requests of 400 bytes in all"),
-                    HasSubstr("still held:"), HasSubstr("on host, net #conv: allocated +300")));
+  EXPECT_THAT(
+      FailureOf(action, AllocatesNothing()),
+      AllOf(HasSubstr("an action that asks the system for no tensor memory"),
+            HasSubstr("which asked the system 2 times for tensor memory; at most 300 bytes"),
+            HasSubstr("on host, net #conv: 2 requests of 400 bytes in all"),
+            HasSubstr("still held:"), HasSubstr("on host, net #conv: allocated +300")));
   EXPECT_THAT(FailureOf([] { New(8); }, AllocatesNothing()),
               AllOf(HasSubstr("asked the system 1 time"), HasSubstr("all given back")));
 }
@@ -145,10 +146,10 @@ TEST(LeaksNothing, ArraysThatOutliveTheirCycleAreFound) {
 
 TEST(StaysInPlan, ASteadyCycleDoesAndAnotherOneDoesNot) {
   Workspace workspace("plan", WorkspaceConfig::Training());
-  EXPECT_THAT(FailureOf([&] { Cycle(workspace, 4096); }, StaysInPlan(workspace)),
-              AllOf(HasSubstr("runs cycles of workspace [plan] as planned"),
-                    HasSubstr("had no plan yet"), HasSubstr("made 1 new plans"),
-                    HasSubstr("changed its size from 0 to")));
+  EXPECT_THAT(
+      FailureOf([&] { Cycle(workspace, 4096); }, StaysInPlan(workspace)),
+      AllOf(HasSubstr("runs cycles of workspace [plan] as planned"), HasSubstr("had no plan yet"),
+            HasSubstr("made 1 new plans"), HasSubstr("changed its size from 0 to")));
   EXPECT_THAT([&] { Cycle(workspace, 4096); }, StaysInPlan(workspace));
   EXPECT_THAT(FailureOf([&] { Cycle(workspace, 8192); }, StaysInPlan(workspace)),
               AllOf(HasSubstr("in 1 cycles, missed the plan in 1 requests"),
@@ -172,8 +173,7 @@ TEST(MemoryMatchers, TheActionRunsOncePerAssertion) {
 
 TEST(MemoryMatchers, ExceptionsPass) {
   auto throws = [] { throw std::runtime_error("x"); };
-  EXPECT_THROW(static_cast<void>(::testing::Value(throws, AllocatesNothing())),
-               std::runtime_error);
+  EXPECT_THROW(static_cast<void>(::testing::Value(throws, AllocatesNothing())), std::runtime_error);
   EXPECT_THROW(static_cast<void>(::testing::Value(throws, PeakAtMost(1))), std::runtime_error);
 }
 

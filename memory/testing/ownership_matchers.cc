@@ -23,7 +23,8 @@ Known AllIn(const OwnershipSnapshot& snapshot) {
   return known;
 }
 
-std::string NewArrays(const Known& before, const OwnershipSnapshot& after, const std::string& path) {
+std::string NewArrays(const Known& before, const OwnershipSnapshot& after,
+                      const std::string& path) {
   std::string text;
   int listed = 0, more = 0;
   for (const OwnerStats& stats : after) {
@@ -35,9 +36,8 @@ std::string NewArrays(const Known& before, const OwnershipSnapshot& after, const
         continue;
       }
       ++listed;
-      absl::StrAppend(&text, "\n    ", array.borrowed ? "borrowed " : "", "array ",
-                      array.buffer_id, ": ", array.bytes, " bytes", array.what.empty() ? "" : ", ",
-                      array.what);
+      absl::StrAppend(&text, "\n    ", array.borrowed ? "borrowed " : "", "array ", array.buffer_id,
+                      ": ", array.bytes, " bytes", array.what.empty() ? "" : ", ", array.what);
     }
   }
   if (more > 0) absl::StrAppend(&text, "\n    and ", more, " more");
@@ -66,11 +66,9 @@ MemoryVerdict Judge(OwnerRef owner, const std::string& name, const std::function
 
 ::testing::PolymorphicMatcher<MemoryMatcher> GrowsNothingIn(OwnerRef owner) {
   const std::string name = owner.ToString();
-  return ::testing::MakePolymorphicMatcher(
-      MemoryMatcher(absl::StrCat("leaves nothing in ", name),
-                    [owner, name](const std::function<void()>& action) {
-                      return Judge(owner, name, action);
-                    }));
+  return ::testing::MakePolymorphicMatcher(MemoryMatcher(
+      absl::StrCat("leaves nothing in ", name),
+      [owner, name](const std::function<void()>& action) { return Judge(owner, name, action); }));
 }
 
 }  // namespace tidepool

@@ -65,9 +65,11 @@ TEST_F(GrowsNothing, LessIsFineAndSoIsTheSameAnew) {
 TEST_F(GrowsNothing, AnArrayLeftBehindIsNamed) {
   std::vector<BufferHandle> kept;
   const std::string why = WhyNot([&] { kept.push_back(New(model_, 100)); }, model_.ref());
-  EXPECT_EQ(why, "which left in owner [model]:\n"
-                 "  model: managers 0, arrays +1, bytes +100, loans 0\n"
-                 "    array " + std::to_string(kept[0]->id) + ": 100 bytes");
+  EXPECT_EQ(why,
+            "which left in owner [model]:\n"
+            "  model: managers 0, arrays +1, bytes +100, loans 0\n"
+            "    array " +
+                std::to_string(kept[0]->id) + ": 100 bytes");
   EXPECT_THAT([&] { kept.push_back(New(model_, 1)); }, Not(GrowsNothingIn(model_.ref())));
 }
 

@@ -69,9 +69,8 @@ bool QueueOrder::IsUsed(const Use& range) const {
 
 void QueueOrder::Release(const Use& range) {
   for (Work& work : works_) {
-    std::erase_if(work.uses, [&](const Use& use) {
-      return use.begin < range.end && range.begin < use.end;
-    });
+    std::erase_if(work.uses,
+                  [&](const Use& use) { return use.begin < range.end && range.begin < use.end; });
   }
 }
 

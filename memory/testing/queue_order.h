@@ -27,7 +27,8 @@ class QueueOrder {
 
   // Work of that number, which is one more than the last one's. `after`: numbers that it waits for; 0 and
   // those that are not known any more count for nothing. Returns what it disturbs, in words; empty: nothing.
-  std::string Add(uint64_t number, const std::vector<uint64_t>& after, const std::vector<Use>& uses);
+  std::string Add(uint64_t number, const std::vector<uint64_t>& after,
+                  const std::vector<Use>& uses);
   // The host has waited for it: all that is queued from here on comes after it, and what it came after.
   void Done(uint64_t number);
   // Work uses bytes of it, of which nobody has seen that it is done.
@@ -38,7 +39,7 @@ class QueueOrder {
 
  private:
   struct Work {
-    uint64_t number = 0;  // 0: none
+    uint64_t number = 0;           // 0: none
     std::bitset<kMostKept> after;  // places of those it comes after, however far back
     std::vector<Use> uses;
   };

@@ -54,7 +54,8 @@ class SimulatedDevice::Pinned final : public DeviceProvider {
   std::byte* Reserve(size_t bytes) noexcept override { return host_.Reserve(bytes); }
   void Unreserve(std::byte* base, size_t bytes) noexcept override {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (auto it = committed_.lower_bound(base); it != committed_.end() && it->first < base + bytes;) {
+    for (auto it = committed_.lower_bound(base);
+         it != committed_.end() && it->first < base + bytes;) {
       used_ -= it->second;
       it = committed_.erase(it);
     }
@@ -292,7 +293,8 @@ bool SimulatedDevice::Decommit(std::byte* at, size_t bytes) noexcept {
   if (begin % kGranule != 0 || bytes % kGranule != 0) Die("decommit (granularity)", at, bytes);
   ++counters_.decommits;
   if (!HostProvider().Decommit(hidden, bytes)) return false;
-  for (size_t i = begin / kGranule; i < (begin + bytes) / kGranule; ++i) range->committed[i] = false;
+  for (size_t i = begin / kGranule; i < (begin + bytes) / kGranule; ++i)
+    range->committed[i] = false;
   used_ -= bytes;
   return true;
 }
@@ -305,12 +307,14 @@ void SimulatedDevice::MayFail(const char* what) {
 }
 
 void SimulatedDevice::CheckWorks(const char* what) {
-  if (poisoned_) LoseDevice(device_, "a kernel used a wrong address, as the test wanted", poisoned_by_);
+  if (poisoned_)
+    LoseDevice(device_, "a kernel used a wrong address, as the test wanted", poisoned_by_);
   if (IsLost(device_)) ThrowLost(device_, std::string("simulated device: ") + what);
 }
 
 void SimulatedDevice::ThrowIfLost(const std::string& who) {
-  if (poisoned_) LoseDevice(device_, "a kernel used a wrong address, as the test wanted", poisoned_by_);
+  if (poisoned_)
+    LoseDevice(device_, "a kernel used a wrong address, as the test wanted", poisoned_by_);
   DeviceProvider::ThrowIfLost(who);
 }
 

@@ -63,8 +63,9 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   // them, before the first copy between two.
   static void set_has_peers(bool has);
   // What memory/device_copy.h asks for: a copy of this device's to another one, and its queue.
-  QueuePoint QueueCopyToPeer(SimulatedDevice& there, int queue_there, std::byte* to, const std::byte* from,
-                             size_t bytes, QueuePoint after, QueuePoint after_there);
+  QueuePoint QueueCopyToPeer(SimulatedDevice& there, int queue_there, std::byte* to,
+                             const std::byte* from, size_t bytes, QueuePoint after,
+                             QueuePoint after_there);
   // Blocks are kept when they are released, behind the points of what uses them (kept_blocks.h), so many bytes. Off at
   // first. No block is in use.
   void set_keeps_blocks(size_t most_bytes);
@@ -143,9 +144,9 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   class Pinned;
   struct Range {
     size_t bytes;
-    std::byte* hidden;             // where the bytes are
-    std::vector<bool> committed;   // by granule
-    size_t block_bytes = SIZE_MAX; // of a single block; SIZE_MAX: a reserved range
+    std::byte* hidden;              // where the bytes are
+    std::vector<bool> committed;    // by granule
+    size_t block_bytes = SIZE_MAX;  // of a single block; SIZE_MAX: a reserved range
   };
 
   explicit SimulatedDevice(int index);
@@ -182,7 +183,7 @@ class SimulatedDevice final : public DeviceProvider, public KeptBlocks::Source {
   std::atomic<bool> poisoned_{false}, tells_late_{false};
   std::atomic<const char*> poisoned_by_{nullptr};
   Pinned* pinned_;
-  SimulatedQueues& queues_;  // of all devices
+  SimulatedQueues& queues_;        // of all devices
   std::atomic<uint32_t> open_{1};  // compute queues, a bit each
   std::atomic<void*> natives_[kMostQueues] = {};
   std::unique_ptr<KeptBlocks> kept_;

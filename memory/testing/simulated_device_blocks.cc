@@ -8,9 +8,10 @@ namespace tidepool {
 void SimulatedDevice::set_keeps_blocks(size_t most_bytes) {
   reclaimer_ = Reclaimer::Registration();
   kept_ = std::make_unique<KeptBlocks>(*this, *this, kAlignment, most_bytes);
-  reclaimer_ = Reclaimer::Global().Register("kept blocks of " + name(), [this](ReclaimDepth depth) -> int64_t {
-    return depth == ReclaimDepth::kSpare ? 0 : static_cast<int64_t>(kept_->TrimUnused());
-  });
+  reclaimer_ = Reclaimer::Global().Register(
+      "kept blocks of " + name(), [this](ReclaimDepth depth) -> int64_t {
+        return depth == ReclaimDepth::kSpare ? 0 : static_cast<int64_t>(kept_->TrimUnused());
+      });
 }
 
 std::byte* SimulatedDevice::NewBlock(size_t bytes, size_t alignment) noexcept {
@@ -18,7 +19,8 @@ std::byte* SimulatedDevice::NewBlock(size_t bytes, size_t alignment) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   if (alignment < alignment_ || alignment > kMaxAlignment) Die("alignment", nullptr, alignment);
   ++counters_.blocks;
-  const size_t whole = (bytes + kReadableTailBytes + kGranularity - 1) / kGranularity * kGranularity;
+  const size_t whole =
+      (bytes + kReadableTailBytes + kGranularity - 1) / kGranularity * kGranularity;
   if (whole > capacity_ - std::min(capacity_, used_)) return nullptr;
   std::byte* const base = NewRange(whole);
   if (base == nullptr) return nullptr;
@@ -68,7 +70,9 @@ QueuePoint SimulatedDevice::EarlierUses(const std::byte* data, size_t) {
   return kept_ != nullptr ? kept_->EarlierUses(data) : QueuePoint{};
 }
 
-std::byte* SimulatedDevice::TakeBlock(size_t bytes, QueuePoint*) noexcept { return NewBlock(bytes, kAlignment); }
+std::byte* SimulatedDevice::TakeBlock(size_t bytes, QueuePoint*) noexcept {
+  return NewBlock(bytes, kAlignment);
+}
 
 void SimulatedDevice::GiveBlock(std::byte* data, size_t bytes) noexcept {
   if (!queues_.Release({data, data + bytes})) Die("end of a block that work uses", data, bytes);

@@ -25,8 +25,8 @@ class Peers final : public PeerCopies {
   }
   QueuePoint Queue(const PeerCopy& copy) override {
     return SimulatedDevice::Get(copy.from_device.index)
-        .QueueCopyToPeer(SimulatedDevice::Get(copy.to_device.index), copy.to_queue, copy.to, copy.from,
-                         copy.bytes, copy.after, copy.after_there);
+        .QueueCopyToPeer(SimulatedDevice::Get(copy.to_device.index), copy.to_queue, copy.to,
+                         copy.from, copy.bytes, copy.after, copy.after_there);
   }
 };
 const PeerCopiesRegistrar peers(SimulatedDevice::kDevice.type, new Peers);
@@ -50,15 +50,15 @@ QueuePoint SimulatedDevice::QueueCopyToPeer(SimulatedDevice& there, int queue_th
   {
     std::lock_guard<std::mutex> lock(to_peers_mutex);
     uint64_t& last = last_to_peers[device_.index][there.device_.index];
-    const uint64_t copied = queues_.Add(At(SimulatedQueues::kCopies),
-                                        {{from, from + bytes, false}, {to, to + bytes, true}},
-                                        std::vector<uint64_t>{after.value, after_there.value},
-                                        [=, this, &there] {
-                                          if (!Works() || !there.Works()) return;
-                                          std::memcpy(hidden_to, hidden_from, bytes);
-                                        });
+    const uint64_t copied = queues_.Add(
+        At(SimulatedQueues::kCopies), {{from, from + bytes, false}, {to, to + bytes, true}},
+        std::vector<uint64_t>{after.value, after_there.value}, [=, this, &there] {
+          if (!Works() || !there.Works()) return;
+          std::memcpy(hidden_to, hidden_from, bytes);
+        });
     try {
-      last = queues_.Add(At(SimulatedQueues::kCopies), {}, std::vector<uint64_t>{copied, last}, [] {});
+      last =
+          queues_.Add(At(SimulatedQueues::kCopies), {}, std::vector<uint64_t>{copied, last}, [] {});
     } catch (const std::bad_alloc&) {
       queues_.WaitFor(copied);
       throw;
@@ -118,15 +118,18 @@ void SimulatedDevice::QueueKernel(std::vector<SimulatedQueues::Range> ranges,
     if (!poison_.Next()) return run();
     poisoned_by_ = operation;
     poisoned_ = true;
-    if (!tells_late_) LoseDevice(device_, "a kernel used a wrong address, as the test wanted", operation);
+    if (!tells_late_)
+      LoseDevice(device_, "a kernel used a wrong address, as the test wanted", operation);
   });
 }
 
 void SimulatedDevice::OpenQueue(int queue, void* native) {
   MayFail("making of a queue");
-  if (queue < 1 || queue >= kMostQueues) Die("number of a queue", nullptr, static_cast<size_t>(queue));
+  if (queue < 1 || queue >= kMostQueues)
+    Die("number of a queue", nullptr, static_cast<size_t>(queue));
   natives_[queue] = native != nullptr ? native : &natives_[queue];
-  if ((open_.fetch_or(1u << queue) >> queue & 1) != 0) Die("second opening of a queue", nullptr, queue);
+  if ((open_.fetch_or(1u << queue) >> queue & 1) != 0)
+    Die("second opening of a queue", nullptr, queue);
 }
 
 void SimulatedDevice::CloseQueue(int queue) noexcept {

@@ -118,7 +118,8 @@ TEST_F(SimulatedDeviceTest, WithoutMemoryForItsRecordsItGivesNone) {
       std::byte* got = nullptr;
       until_fault = at;
       fault_happened = false;
-      ASSERT_TRUE(Try([&] { got = block ? device_.Allocate(100, 256) : device_.Reserve(4 * kGranule); }));
+      ASSERT_TRUE(
+          Try([&] { got = block ? device_.Allocate(100, 256) : device_.Reserve(4 * kGranule); }));
       ASSERT_EQ(got == nullptr, fault_happened);
       EXPECT_EQ(device_.used_bytes(), got != nullptr && block ? kGranule : 0);
       if (got == nullptr) {
@@ -194,9 +195,9 @@ TEST(SimulatedPeers, CopiesWithinADeviceAndOfTheHostsBytesAreRefused) {
       ADD_FAILURE() << DeviceName(from) << " to " << DeviceName(to);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_EQ(std::string(error.message()),
-                "copy between devices: found bytes of " + DeviceName(from) + " for " + DeviceName(to) +
-                    ", expected two devices that are not the host");
+      EXPECT_EQ(std::string(error.message()), "copy between devices: found bytes of " +
+                                                  DeviceName(from) + " for " + DeviceName(to) +
+                                                  ", expected two devices that are not the host");
     }
     EXPECT_FALSE(DeviceCopiesBetween(from, to).decided);
   }

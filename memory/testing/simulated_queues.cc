@@ -36,7 +36,8 @@ void SimulatedQueues::Stop(int device) {
       has_worker_[queue] = false;
     }
     DoneAll(device);
-    if (std::none_of(running_, running_ + kDevices, [](bool running) { return running; })) order_.Clear();
+    if (std::none_of(running_, running_ + kDevices, [](bool running) { return running; }))
+      order_.Clear();
     failure_[device].clear();
     changed_.notify_all();
   }
@@ -85,8 +86,8 @@ uint64_t SimulatedQueues::Add(int queue, std::vector<Range> ranges, std::vector<
   return 0;
 }
 
-uint64_t SimulatedQueues::AddLocked(int queue, std::vector<Range> ranges, std::vector<uint64_t> after,
-                                    std::function<void()> run) {
+uint64_t SimulatedQueues::AddLocked(int queue, std::vector<Range> ranges,
+                                    std::vector<uint64_t> after, std::function<void()> run) {
   const int device = queue / kOfOneDevice;
   const uint64_t point = last_point_ + 1;
   // Whatever may find no memory comes first: nothing is queued then, and nothing waits for it.
@@ -98,7 +99,8 @@ uint64_t SimulatedQueues::AddLocked(int queue, std::vector<Range> ranges, std::v
   std::vector<uint64_t> ordered = before;
   if (!IsOfCopies(queue)) ordered.push_back(last_of_[queue]);
   std::list<Work> added;
-  added.push_back({point, queue, std::move(ranges), std::move(before), std::move(run), /*eager=*/false});
+  added.push_back(
+      {point, queue, std::move(ranges), std::move(before), std::move(run), /*eager=*/false});
   if (!has_worker_[queue]) {
     workers_[device].emplace_back([this, queue] { Serve(queue); });
     has_worker_[queue] = true;
@@ -111,8 +113,8 @@ uint64_t SimulatedQueues::AddLocked(int queue, std::vector<Range> ranges, std::v
     last_of_[queue] = point;
   }
   if (checks_order_ && !race.empty()) {
-    std::fprintf(stderr, "simulated device %d: in queue %d%s: %s; neither comes after the other\n", device,
-                 queue % kOfOneDevice, IsOfCopies(queue) ? " (copies)" : "", race.c_str());
+    std::fprintf(stderr, "simulated device %d: in queue %d%s: %s; neither comes after the other\n",
+                 device, queue % kOfOneDevice, IsOfCopies(queue) ? " (copies)" : "", race.c_str());
     std::abort();
   }
   added.front().eager = random_() % 8 == 0;
@@ -168,8 +170,10 @@ void SimulatedQueues::WaitFor(uint64_t point) {
 
 void SimulatedQueues::DoneAll(int device) {
   const uint64_t last = last_point_;
-  for (uint64_t point = last - std::min(last, uint64_t{QueueOrder::kMostKept}) + 1; point <= last; ++point) {
-    if (device_of_[point % QueueOrder::kMostKept] == device && Find(point) == pending_.end()) order_.Done(point);
+  for (uint64_t point = last - std::min(last, uint64_t{QueueOrder::kMostKept}) + 1; point <= last;
+       ++point) {
+    if (device_of_[point % QueueOrder::kMostKept] == device && Find(point) == pending_.end())
+      order_.Done(point);
   }
 }
 

@@ -52,7 +52,8 @@ class SimulatedQueues {
   uint64_t Add(int queue, std::vector<Range> ranges, uint64_t after, std::function<void()> run) {
     return Add(queue, std::move(ranges), std::vector<uint64_t>{after}, std::move(run));
   }
-  uint64_t Add(int queue, std::vector<Range> ranges, std::vector<uint64_t> after, std::function<void()> run);
+  uint64_t Add(int queue, std::vector<Range> ranges, std::vector<uint64_t> after,
+               std::function<void()> run);
   uint64_t ComputePoint(int queue);
   void ComputeAfter(int queue, uint64_t point);
   bool HasPassed(uint64_t point);
@@ -82,7 +83,8 @@ class SimulatedQueues {
 
   void Serve(int queue);
   // These need mutex_ held.
-  uint64_t AddLocked(int queue, std::vector<Range> ranges, std::vector<uint64_t> after, std::function<void()> run);
+  uint64_t AddLocked(int queue, std::vector<Range> ranges, std::vector<uint64_t> after,
+                     std::function<void()> run);
   void DoneAll(int device);  // the host has seen that it is
   std::list<Work>::iterator Find(uint64_t point);
   std::list<Work>::iterator Next(int queue);
@@ -93,7 +95,7 @@ class SimulatedQueues {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<Work> pending_;  // in the order they were queued
+  std::list<Work> pending_;                          // in the order they were queued
   std::vector<uint64_t> compute_after_[kAllQueues];  // what the next kernel of each waits for
   uint64_t last_of_[kAllQueues] = {};
   QueueOrder order_;

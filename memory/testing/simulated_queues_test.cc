@@ -97,7 +97,8 @@ TEST(SimulatedQueuesDeathTest, WorkThatDisturbsOtherWorkEndsTheTest) {
   };
   run(true, true);
   run(false, false);
-  EXPECT_DEATH(run(false, true), "in queue 2: work 3, which writes 11 bytes at .*, and work 1, which reads 10");
+  EXPECT_DEATH(run(false, true),
+               "in queue 2: work 3, which writes 11 bytes at .*, and work 1, which reads 10");
   // What the host has waited for is before all that comes.
   SimulatedQueues queues;
   queues.Start(6);
@@ -155,17 +156,21 @@ TEST(SimulatedQueuesTest, WorkThatFindsNoMemoryIsNotQueued) {
       queues.Start(static_cast<uint64_t>(fault) + 1);
       std::string order;
       std::byte bytes[8];
-      const uint64_t before = queues.Add(SimulatedQueues::kCopies, {{bytes, bytes + 8}}, 0, [&] { order += 'a'; });
+      const uint64_t before =
+          queues.Add(SimulatedQueues::kCopies, {{bytes, bytes + 8}}, 0, [&] { order += 'a'; });
       queues.ComputeAfter(0, before);
       const int queue = copies ? SimulatedQueues::kCopies : SimulatedQueues::kCompute;
       until_fault = fault;
-      const bool queued = Try([&] { queues.Add(queue, {{bytes, bytes + 8}}, before, [&] { order += 'b'; }); });
+      const bool queued = Try([&] {
+        queues.Add(queue, {{bytes, bytes + 8}}, before, [&] { order += 'b'; });
+      });
       queued ? ++went : ++refused;
       until_fault = fault;
       uint64_t point = 0;
       if (!Try([&] { point = queues.ComputePoint(0); })) point = 0;
       // Behind the copy still.
-      if (!copies) queues.Add(SimulatedQueues::kCompute, {{bytes, bytes + 8}}, 0, [&] { order += 'c'; });
+      if (!copies)
+        queues.Add(SimulatedQueues::kCompute, {{bytes, bytes + 8}}, 0, [&] { order += 'c'; });
       queues.WaitFor(point);
       queues.WaitForAll();
       EXPECT_EQ(order, std::string("a") + (queued ? "b" : "") + (copies ? "" : "c"));

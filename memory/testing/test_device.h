@@ -24,7 +24,8 @@ inline void FillBuffer(const Buffer& buffer, unsigned char value) {
 inline bool BufferHolds(const Buffer& buffer, unsigned char value) {
   std::vector<std::byte> seen(buffer.bytes);
   FindDeviceProvider(buffer.device)->CopyToHost(seen.data(), buffer.data, buffer.bytes);
-  return std::all_of(seen.begin(), seen.end(), [=](std::byte byte) { return byte == std::byte{value}; });
+  return std::all_of(seen.begin(), seen.end(),
+                     [=](std::byte byte) { return byte == std::byte{value}; });
 }
 
 // Of all devices together.

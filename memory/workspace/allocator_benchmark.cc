@@ -49,9 +49,7 @@ void SetRate(benchmark::State& state, size_t requests, int64_t faults) {
 void CycleOf(benchmark::State& state, const Allocator& allocator, const std::vector<Step>& steps,
              size_t requests) {
   std::vector<void*> blocks(requests);
-  auto cycle = [&] {
-    PlayOn(allocator, steps, blocks);
-  };
+  auto cycle = [&] { PlayOn(allocator, steps, blocks); };
   for (int i = 0; i < 3; ++i) cycle();
   const int64_t faults = PageFaults();
   for (auto _ : state) cycle();
@@ -110,7 +108,8 @@ std::vector<LifetimeBuffer> Recorded(const std::string& name) {
 
 const int registered = [] {
   const std::vector<Allocator> allocators = FindAllocators();
-  for (size_t bytes : {size_t{64}, size_t{4096}, size_t{262144}, size_t{16} << 20, size_t{64} << 20}) {
+  for (size_t bytes :
+       {size_t{64}, size_t{4096}, size_t{262144}, size_t{16} << 20, size_t{64} << 20}) {
     const std::string suffix = "/" + std::to_string(bytes);
     benchmark::RegisterBenchmark(
         ("PairOf/workspace" + suffix).c_str(),
@@ -134,11 +133,10 @@ const int registered = [] {
         (std::string("CycleOf/workspace/") + name).c_str(),
         [steps, count](benchmark::State& state) { CycleOfWorkspace(state, steps, count); });
     for (const Allocator& allocator : allocators) {
-      benchmark::RegisterBenchmark(
-          ("CycleOf/" + allocator.name + "/" + name).c_str(),
-          [allocator, steps, count](benchmark::State& state) {
-            CycleOf(state, allocator, steps, count);
-          });
+      benchmark::RegisterBenchmark(("CycleOf/" + allocator.name + "/" + name).c_str(),
+                                   [allocator, steps, count](benchmark::State& state) {
+                                     CycleOf(state, allocator, steps, count);
+                                   });
     }
   }
   return 0;

@@ -70,8 +70,9 @@ std::vector<Allocator> FindAllocators(std::vector<std::string>* absent) {
   };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   for (const Peer& peer : kPeers) {
-    absent->push_back(std::string(peer.name) + ": not beside sanitizers, which find their leaks and do not see how "
-                                               "they synchronise");
+    absent->push_back(std::string(peer.name) +
+                      ": not beside sanitizers, which find their leaks and do not see how "
+                      "they synchronise");
   }
   return found;
 #endif

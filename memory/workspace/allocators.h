@@ -13,7 +13,8 @@ struct Allocator {
   void* (*allocate)(size_t bytes);
   void (*release)(void* block);
   void (*end_cycle)() = [] {};  // of the calling thread; all of its blocks were released
-  void* (*allocate_aligned)(size_t alignment, size_t bytes) = nullptr;  // to powers of two; null: there is none
+  void* (*allocate_aligned)(size_t alignment,
+                            size_t bytes) = nullptr;  // to powers of two; null: there is none
 };
 
 // glibc's malloc, and tcmalloc, mimalloc and jemalloc from the system's libraries when they are installed

@@ -60,8 +60,9 @@ std::string LeakReport::ToString() const {
     absl::StrAppend(&out, count, count == 1 ? " array of " : " arrays of ", bytes, " bytes");
   }
   if (blocks > 0) {
-    absl::StrAppend(&out, count > 0 ? " and " : "", blocks, blocks == 1 ? " block of " : " blocks of ",
-                    block_bytes, " bytes of containers");
+    absl::StrAppend(&out, count > 0 ? " and " : "", blocks,
+                    blocks == 1 ? " block of " : " blocks of ", block_bytes,
+                    " bytes of containers");
   }
   absl::StrAppend(&out, " outlived the cycle");
   for (const LeakedArray& array : arrays) {

@@ -118,8 +118,7 @@ class CycleDetector {
   void OnLeaks(const LeakReport& report) noexcept;
   // Whether OnCycleEnd could find anything: with the ledger as it was, only spills may have grown.
   bool IsNews(int64_t spilled, uint64_t ledger_change) const {
-    return enabled_ &&
-           (ledger_change != ledger_change_ || spilled != last_.spilled || growing_);
+    return enabled_ && (ledger_change != ledger_change_ || spilled != last_.spilled || growing_);
   }
   // `ledger_change`: MemoryTracker::changes(); `external()` is asked when that moved.
   template <typename External>

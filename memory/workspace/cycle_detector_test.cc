@@ -167,7 +167,8 @@ TEST_F(Detector, GrowthInEachOfTheLastCyclesIsFoundAndLessIsNot) {
   EXPECT_THAT(Kinds(), IsEmpty());
   cycle(64 * (kGrowingCycles + 1));
   ASSERT_THAT(Kinds(), ElementsAre(CycleFindingKind::kGrowingSpills));
-  EXPECT_THAT(findings_[0].text, HasSubstr("spilled bytes have grown in each of the last 8 cycles"));
+  EXPECT_THAT(findings_[0].text,
+              HasSubstr("spilled bytes have grown in each of the last 8 cycles"));
 }
 
 TEST_F(Detector, GrowingExternalMemoryIsFound) {

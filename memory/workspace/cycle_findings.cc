@@ -10,9 +10,11 @@
 namespace tidepool {
 
 void CycleFindings::TellRequest(const RecordedCycleRequest& request) const noexcept {
-  if (MemoryListener* const profile = MemoryListener::Current(MemoryListener::kProfile)) profile->Requested(request);
+  if (MemoryListener* const profile = MemoryListener::Current(MemoryListener::kProfile))
+    profile->Requested(request);
   if ((watches_ & MemoryTracing::kRecords) == 0) return;
-  if (MemoryListener* const record = MemoryListener::Current(MemoryListener::kRecord)) record->Requested(request);
+  if (MemoryListener* const record = MemoryListener::Current(MemoryListener::kRecord))
+    record->Requested(request);
 }
 
 void CycleFindings::TellBegin(const MemoryOwner& owner, uint64_t generation) noexcept {
@@ -94,9 +96,8 @@ void CycleFindings::Report(uint64_t generation, CycleDetector::Levels levels,
     cannot_learn_.clear();
   }
   MemoryTracker& tracker = MemoryTracker::Global();
-  detector_.OnCycleEnd(generation, levels, tracker.changes(), [&] {
-    return tracker.CurrentBytes(memory_device, MemoryKind::kExternal);
-  });
+  detector_.OnCycleEnd(generation, levels, tracker.changes(),
+                       [&] { return tracker.CurrentBytes(memory_device, MemoryKind::kExternal); });
 }
 
 }  // namespace tidepool

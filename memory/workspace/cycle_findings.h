@@ -66,7 +66,8 @@ class CycleFindings {
   // ---- the end of a cycle ---------------------------------------------------------------------
   // Whether Report() would find anything to compare or to tell.
   bool HasNews(int64_t spilled_bytes, uint64_t ledger_change) const {
-    return leaks_.count > 0 || leaks_.blocks > 0 || !cannot_learn_.empty() || detector_.IsNews(spilled_bytes, ledger_change);
+    return leaks_.count > 0 || leaks_.blocks > 0 || !cannot_learn_.empty() ||
+           detector_.IsNews(spilled_bytes, ledger_change);
   }
   // Tells the sinks. `memory_device` is the one the workspace's memory is on.
   void Report(uint64_t generation, CycleDetector::Levels levels, Device memory_device) noexcept;

@@ -185,8 +185,8 @@ const LearnedCycle* CycleFollower::SmallestThatHolds(size_t rounded) const {
 // To a plan that has made the same requests so far, and this one next: the one that was used last of
 // those that what is alive allows.
 bool CycleFollower::SwitchPlan(const RequestView& made, size_t rounded) {
-  const PlanList::Range same = lesson_.plans->Narrow(
-      alike_, made.count(), ExtendSignature(recorder_.signature(), rounded));
+  const PlanList::Range same =
+      lesson_.plans->Narrow(alike_, made.count(), ExtendSignature(recorder_.signature(), rounded));
   std::array<const LearnedCycle*, kMostTried> latest{};
   for (uint32_t i = same.begin; i < same.end; ++i) {
     const LearnedCycle* cycle = &(*lesson_.plans)[i];

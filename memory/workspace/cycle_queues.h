@@ -55,9 +55,10 @@ class CycleQueues {
   const Device device_;
   std::atomic<uint8_t> home_{0};
   std::atomic<uint16_t> used_{0};  // beside the home
-  std::optional<QueueOfCycle> open_;  // keeps the home open until the cycle has ended, or is handed over
-  bool ran_ = false;                 // a cycle
-  QueueEnds ends_;                   // of the cycle before; of its home alone where there were no other queues yet
+  std::optional<QueueOfCycle>
+      open_;          // keeps the home open until the cycle has ended, or is handed over
+  bool ran_ = false;  // a cycle
+  QueueEnds ends_;    // of the cycle before; of its home alone where there were no other queues yet
 };
 
 // Memory that several workspaces share and give back in different queues: what is still under way in it.

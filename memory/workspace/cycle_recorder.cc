@@ -21,9 +21,8 @@ void CycleRecorder::Leave(const CyclePlan& plan, const RequestView& made) {
   }
   // (A merge would need memory.)
   if (before > 0) {
-    std::sort(pins_.begin(), pins_.end(), [](const PinnedBuffer& a, const PinnedBuffer& b) {
-      return a.buffer < b.buffer;
-    });
+    std::sort(pins_.begin(), pins_.end(),
+              [](const PinnedBuffer& a, const PinnedBuffer& b) { return a.buffer < b.buffer; });
   }
   left_last_ = &plan;
   if (active_) return;

@@ -61,7 +61,8 @@ class CycleRecorder {
   // All requests are made, and what is alive lives to the end. What was recorded has its lifetimes
   // then.
   void Finish(const RequestView& made) noexcept {
-    for (uint32_t slot = 0; slot < requests_.size(); ++slot) requests_[slot].upper = made.upper(slot);
+    for (uint32_t slot = 0; slot < requests_.size(); ++slot)
+      requests_[slot].upper = made.upper(slot);
     active_ = false;
   }
 

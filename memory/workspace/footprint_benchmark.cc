@@ -143,23 +143,24 @@ void Report(benchmark::State& state, const std::function<Footprint()>& measure) 
 
 const int registered = [] {
   const auto add = [](const std::string& name, auto measure) {
-    benchmark::RegisterBenchmark(
-        ("Footprint/" + name).c_str(),
-        [measure](benchmark::State& state) { Report(state, measure); })
-        ->Iterations(1)->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(("Footprint/" + name).c_str(),
+                                 [measure](benchmark::State& state) { Report(state, measure); })
+        ->Iterations(1)
+        ->Unit(benchmark::kMillisecond);
   };
   std::vector<Allocator> allocators = FindAllocators();
   for (Allocator& resource : StandardResources()) allocators.push_back(std::move(resource));
-  for (const auto& [stream, draw] : {std::pair<const char*, Draw>{"large_temporary", &LargeTemporary},
-                                     {"large_sizes", &LargeSizes},
-                                     {"parser", &ParserDocument},
-                                     {"200_lengths", &Sequence},
-                                     {"32_batches", &Batch},
-                                     {"drawn_lives", &DrawnLives},
-                                     {"alternating", &Alternating},
-                                     {"saw", &Saw},
-                                     {"drawn_first", &DrawnFirst},
-                                     {"drifting", &Drifting}}) {
+  for (const auto& [stream, draw] :
+       {std::pair<const char*, Draw>{"large_temporary", &LargeTemporary},
+        {"large_sizes", &LargeSizes},
+        {"parser", &ParserDocument},
+        {"200_lengths", &Sequence},
+        {"32_batches", &Batch},
+        {"drawn_lives", &DrawnLives},
+        {"alternating", &Alternating},
+        {"saw", &Saw},
+        {"drawn_first", &DrawnFirst},
+        {"drifting", &Drifting}}) {
     for (const bool equal : {true, false}) {
       if (draw == &LargeTemporary && !equal) continue;
       const bool large = draw != &ParserDocument && draw != &Sequence && draw != &Batch;

@@ -134,7 +134,8 @@ class FreeRanges {
     State state : 2;
     uint32_t below;  // kNobody: none
     uint32_t above;
-    uint32_t next;      // of kept ones of one size, of those in a list of free ones, of records not in use
+    uint32_t
+        next;  // of kept ones of one size, of those in a list of free ones, of records not in use
     uint32_t previous;  // of free ones
   };
   static_assert(sizeof(Record) == 24);
@@ -173,7 +174,7 @@ class FreeRanges {
   bool begun_ = false;
   size_t begin_ = 0;
   size_t end_ = 0;
-  size_t top_ = 0;      // nothing at or above is in a range
+  size_t top_ = 0;  // nothing at or above is in a range
   size_t reached_ = 0;
   uint32_t last_ = kNobody;  // the one that ends at top_
   uint32_t free_ranges_ = 0;

@@ -118,7 +118,8 @@ TEST(FreeRanges, SizesBeyondAllAddressesAreRefused) {
     FreeRanges ranges(unit);
     ranges.Begin(0, 1 << 20);
     size_t offset = 0;
-    for (const size_t units : {144, 200, 300, 500, 700, 1000, 1500, 4096}) {  // in lists of free ones, apart
+    for (const size_t units :
+         {144, 200, 300, 500, 700, 1000, 1500, 4096}) {  // in lists of free ones, apart
       ranges.Reserve();
       const FreeRanges::Range large = ranges.Take(units * unit, &offset);
       ranges.Reserve();

@@ -254,7 +254,8 @@ struct WithoutLocks : Sync {
   };
 };
 TEST(LeaseListExplored, TheLockIsNeeded) {
-  for (auto body : {TwoServeWhileAnotherCloses<WithoutLocks>, TwoServeWhileAnotherTrims<WithoutLocks>}) {
+  for (auto body :
+       {TwoServeWhileAnotherCloses<WithoutLocks>, TwoServeWhileAnotherTrims<WithoutLocks>}) {
     const Result result = explorer::Explore({}, body);
     EXPECT_EQ(result.failure, FailureKind::kDataRace) << result.report();
   }

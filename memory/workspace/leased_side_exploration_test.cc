@@ -183,10 +183,14 @@ TEST(LeasedSideExplored, NoOrderIsStrongerThanItNeedsToBe) {
   const explorer::MutationTable table =
       explorer::ExploreMutations({.name = "leased", .preemptions = 2}, [](Execution& execution) {
         switch (explorer::Choose(4)) {
-          case 0: return ReadersAndTheNextBatch(execution);
-          case 2: return AnotherProducer(execution);
-          case 1: return ClosingAndTheEndOfTheLease(execution);
-          default: return TwoReadersAndTheRingsEnd(execution);
+          case 0:
+            return ReadersAndTheNextBatch(execution);
+          case 2:
+            return AnotherProducer(execution);
+          case 1:
+            return ClosingAndTheEndOfTheLease(execution);
+          default:
+            return TwoReadersAndTheRingsEnd(execution);
         }
       });
   std::printf("%s\n", table.report().c_str());

@@ -113,11 +113,12 @@ class Family {
       (*placed)[begin] = Place(joined_[begin], offsets, offsets.size());
       return;
     }
-    const size_t common = *std::min_element(common_.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
-                                            common_.begin() + static_cast<std::ptrdiff_t>(end));
+    const size_t common =
+        *std::min_element(common_.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
+                          common_.begin() + static_cast<std::ptrdiff_t>(end));
     if (common > offsets.size()) {
-      MappedVector<LifetimeBuffer> trunk(joined_[begin].begin(),
-                                        joined_[begin].begin() + static_cast<std::ptrdiff_t>(common));
+      MappedVector<LifetimeBuffer> trunk(
+          joined_[begin].begin(), joined_[begin].begin() + static_cast<std::ptrdiff_t>(common));
       for (LifetimeBuffer& request : trunk) {
         request.upper = std::min(request.upper, static_cast<int64_t>(common));
       }

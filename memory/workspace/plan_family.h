@@ -27,8 +27,8 @@ inline constexpr size_t kFewFamilyRequests = size_t{1} << 11;
 // One plan for each member, in their order; members differ in at least one size. Of two ways (the largest member first;
 // what is common first, at the bottom) the one whose largest plan is smaller; or, with `favoured` less than their
 // number, the one where that member's is; of equal ones the one whose plans are smaller in all. Throws what PlaceRequests does.
-std::vector<PlacedRequests> PlaceFamily(
-    absl::Span<const absl::Span<const LifetimeBuffer>> members, size_t alignment, size_t favoured);
+std::vector<PlacedRequests> PlaceFamily(absl::Span<const absl::Span<const LifetimeBuffer>> members,
+                                        size_t alignment, size_t favoured);
 
 }  // namespace tidepool
 

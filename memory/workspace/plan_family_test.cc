@@ -13,7 +13,8 @@ namespace {
 
 using Requests = std::vector<LifetimeBuffer>;
 
-std::vector<PlacedRequests> Place(const std::vector<Requests>& members, size_t favoured = SIZE_MAX) {
+std::vector<PlacedRequests> Place(const std::vector<Requests>& members,
+                                  size_t favoured = SIZE_MAX) {
   std::vector<absl::Span<const LifetimeBuffer>> spans(members.begin(), members.end());
   return PlaceFamily(spans, 64, favoured);
 }
@@ -70,7 +71,8 @@ TEST(PlanFamily, NobodyIsInTheWayOfAnother) {
         requests[i].lower = static_cast<int64_t>(i);
         requests[i].upper = static_cast<int64_t>(i + 1 + random() % (requests.size() - i));
       }
-      if (requests.empty() || std::any_of(members.begin(), members.end(), [&](const Requests& other) {
+      if (requests.empty() ||
+          std::any_of(members.begin(), members.end(), [&](const Requests& other) {
             return other.size() == requests.size() && Common(other, requests) == requests.size();
           })) {
         continue;
@@ -85,7 +87,8 @@ TEST(PlanFamily, NobodyIsInTheWayOfAnother) {
 
 // What is common and small does not lie above the large one of one member, where it would be in the middle of another's.
 TEST(PlanFamily, ASmallCommonRequestDoesNotDoubleThePages) {
-  const std::vector<Requests> members = {{{0, 2, 1024}, {1, 2, 22528}}, {{0, 2, 1024}, {1, 2, 25600}}};
+  const std::vector<Requests> members = {{{0, 2, 1024}, {1, 2, 22528}},
+                                         {{0, 2, 1024}, {1, 2, 25600}}};
   const std::vector<PlacedRequests> plans = Place(members);
   EXPECT_EQ(plans[0].peak_bytes, 1024u + 22528);
   EXPECT_EQ(plans[1].peak_bytes, 1024u + 25600);
@@ -93,8 +96,8 @@ TEST(PlanFamily, ASmallCommonRequestDoesNotDoubleThePages) {
 
 TEST(PlanFamily, TheFavouredMemberIsAsSmallAsItCanBe) {
   // Alone the last one needs 128 bytes; the others' long first request is there in it, too, until they part.
-  const std::vector<Requests> members = {
-      {{0, 3, 64}, {1, 3, 4096}, {2, 3, 64}}, {{0, 1, 64}, {1, 2, 64}, {2, 3, 64}}};
+  const std::vector<Requests> members = {{{0, 3, 64}, {1, 3, 4096}, {2, 3, 64}},
+                                         {{0, 1, 64}, {1, 2, 64}, {2, 3, 64}}};
   EXPECT_EQ(Place(members, 1)[1].peak_bytes, 64u);
 }
 

@@ -242,7 +242,8 @@ TEST(PlanFile, PlannedRequestsAreTheCycle) {
     EXPECT_EQ(requests[i].size, expected[i][2]);
   }
   const WorkspaceScope scope(workspace);
-  EXPECT_EQ(workspace.PlannedRequests().size(), requests.size()) << "by the thread that has it open";
+  EXPECT_EQ(workspace.PlannedRequests().size(), requests.size())
+      << "by the thread that has it open";
   std::thread([&] { EXPECT_THROW(workspace.PlannedRequests(), Error); }).join();
 }
 
@@ -283,7 +284,8 @@ TEST(PlanFile, WhatIsSavedBesideRunningCyclesIsWholeOrRefused) {
   std::atomic<bool> enough{false};
   uint64_t cycles = 3;
   std::thread other([&] {
-    for (int i = 0; !enough; ++i, ++cycles) Step(workspace, 1 + i * 7 % 23, 4000 + 512 * (i * 5 % 11));
+    for (int i = 0; !enough; ++i, ++cycles)
+      Step(workspace, 1 + i * 7 % 23, 4000 + 512 * (i * 5 % 11));
   });
   int64_t attempts = 0, saved = 0, refused = 0;
   const auto save = [&] {

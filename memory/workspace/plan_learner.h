@@ -54,14 +54,14 @@ struct EndedCycle {
   RequestView made;
   const CycleRecorder* recorder;  // finished
   const LearnedCycle* followed;   // at its end; null: none
-  bool current = true;  // it followed what is learned now
+  bool current = true;            // it followed what is learned now
   // `made` tells when its requests were released. A batch's readers release it at any time.
   // Then only what was recorded is known.
   bool knows_lifetimes = true;
-  uint64_t misses = 0;  // requests a plan existed for but could not be followed
-  size_t bytes = 0;     // sum of the requests
-  size_t cursor = 0;    // highest address handed out
-  size_t reach = 0;     // the pages that would have served all of it as it came
+  uint64_t misses = 0;     // requests a plan existed for but could not be followed
+  size_t bytes = 0;        // sum of the requests
+  size_t cursor = 0;       // highest address handed out
+  size_t reach = 0;        // the pages that would have served all of it as it came
   size_t roomy_reach = 0;  // likewise, with room for larger gaps
 
   // It left its plan, or had none, or was to be recorded.
@@ -99,17 +99,20 @@ struct WantedPlan {
   uint64_t learning = 0;   // what was learned is given up from time to time; of which one it is
   size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
   size_t alignment = 0;
-  bool pins = false;                        // kCycle: around what other plans have
-  bool may_give_up = false;                 // kCycle: with all that begin alike, where these need too much
-  bool to_end = false;                      // kCycle: what lives longer than in `same` lives to the end
-  std::shared_ptr<const CyclePlan> same;    // of the same requests, whose longer lifetimes stay; or null
+  bool pins = false;         // kCycle: around what other plans have
+  bool may_give_up = false;  // kCycle: with all that begin alike, where these need too much
+  bool to_end = false;       // kCycle: what lives longer than in `same` lives to the end
+  std::shared_ptr<const CyclePlan>
+      same;  // of the same requests, whose longer lifetimes stay; or null
   std::shared_ptr<const CyclePlan> longer;  // likewise
-  std::vector<std::shared_ptr<const CyclePlan>> family;  // of others that begin alike; empty: none, or too many
-  std::shared_ptr<const CyclePlan> whole;   // kBeginning: of which it is one
-  MappedVector<LifetimeBuffer> seen;         // kAlone: the longest lifetimes
-  size_t most_alive = 0;                    // kAlone: at once in one of those cycles, bytes
-  size_t peak_to_beat = 0;                  // kAlone
-  size_t loose_of = 0;  // kAlone: the most bytes alive, where the plan there is goes if no smaller one is made; else 0
+  std::vector<std::shared_ptr<const CyclePlan>>
+      family;                              // of others that begin alike; empty: none, or too many
+  std::shared_ptr<const CyclePlan> whole;  // kBeginning: of which it is one
+  MappedVector<LifetimeBuffer> seen;       // kAlone: the longest lifetimes
+  size_t most_alive = 0;                   // kAlone: at once in one of those cycles, bytes
+  size_t peak_to_beat = 0;                 // kAlone
+  size_t loose_of =
+      0;  // kAlone: the most bytes alive, where the plan there is goes if no smaller one is made; else 0
 };
 
 // What was made for it.
@@ -282,7 +285,7 @@ class PlanLearner {
   uint64_t version_ = 1;
   PlanInMaking<StdSync> in_making_;
   size_t bytes_ = 0;
-  uint64_t cycles_ = 0;       // observed
+  uint64_t cycles_ = 0;         // observed
   uint64_t cycles_before_ = 0;  // of them, when it last forgot
   PlanSet plans_;
   const LearnedCycle* next_ = nullptr;  // of plans_
@@ -323,10 +326,10 @@ class PlanLearner {
 
   static constexpr int kUnplannedWindow = 128;
   RecentPeak totals_;
-  RecentNeed reach_{kUnplannedWindow};  // of cycles that no plan serves
+  RecentNeed reach_{kUnplannedWindow};        // of cycles that no plan serves
   RecentNeed roomy_reach_{kUnplannedWindow};  // of those that pages of their reach did not serve
   size_t unplanned_bytes_ = 0;
-  int oversized_cycles_ = 0;            // running
+  int oversized_cycles_ = 0;  // running
 };
 
 }  // namespace tidepool

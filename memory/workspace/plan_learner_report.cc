@@ -26,13 +26,13 @@ std::string PlanLearner::Report() const {
   std::string text;
   for (size_t i = 0; i < std::min(kinds.size(), kMostLines); ++i) {
     const LoosePlans::Reason& why = kinds[i]->last;
-    absl::StrAppend(&text, "no plan for cycles of ", why.requests, " requests that begin with ",
-                    why.first_bytes, " bytes, since cycle ", why.cycle,
-                    why.alike ? ": other kinds begin so too, and with the places they have in common need "
-                              : ": their lifetimes are other ones each time, all of which need ",
-                    why.needed_bytes, " bytes where at most ", why.alive_bytes,
-                    " were alive; given up ", kinds[i]->given_up,
-                    kinds[i]->given_up == 1 ? " time\n" : " times\n");
+    absl::StrAppend(
+        &text, "no plan for cycles of ", why.requests, " requests that begin with ",
+        why.first_bytes, " bytes, since cycle ", why.cycle,
+        why.alike ? ": other kinds begin so too, and with the places they have in common need "
+                  : ": their lifetimes are other ones each time, all of which need ",
+        why.needed_bytes, " bytes where at most ", why.alive_bytes, " were alive; given up ",
+        kinds[i]->given_up, kinds[i]->given_up == 1 ? " time\n" : " times\n");
   }
   if (kinds.size() > kMostLines) {
     absl::StrAppend(&text, "and for ", kinds.size() - kMostLines, " other kinds likewise\n");

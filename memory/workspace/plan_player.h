@@ -107,8 +107,8 @@ class Player {
     const CyclePlan& plan = *learned.plan;
     if (plan.requests.size() != requests.size()) return false;
     for (size_t i = 0; i < requests.size(); ++i) {
-      const auto until = static_cast<int64_t>(requests[i].until == 0 ? requests.size()
-                                                                     : requests[i].until);
+      const auto until =
+          static_cast<int64_t>(requests[i].until == 0 ? requests.size() : requests[i].until);
       if (plan.requests[i].size != static_cast<int64_t>(requests[i].bytes) ||
           plan.requests[i].upper < until) {
         return false;

@@ -21,9 +21,8 @@ constexpr int kMostGaps = 64;
 
 size_t PlanSet::state_bytes() const {
   return plan_bytes_ + cycles_.capacity() * sizeof(cycles_[0]) +
-         list_->cycles_.capacity() * sizeof(cycles_[0]) +
-         by_key_.bucket_count() * sizeof(void*) + by_key_.size() * 4 * sizeof(void*) +
-         forgotten_.capacity() * sizeof(Forgotten);
+         list_->cycles_.capacity() * sizeof(cycles_[0]) + by_key_.bucket_count() * sizeof(void*) +
+         by_key_.size() * 4 * sizeof(void*) + forgotten_.capacity() * sizeof(Forgotten);
 }
 
 LearnedCycle* PlanSet::Find(uint64_t signature, size_t num_requests) const {
@@ -35,8 +34,7 @@ LearnedCycle* PlanSet::Find(uint64_t signature, size_t num_requests) const {
 }
 
 bool PlanSet::Holds(const LearnedCycle* cycle) const {
-  return cycle != nullptr &&
-         Find(cycle->plan->signature(), cycle->plan->requests.size()) == cycle;
+  return cycle != nullptr && Find(cycle->plan->signature(), cycle->plan->requests.size()) == cycle;
 }
 
 bool PlanSet::HasRoom(uint64_t now, bool surely) const {
@@ -122,7 +120,8 @@ LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCyc
   if (list_->cycles_.size() == cycles_.size()) {
     // One goes in where it belongs: sorting them all each time is noticed when a file has thousands.
     auto with = std::make_shared<PlanList>();
-    const uint32_t at = list_->Like(*added->plan, static_cast<uint32_t>(added->plan->signatures.size())).begin;
+    const uint32_t at =
+        list_->Like(*added->plan, static_cast<uint32_t>(added->plan->signatures.size())).begin;
     with->cycles_.reserve(cycles.size() + dropped.size());
     for (uint32_t i = 0; i <= list_->cycles_.size(); ++i) {
       if (i == at) with->cycles_.push_back(cycles.front());
@@ -238,8 +237,9 @@ bool PlanSet::ForgetInTheWay(uint64_t now) noexcept {
     if (largest_used == 0) continue;
     for (size_t i = begin; i < end; ++i) {
       if (peak(list[i]) <= largest_used + largest_used / 16 ||
-          idle(list[i]) < std::max({most_unused, list[i]->patience,
-                                    kPatienceInTheWay * std::min(list[i]->patience, kMostPatience)})) {
+          idle(list[i]) <
+              std::max({most_unused, list[i]->patience,
+                        kPatienceInTheWay * std::min(list[i]->patience, kMostPatience)})) {
         continue;
       }
       const auto held = by_key_.find(Key(*list[i]->plan));

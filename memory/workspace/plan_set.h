@@ -38,10 +38,11 @@ struct RepetitionWatch {
   uint64_t since = 0;  // the cycle before the first of them
   int repetitions = 0;
   int refresh_after = kFirst;
-  MappedVector<LifetimeBuffer> seen;  // in those that were looked at: each request's longest lifetime
+  MappedVector<LifetimeBuffer>
+      seen;  // in those that were looked at: each request's longest lifetime
   int seen_cycles = 0;
   size_t most_alive = 0;  // at once in one of them; bytes
-  int not_before = 0;  // repetitions until the next of them
+  int not_before = 0;     // repetitions until the next of them
 
   int next_look() const { return std::max(refresh_after, not_before); }
   // Twice as long, up to `most` or what it is already.
@@ -67,10 +68,10 @@ struct CycleHistory {
   uint32_t remade = 0;   // how many plans of the same requests it replaced
   uint32_t regrets = 0;  // how often it was planned for shorter lifetimes and longer ones came back
   size_t most_alive = 0;  // bytes at once in one of its cycles, of those that were looked at
-  bool paid = false;     // it was worth making: cycles follow it
-  bool guessed = false;  // made when its cycle was first seen
-  bool goes = false;     // is being forgotten
-  bool loaded = false;   // of a file, and no cycle has followed it yet: pages are not made for it
+  bool paid = false;      // it was worth making: cycles follow it
+  bool guessed = false;   // made when its cycle was first seen
+  bool goes = false;      // is being forgotten
+  bool loaded = false;    // of a file, and no cycle has followed it yet: pages are not made for it
   // Made of the lifetimes of a few cycles, whatever there were before: then, the last time.
   bool alone = false;
   uint64_t alone_at = 0;
@@ -137,7 +138,7 @@ class PlanSet {
   size_t peak_bytes() const { return peak_bytes_; }
   // Of the largest of the others; 0: there are none.
   size_t loaded_peak_bytes() const { return loaded_peak_bytes_; }
-  size_t state_bytes() const;                        // heap memory
+  size_t state_bytes() const;  // heap memory
 
   bool Holds(const LearnedCycle* cycle) const;
   // The cycle with exactly these requests; null if there is none.
@@ -212,7 +213,7 @@ class PlanSet {
   size_t plan_bytes_ = 0;
   const LearnedCycle* largest_ = nullptr;  // the first of those with the highest peak
   uint64_t looked_at_ = 0;                 // for outliers, last
-  std::vector<Forgotten> forgotten_;  // the latest last
+  std::vector<Forgotten> forgotten_;       // the latest last
 };
 
 }  // namespace tidepool

@@ -67,7 +67,8 @@ TEST(PlanSet, ListsPlansByWhatTheirRequestsBeginWith) {
       ASSERT_TRUE(plans.Holds(&list[i]));
       if (i == 0) continue;
       const auto &before = list[i - 1].plan->signatures, &behind = list[i].plan->signatures;
-      ASSERT_TRUE(std::lexicographical_compare(before.begin(), before.end(), behind.begin(), behind.end()));
+      ASSERT_TRUE(
+          std::lexicographical_compare(before.begin(), before.end(), behind.begin(), behind.end()));
     }
   }
   EXPECT_EQ(plans.size(), 40);

@@ -18,7 +18,7 @@ enum class LearningPolicy : uint8_t {
   kFirstLoop,  // the first non-empty cycle sets the size
   kOverTime,   // the largest of several cycles sets the size
   kOptimized,  // as kFirstLoop, and lifetimes become a plan: peak of the live set, not the sum
-  kTraining,   // as kOptimized, with a plan for each kind of cycle that comes again; outliers are forgotten
+  kTraining,  // as kOptimized, with a plan for each kind of cycle that comes again; outliers are forgotten
 };
 
 // On the host all three are the same.
@@ -30,9 +30,9 @@ enum class MirroringPolicy : uint8_t {
 
 // What becomes of a request that does not fit.
 enum class SpillPolicy : uint8_t {
-  kFail,        // a request that does not fit throws; nothing changed. Where lifetimes are learned it fits if the
-                // pages have room beside what is alive, whatever a plan keeps that for; else behind the last one.
-                // Not in DebugMode::kSpillEverything and kGuard, which serve every request elsewhere
+  kFail,  // a request that does not fit throws; nothing changed. Where lifetimes are learned it fits if the
+  // pages have room beside what is alive, whatever a plan keeps that for; else behind the last one.
+  // Not in DebugMode::kSpillEverything and kGuard, which serve every request elsewhere
   kReallocate,  // served outside now; the workspace grows before the next cycle, if it learns
   kExternal,    // served outside; no growth
 };
@@ -59,8 +59,8 @@ enum class LocationPolicy : uint8_t {
 // for good; DebugMode::kBypassEverything is the switch of somebody who looks for a mistake and wants to
 // leave the rest of the configuration as it is. They do the same.
 enum class WorkspaceMode : uint8_t {
-  kEnabled,   // as the other policies say
-  kSingle,    // one bump workspace for everything in an iteration: no plans, so kFirstLoop or kOverTime
+  kEnabled,  // as the other policies say
+  kSingle,  // one bump workspace for everything in an iteration: no plans, so kFirstLoop or kOverTime
   kSeparate,  // one per purpose, working memory reset per layer: of networks; refused by workspaces
   kNone,      // off: plain heap
 };

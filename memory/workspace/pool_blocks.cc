@@ -28,7 +28,7 @@ void PoolMemory::Blocks::Release(void* token, size_t bytes, size_t alignment) no
 // ---- chunks -----------------------------------------------------------------------------------
 
 struct PoolMemory::Chunks::Chunk {
-  Range range;    // none: the next is of what is wrapped
+  Range range;  // none: the next is of what is wrapped
   void* token = nullptr;
 };
 

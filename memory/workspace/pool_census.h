@@ -37,7 +37,8 @@ inline constexpr StatsField<WorkspacePoolStats> kPoolFields[] = {
     {&WorkspacePoolStats::failed_cycles, true, "failed_cycles", "Cycles that an exception left."},
     {&WorkspacePoolStats::hits, true, "hits",
      "Requests served from ranges, as of their cycle's end."},
-    {&WorkspacePoolStats::misses, true, "misses", "Requests that left the plan their cycle followed."},
+    {&WorkspacePoolStats::misses, true, "misses",
+     "Requests that left the plan their cycle followed."},
     {&WorkspacePoolStats::spills, true, "spills", "Requests served from blocks."},
     {&WorkspacePoolStats::leaked_arrays, true, "leaked_arrays",
      "Arrays alive when their cycle ended."},
@@ -69,7 +70,8 @@ class WatchedPool {
   ~WatchedPool() = default;
 };
 
-void JoinCensus(const WatchedPool* pool, const std::string& id, Device device);  // throws std::bad_alloc
+void JoinCensus(const WatchedPool* pool, const std::string& id,
+                Device device);  // throws std::bad_alloc
 void LeaveCensus(const WatchedPool* pool, const std::string& id, Device device) noexcept;
 
 }  // namespace internal

@@ -126,7 +126,8 @@ PoolMemory::Range PoolMemory::Grow(Lock& lock, size_t bytes) {
         const bool has_room = span->ranges.top() == 0 || end + kRounding <= span->reserved_bytes;
         if (!has_room || (span->resizing && !may_wait)) continue;
         // Pages with a hole that could not be cut off stay where they are.
-        if (!span->resizing && span->hole_end > 0 && end + kRounding > span->reserved_bytes) continue;
+        if (!span->resizing && span->hole_end > 0 && end + kRounding > span->reserved_bytes)
+          continue;
         grows = span.get();
         break;
       }

@@ -67,10 +67,10 @@ class PoolMemory {
     bool is_taken() const { return range != FreeRanges::Range::kNone; }
   };
   struct Usage {
-    size_t held_bytes = 0;      // from the system, blocks included
-    size_t range_bytes = 0;     // in ranges that are out
+    size_t held_bytes = 0;        // from the system, blocks included
+    size_t range_bytes = 0;       // in ranges that are out
     size_t most_range_bytes = 0;  // at once, ever
-    size_t ranges = 0;          // out
+    size_t ranges = 0;            // out
   };
 
   // `id` is the pool's, for messages. The config, the provider and the owner must live as long.
@@ -193,7 +193,7 @@ class PoolMemory {
   std::condition_variable resized_;
   int waiting_ = 0;  // for it
   std::vector<std::unique_ptr<Span>> spans_;
-  ResourceStack chunks_;  // outlived by the spans
+  ResourceStack chunks_;          // outlived by the spans
   UnlockedChunks* taken_chunks_;  // of these, at the bottom
   Pool* pool_;                    // at the top
   Blocks blocks_{*this};
@@ -201,10 +201,10 @@ class PoolMemory {
   Retention keeps_blocks_;
   uint64_t chunks_before_ = 0;  // taken by the end of the last use
   Retention keeps_ranges_;
-  bool grew_ = false;   // in this use
-  int uses_counted_ = 0;  // together
-  size_t most_open_ = 0;         // bytes in ranges at once, in these
-  size_t most_open_before_ = 0;  // in as many before
+  bool grew_ = false;             // in this use
+  int uses_counted_ = 0;          // together
+  size_t most_open_ = 0;          // bytes in ranges at once, in these
+  size_t most_open_before_ = 0;   // in as many before
   size_t chunk_range_bytes_ = 0;  // of ranges that blocks have
   size_t most_in_use_ = 0;        // with these, at once, as far as that is not long ago
   uint64_t given_at_periodic_reclaim_ = UINT64_MAX;

@@ -171,10 +171,10 @@ class RingWorkspace {
   const WorkspaceConfig& config() const;
   Device device() const;
   int slots() const;
-  size_t slot_size() const;      // learned bytes of a slot
-  uint64_t generation() const;   // of the slot opened last; 0 before the first
+  size_t slot_size() const;     // learned bytes of a slot
+  uint64_t generation() const;  // of the slot opened last; 0 before the first
   RingStats stats() const;
-  std::string Dump() const;      // one line per slot
+  std::string Dump() const;  // one line per slot
 
   // Learns now from the batches seen (kOverTime).
   void Initialize();

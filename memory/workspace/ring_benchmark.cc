@@ -76,8 +76,8 @@ class Work {
     }
     benchmark::DoNotOptimize(sums);
     if (mean_ == 0) return;
-    const auto busy = std::chrono::nanoseconds(
-        std::uniform_int_distribution<int64_t>(0, 2000 * mean_)(random_));
+    const auto busy =
+        std::chrono::nanoseconds(std::uniform_int_distribution<int64_t>(0, 2000 * mean_)(random_));
     const auto until = std::chrono::steady_clock::now() + busy;
     while (std::chrono::steady_clock::now() < until) {
     }

@@ -147,12 +147,10 @@ void RingCore::Enter(RingSlot* slot, internal::ScopeToken* token) {
   }
 }
 
-
 // ---- commits, leases and returns --------------------------------------------------------------
 
 void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken* token) {
-  EndedCycle batch =
-      slot->HandOver(token, wants_lifetimes_.load(std::memory_order_relaxed));
+  EndedCycle batch = slot->HandOver(token, wants_lifetimes_.load(std::memory_order_relaxed));
   std::optional<WantedPlan> wanted;
   std::shared_ptr<const PlanList> before;  // what is forgotten goes after the lock
   {
@@ -240,7 +238,6 @@ void RingCore::ComeBack(const void* channel) {
   WakeAllWhenStuck();
   if (table_.too_many_kept()) table_.ThrowTooManyKept();
 }
-
 
 void RingCore::FollowAndPutBack(RingSlot* chain, const Lesson& lesson, uint64_t newest) noexcept {
   // Where one finds no memory the others would not either, and each would ask the Reclaimer: they try when

@@ -111,8 +111,8 @@ class RingCore {
   std::condition_variable_any changed_;  // a slot was freed, or what a wait depends on changed
   // Guarded by mutex_:
   RingSlotTable table_;
-  std::optional<PlanLearner> learner_;  // made when the slots' alignment is known
-  bool idle_outdated_ = false;  // some on the shelf follow an older version
+  std::optional<PlanLearner> learner_;        // made when the slots' alignment is known
+  bool idle_outdated_ = false;                // some on the shelf follow an older version
   std::atomic<bool> wants_lifetimes_{false};  // the learner's, as of the last batch
   RingStats stats_;
   uint64_t returned_ = 0;  // slots, ever

@@ -27,9 +27,7 @@ void Batch(RingWorkspace& ring, int count, bool at_once) {
   arrays.clear();
 }
 
-int64_t Held() {
-  return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kUnreferenced);
-}
+int64_t Held() { return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kUnreferenced); }
 
 WorkspaceConfig Config(LearningPolicy learning) {
   WorkspaceConfig config = WorkspaceConfig::Ring(3);
@@ -186,15 +184,14 @@ TEST(KindsInTurns, StopMissing) {
     size_t which = 0;
   };
   using Kind = std::vector<Step>;
-  const std::vector<std::vector<Kind>> sets = {
-      {{{378}, {0, 0}, {63}, {0, 1}, {68}, {21}},
-       {{378}, {63}, {0, 1}, {68}},
-       {{378}, {63}, {68}, {21}},
-       {{378}, {63}, {68}}},
-      {{{7784}, {10003}, {12031}, {4280}},
-       {{2507}, {0, 0}, {210789}, {9775}, {7951}},
-       {{2507}, {210789}, {0, 1}, {9775}},
-       {{2507}, {210789}, {0, 1}, {9775}, {7951}}}};
+  const std::vector<std::vector<Kind>> sets = {{{{378}, {0, 0}, {63}, {0, 1}, {68}, {21}},
+                                                {{378}, {63}, {0, 1}, {68}},
+                                                {{378}, {63}, {68}, {21}},
+                                                {{378}, {63}, {68}}},
+                                               {{{7784}, {10003}, {12031}, {4280}},
+                                                {{2507}, {0, 0}, {210789}, {9775}, {7951}},
+                                                {{2507}, {210789}, {0, 1}, {9775}},
+                                                {{2507}, {210789}, {0, 1}, {9775}, {7951}}}};
   const auto make = [](const Kind& kind, std::vector<BufferHandle>& arrays) {
     for (const Step& step : kind) {
       if (step.bytes > 0) {

@@ -46,12 +46,13 @@ class Growing {
 RingSlot::RingSlot(Ring& ring, int slot_number, bool is_temporary)
     : number(slot_number), temporary(is_temporary), ring_(ring) {
   const Growing growing(ring);
-  core_ = WorkspaceCore::NewRingSlot(
-      ring.id, SlotConfig(ring.config, temporary), ring.device,
-      absl::StrCat("ring ", ring.id, " slot ", number),
-      [&ring] { return ring.growing.load(std::memory_order_relaxed) == 0; });
+  core_ = WorkspaceCore::NewRingSlot(ring.id, SlotConfig(ring.config, temporary), ring.device,
+                                     absl::StrCat("ring ", ring.id, " slot ", number), [&ring] {
+                                       return ring.growing.load(std::memory_order_relaxed) == 0;
+                                     });
   core_->detector().ShareFirst(ring.first_finding);
-  if (LimitsLive(ring.config)) core_->LimitLive();  // a temporary one learns nothing, but is limited as others are
+  if (LimitsLive(ring.config))
+    core_->LimitLive();  // a temporary one learns nothing, but is limited as others are
 }
 
 RingSlot::~RingSlot() { core_->Abandon(); }

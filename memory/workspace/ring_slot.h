@@ -18,9 +18,9 @@
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/sync/std_sync.h"
 #include "tidepool/memory/workspace/cycle_detector.h"
+#include "tidepool/memory/workspace/plan_learner.h"
 #include "tidepool/memory/workspace/ring.h"
 #include "tidepool/memory/workspace/ring_sharing.h"
-#include "tidepool/memory/workspace/plan_learner.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
@@ -108,10 +108,10 @@ class RingSlot {
   enum class State : uint8_t { kIdle, kOpen, kLeased };
   struct Standing {
     State state = State::kIdle;
-    bool kept = false;    // said so, or its reader came back for more
-    uint64_t thread = 0;  // that has it open, or said Keep()
+    bool kept = false;          // said so, or its reader came back for more
+    uint64_t thread = 0;        // that has it open, or said Keep()
     bool thread_waits = false;  // for a slot
-    uint64_t reader = 0;  // the thread that took it out of `channel`
+    uint64_t reader = 0;        // the thread that took it out of `channel`
     const void* channel = nullptr;
     std::string tag;
   };
@@ -129,7 +129,7 @@ class RingSlot {
   uint64_t followed_ = 0;  // the version of the lesson
   int batches_without_spill_ = 0;
   bool may_have_blocks_ = false;  // for spills
-  RingStats counted_;  // what of the core's counters is in the ring's
+  RingStats counted_;             // what of the core's counters is in the ring's
 };
 
 }  // namespace tidepool

@@ -71,8 +71,8 @@ void WorkspaceCore::CloseLeased(Buffer* buffer) noexcept {
 }
 
 std::string WorkspaceCore::DescribeStaleSlot(uint64_t now, uint64_t made) const {
-  const std::string what = absl::StrCat("workspace pointer from workspace [", id,
-                                        "] (made in generation ", made, "; ");
+  const std::string what =
+      absl::StrCat("workspace pointer from workspace [", id, "] (made in generation ", made, "; ");
   if (now % 2 == 0) {
     return absl::StrCat("leaked ", what, "its ring slot was released; the slot is free after ",
                         "generation ", now / 2, ")");

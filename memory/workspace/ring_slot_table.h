@@ -166,7 +166,7 @@ class RingSlotTable {
   int temporary_ = 0;  // those being made included
   int open_ = 0;
   int leased_ = 0;
-  int kept_ = 0;  // marked ones
+  int kept_ = 0;          // marked ones
   int open_waiting_ = 0;  // open on threads that wait for a slot
 };
 

@@ -365,9 +365,9 @@ TEST(RingChannel, AStallEndsWithAnErrorOnBothSides) {
   });
   producer.join();
   EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(error.message(), AllOf(HasSubstr("3 of 3 slots are kept"),
-                                     HasSubstr("none was released in 1 ms"),
-                                     HasSubstr("slot 2 generation 3 leased and kept")));
+  EXPECT_THAT(error.message(),
+              AllOf(HasSubstr("3 of 3 slots are kept"), HasSubstr("none was released in 1 ms"),
+                    HasSubstr("slot 2 generation 3 leased and kept")));
   EXPECT_EQ(stored.size(), 3);
 }
 

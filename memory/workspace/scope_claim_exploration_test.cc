@@ -141,9 +141,12 @@ TEST(ScopeClaimExplored, NoOrderIsStrongerThanItNeedsToBe) {
   const explorer::MutationTable table =
       explorer::ExploreMutations({.name = "scopes", .preemptions = 2}, [](Execution& execution) {
         switch (explorer::Choose(3)) {
-          case 0: return ObjectsGoElsewhere<1, 1>(execution);
-          case 1: return ObjectsGoElsewhere<2, 2>(execution);
-          default: return AnObjectAsksForItsThread(execution);
+          case 0:
+            return ObjectsGoElsewhere<1, 1>(execution);
+          case 1:
+            return ObjectsGoElsewhere<2, 2>(execution);
+          default:
+            return AnObjectAsksForItsThread(execution);
         }
       });
   std::printf("%s\n", table.report().c_str());

@@ -129,7 +129,8 @@ void ServiceOfPool(benchmark::State& state) {
   WorkspacePool pool("service", config);
   HandleBlocks blocks;
   WorkspacePoolStats before;
-  Run(state, threads,
+  Run(
+      state, threads,
       [&](int, size_t batch, const std::function<void()>& wait) {
         PooledScope scope(pool);
         Serve(batch, blocks, wait);
@@ -156,7 +157,8 @@ void ServiceOfWorkspaces(benchmark::State& state) {
     for (const auto& workspace : workspaces) all += workspace->stats().*what;
     return all;
   };
-  Run(state, threads,
+  Run(
+      state, threads,
       [&](int thread, size_t batch, const std::function<void()>& wait) {
         WorkspaceScope scope(*workspaces[static_cast<size_t>(thread)]);
         Serve(batch, blocks, wait);
@@ -176,7 +178,8 @@ void ServiceOfWorkspaces(benchmark::State& state) {
 void ServiceOf(benchmark::State& state, const Allocator& allocator) {
   const auto threads = static_cast<int>(state.range(0));
   PlainBlocks blocks{allocator};
-  Run(state, threads,
+  Run(
+      state, threads,
       [&](int, size_t batch, const std::function<void()>& wait) {
         Serve(batch, blocks, wait);
         allocator.end_cycle();
@@ -187,7 +190,11 @@ void ServiceOf(benchmark::State& state, const Allocator& allocator) {
 const int registered = [] {
   const auto add = [](const std::string& name, auto function) {
     benchmark::RegisterBenchmark(("Service/" + name).c_str(), function)
-        ->ArgName("threads")->Arg(8)->Arg(64)->UseManualTime()->Unit(benchmark::kMillisecond);
+        ->ArgName("threads")
+        ->Arg(8)
+        ->Arg(64)
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
   };
   add("pool", &ServiceOfPool);
   add("workspaces", &ServiceOfWorkspaces);

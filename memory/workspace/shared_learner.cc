@@ -110,7 +110,8 @@ void SharedLearner::FinishPlanSearch() {
   if (ticket == nullptr) return;
   ticket->Wait();
   teacher_.Change([&](Learner& learner) {
-    if (learner.search() == ticket) learner.TakeBetterPlan();  // else a cycle has taken it meanwhile
+    if (learner.search() == ticket)
+      learner.TakeBetterPlan();  // else a cycle has taken it meanwhile
   });
 }
 

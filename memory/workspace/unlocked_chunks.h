@@ -23,8 +23,7 @@ namespace tidepool {
 class UnlockedChunks final : public ResourceWrapper {
  public:
   // Chunks that take as much as one of `shared_bytes` are for many blocks.
-  UnlockedChunks(MemoryResource& upstream, std::mutex& mutex, size_t shared_bytes,
-                 size_t alignment)
+  UnlockedChunks(MemoryResource& upstream, std::mutex& mutex, size_t shared_bytes, size_t alignment)
       : ResourceWrapper(upstream),
         mutex_(mutex),
         shared_bytes_(upstream.FootprintBytes(shared_bytes, alignment)) {}

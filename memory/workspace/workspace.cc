@@ -19,8 +19,8 @@ Workspace::Workspace(std::string id, WorkspaceConfig config, Device device) {
     reasons.insert(reasons.begin(),
                    "policy_reset kEndOfBufferReached is a ring, whose slots live as long as their "
                    "leases and not as long as a scope: use RingWorkspace");
-    ThrowInvalidArgument(absl::StrCat("workspace [", id, "]: illegal configuration: ",
-                                      absl::StrJoin(reasons, "; ")));
+    ThrowInvalidArgument(absl::StrCat("workspace [", id,
+                                      "]: illegal configuration: ", absl::StrJoin(reasons, "; ")));
   }
   core_ = WorkspaceCore::New(std::move(id), std::move(config), device);
   try {

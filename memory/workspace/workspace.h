@@ -45,33 +45,35 @@ struct PoolState;
 
 // Since the workspace was made, and of this moment.
 struct WorkspaceStats {
-  uint64_t cycles = 0;            // ended
-  uint64_t plans = 0;             // made so far
-  size_t plans_kept = 0;          // now; more than one under kTraining
-  uint64_t plans_improved = 0;    // by the search on the background thread
+  uint64_t cycles = 0;              // ended
+  uint64_t plans = 0;               // made so far
+  size_t plans_kept = 0;            // now; more than one under kTraining
+  uint64_t plans_improved = 0;      // by the search on the background thread
   uint64_t cycles_not_planned = 0;  // though no plan serves them, because plans did not pay
-  uint64_t plans_given_up = 0;    // because they were far larger than what was alive in their cycles
-  uint64_t plan_switches = 0;     // times a cycle changed its plan, because it was another than was expected
+  uint64_t plans_given_up = 0;  // because they were far larger than what was alive in their cycles
+  uint64_t plan_switches =
+      0;  // times a cycle changed its plan, because it was another than was expected
   size_t size_bytes = 0;          // learned, planned or initial
   size_t planned_peak_bytes = 0;  // of the plan in use; 0 without one
-  size_t live_lower_bound_bytes = 0;  // most bytes alive at once in the cycle the plan was made from
-  size_t requested_bytes = 0;     // sum of the requests of that cycle: what no reuse would need
-  size_t planned_requests = 0;    // per cycle
-  uint64_t hits = 0;              // requests served from the pages, by plan or not
-  uint64_t misses = 0;            // requests a plan existed for but could not be followed
-  uint64_t spills = 0;            // requests served outside the pages, learning cycles included
-  uint64_t spilled_bytes = 0;     // of these requests
-  uint64_t leaked_arrays = 0;     // alive when their cycle ended
-  uint64_t leaked_blocks = 0;     // of containers (memory/pmr), likewise
-  size_t block_bytes = 0;         // kept for such blocks, beside the pages
-  uint64_t failed_cycles = 0;     // left by an exception; they teach nothing
-  uint64_t findings = 0;          // of the cycle detector (cycle_detector.h)
-  uint64_t host_fallbacks = 0;    // operators meant for the device that ran on the host
+  size_t live_lower_bound_bytes =
+      0;                        // most bytes alive at once in the cycle the plan was made from
+  size_t requested_bytes = 0;   // sum of the requests of that cycle: what no reuse would need
+  size_t planned_requests = 0;  // per cycle
+  uint64_t hits = 0;            // requests served from the pages, by plan or not
+  uint64_t misses = 0;          // requests a plan existed for but could not be followed
+  uint64_t spills = 0;          // requests served outside the pages, learning cycles included
+  uint64_t spilled_bytes = 0;   // of these requests
+  uint64_t leaked_arrays = 0;   // alive when their cycle ended
+  uint64_t leaked_blocks = 0;   // of containers (memory/pmr), likewise
+  size_t block_bytes = 0;       // kept for such blocks, beside the pages
+  uint64_t failed_cycles = 0;   // left by an exception; they teach nothing
+  uint64_t findings = 0;        // of the cycle detector (cycle_detector.h)
+  uint64_t host_fallbacks = 0;  // operators meant for the device that ran on the host
   uint64_t mirror_copies_to_host = 0;    // of arrays on a device, and their bytes
   uint64_t mirror_bytes_to_host = 0;     // likewise
   uint64_t mirror_copies_to_device = 0;  // likewise
   uint64_t mirror_bytes_to_device = 0;   // likewise
-  uint64_t relocations = 0;       // growths beyond the reserved addresses, which moved the pages
+  uint64_t relocations = 0;  // growths beyond the reserved addresses, which moved the pages
 };
 
 // What LoadPlans() took.
@@ -97,17 +99,17 @@ class Workspace {
   const std::string& id() const;
   const WorkspaceConfig& config() const;
   Device device() const;
-  bool is_open() const;                // on any thread
-  uint64_t generation() const;         // cycles begun
-  uint64_t cycles() const;             // cycles ended
-  size_t size() const;                 // bytes its pages offer to requests
-  size_t offset() const;               // bytes of the pages handed out in this cycle
-  size_t bytes_this_cycle() const;     // requested, rounded to the alignment
-  size_t bytes_last_cycle() const;     // likewise, of the cycle that ended last
-  size_t peak_cycle_bytes() const;     // largest total of any cycle
-  size_t spilled_bytes() const;        // in this cycle
-  size_t spilled_count() const;        // requests, in this cycle
-  WorkspaceStats stats() const;        // all of it
+  bool is_open() const;             // on any thread
+  uint64_t generation() const;      // cycles begun
+  uint64_t cycles() const;          // cycles ended
+  size_t size() const;              // bytes its pages offer to requests
+  size_t offset() const;            // bytes of the pages handed out in this cycle
+  size_t bytes_this_cycle() const;  // requested, rounded to the alignment
+  size_t bytes_last_cycle() const;  // likewise, of the cycle that ended last
+  size_t peak_cycle_bytes() const;  // largest total of any cycle
+  size_t spilled_bytes() const;     // in this cycle
+  size_t spilled_count() const;     // requests, in this cycle
+  WorkspaceStats stats() const;     // all of it
 
   // Learns now from the cycles seen so far. The workspace must be closed.
   void Initialize();

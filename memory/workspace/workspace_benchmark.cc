@@ -33,9 +33,9 @@ void PlannedRequest(benchmark::State& state) {
       benchmark::DoNotOptimize(buffer->data);
     }
   }
-  state.counters["ns_per_request"] = benchmark::Counter(
-      state.iterations() * kRequests * 1e-9,
-      benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["ns_per_request"] =
+      benchmark::Counter(state.iterations() * kRequests * 1e-9,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(PlannedRequest)->Apply(QuietStatistics)->RangeMultiplier(64)->Range(64, 64 << 20);
 

@@ -24,13 +24,13 @@ void WorkspaceCore::CheckTogether(size_t bytes, const char* what) {
   ThrowOutOfMemory(
       {memory_device_, &memory_owner, static_cast<int64_t>(bytes), what},
       fails ? "policy_spill kFail" : "max_size",
-      fails ? absl::StrCat("workspace [", id, "] is full: memory for ", what, " of ", bytes,
-                           " bytes, ", used, " of ", most, " bytes in use, ", block_bytes_,
-                           " of them by blocks, policy_spill kFail")
-            : absl::StrCat("workspace [", id, "]: memory for ", what, " of ", bytes,
-                           " bytes: the cycle needs ", used + bytes, " bytes at once, ",
-                           block_bytes_, " of them for blocks, max_size is ", most,
-                           ", policy_spill kReallocate"),
+      fails
+          ? absl::StrCat("workspace [", id, "] is full: memory for ", what, " of ", bytes,
+                         " bytes, ", used, " of ", most, " bytes in use, ", block_bytes_,
+                         " of them by blocks, policy_spill kFail")
+          : absl::StrCat("workspace [", id, "]: memory for ", what, " of ", bytes,
+                         " bytes: the cycle needs ", used + bytes, " bytes at once, ", block_bytes_,
+                         " of them for blocks, max_size is ", most, ", policy_spill kReallocate"),
       MemoryTracker::Global().Snapshot().ToString());
 }
 

@@ -27,7 +27,8 @@ WorkspaceCensus& TheCensus() {
                                                  [] { TheCensus().UnlockAfterFork(); },
                                                  [] { TheCensus().UnlockAfterFork(); }};
     HandleFork(ForkLevel::kWorkspaceCensus, &handlers);
-    return new WorkspaceCensus(&Add, &AddGroups, kEmptyRemembered);  // outlives every static workspace
+    return new WorkspaceCensus(&Add, &AddGroups,
+                               kEmptyRemembered);  // outlives every static workspace
   }();
   return *census;
 }

@@ -39,7 +39,8 @@ namespace internal {
 inline constexpr StatsField<WorkspaceStats> kWorkspaceFields[] = {
     {&WorkspaceStats::cycles, true, "cycles", "Cycles that have ended."},
     {&WorkspaceStats::failed_cycles, true, "failed_cycles", "Cycles that an exception left."},
-    {&WorkspaceStats::hits, true, "hits", "Requests served from the pages, as of the last cycle's end."},
+    {&WorkspaceStats::hits, true, "hits",
+     "Requests served from the pages, as of the last cycle's end."},
     {&WorkspaceStats::misses, true, "misses", "Requests that left the plan their cycle followed."},
     {&WorkspaceStats::spills, true, "spills", "Requests served outside of the pages."},
     {&WorkspaceStats::spilled_bytes, true, "spilled_bytes", "Bytes of those requests."},
@@ -74,7 +75,8 @@ inline constexpr StatsField<WorkspaceStats> kWorkspaceFields[] = {
      "Bytes that no plan could go below."},
     {&WorkspaceStats::requested_bytes, false, "requested_bytes",
      "Bytes that the planned cycles would need without reuse."},
-    {&WorkspaceStats::planned_requests, false, "planned_requests", "Requests of the planned cycles."},
+    {&WorkspaceStats::planned_requests, false, "planned_requests",
+     "Requests of the planned cycles."},
     {&WorkspaceStats::block_bytes, false, "block_bytes", "Bytes kept for blocks of containers."},
 };
 

@@ -82,34 +82,39 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   refuse(!overallocation_limit.IsValid(),
          "overallocation_limit is negative, not a number or a ratio of more than ",
          Overallocation::kMostRatio);
-  refuse(max_size > 0 && min_size > max_size, "min_size ", min_size, " exceeds max_size ", max_size);
+  refuse(max_size > 0 && min_size > max_size, "min_size ", min_size, " exceeds max_size ",
+         max_size);
   refuse(max_size > 0 && initial_size > max_size, "initial_size ", initial_size,
          " exceeds max_size ", max_size);
   refuse(cycles_before_initialization < 0, "cycles_before_initialization is ",
          cycles_before_initialization, ", expected 0 or more");
   refuse(!(plan_search_seconds >= 0 && plan_search_seconds <= 1e6), "plan_search_seconds is ",
          plan_search_seconds, ", expected 0 to 1000000");
-  refuse(temp_block_size < 4096 || (temp_block_size > kMostTempBlock && temp_block_size <= PTRDIFF_MAX),
+  refuse(temp_block_size < 4096 ||
+             (temp_block_size > kMostTempBlock && temp_block_size <= PTRDIFF_MAX),
          "temp_block_size is ", temp_block_size, ", expected 4096 to ", kMostTempBlock);
   refuse(policy_spill == SpillPolicy::kFail && initial_size == 0 &&
-             policy_location == LocationPolicy::kRam &&
-             debug_mode == DebugMode::kDisabled && workspace_mode != WorkspaceMode::kNone,
+             policy_location == LocationPolicy::kRam && debug_mode == DebugMode::kDisabled &&
+             workspace_mode != WorkspaceMode::kNone,
          "policy_spill kFail needs an initial_size: with 0 bytes every request would fail");
   refuse(policy_spill == SpillPolicy::kFail && initial_size > 0 && initial_size < alignment &&
              policy_location == LocationPolicy::kRam,
-         "initial_size ", initial_size, " holds no request, of which each has a multiple of alignment ",
-         alignment, ": with policy_spill kFail every one would fail");
+         "initial_size ", initial_size,
+         " holds no request, of which each has a multiple of alignment ", alignment,
+         ": with policy_spill kFail every one would fail");
   refuse(policy_spill == SpillPolicy::kFail && policy_allocation == AllocationPolicy::kAlways,
          "policy_allocation kAlways serves every request outside the pages, which policy_spill "
          "kFail forbids");
   refuse(workspace_mode == WorkspaceMode::kSeparate,
-         "workspace_mode kSeparate is for networks, which make a workspace for each purpose: one alone "
+         "workspace_mode kSeparate is for networks, which make a workspace for each purpose: one "
+         "alone "
          "has kEnabled, kSingle or kNone");
-  const bool plans = policy_learning == LearningPolicy::kOptimized ||
-                     policy_learning == LearningPolicy::kTraining;
-  refuse(workspace_mode == WorkspaceMode::kSingle && plans,
-         "workspace_mode kSingle lays requests one behind the other, which policy_learning kOptimized "
-         "and kTraining do not: it needs kFirstLoop, kOverTime or kNone");
+  const bool plans =
+      policy_learning == LearningPolicy::kOptimized || policy_learning == LearningPolicy::kTraining;
+  refuse(
+      workspace_mode == WorkspaceMode::kSingle && plans,
+      "workspace_mode kSingle lays requests one behind the other, which policy_learning kOptimized "
+      "and kTraining do not: it needs kFirstLoop, kOverTime or kNone");
   refuse(workspace_mode == WorkspaceMode::kNone &&
              (debug_mode == DebugMode::kGuard || debug_mode == DebugMode::kSpillEverything),
          "workspace_mode kNone makes arrays on the heap, where debug_mode ",
@@ -140,8 +145,9 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
   refuse(mapped && policy_spill == SpillPolicy::kReallocate,
          "policy_location kMmap needs policy_spill kExternal or kFail: the file does not grow");
   refuse(!mapped && !temp_file_path.empty(), "temp_file_path is for policy_location kMmap");
-  refuse(mapped && policy_reset != ResetPolicy::kBlockLeft,
-         "policy_location kMmap needs policy_reset kBlockLeft: slots of a ring have no fixed place");
+  refuse(
+      mapped && policy_reset != ResetPolicy::kBlockLeft,
+      "policy_location kMmap needs policy_reset kBlockLeft: slots of a ring have no fixed place");
   refuse(mapped && temp_file_path.empty() && initial_size == 0,
          "policy_location kMmap without temp_file_path needs an initial_size");
   refuse(mapped && policy_allocation == AllocationPolicy::kAlways,
@@ -150,8 +156,7 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
              (debug_mode != DebugMode::kDisabled || workspace_mode == WorkspaceMode::kNone),
          "debug_mode and workspace_mode kNone serve requests outside of the file, whose contents "
          "would not be seen");
-  const bool device_memory =
-      device != Host() && policy_mirroring != MirroringPolicy::kHostOnly;
+  const bool device_memory = device != Host() && policy_mirroring != MirroringPolicy::kHostOnly;
   refuse(mapped && device_memory, "policy_location kMmap is host memory: on ", DeviceName(device),
          " it needs policy_mirroring kHostOnly");
   refuse(debug_mode == DebugMode::kGuard && device_memory,

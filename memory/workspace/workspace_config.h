@@ -55,8 +55,8 @@ struct WorkspaceConfig {
   size_t initial_size = 0;
 
   // How large pages become, and what becomes of requests; what each policy says is in policies.h.
-  size_t min_size = 0;      // lower bound of a learned size
-  size_t max_size = 0;      // of the pages, and under kReallocate of what a cycle needs; 0: none
+  size_t min_size = 0;  // lower bound of a learned size
+  size_t max_size = 0;  // of the pages, and under kReallocate of what a cycle needs; 0: none
   Overallocation overallocation_limit = Overallocation::Ratio(0.3);  // with kOverallocate
   AllocationPolicy policy_allocation = AllocationPolicy::kStrict;
   LearningPolicy policy_learning = LearningPolicy::kTraining;
@@ -73,7 +73,7 @@ struct WorkspaceConfig {
   size_t temp_block_size = size_t{1} << 20;
 
   // Checks, fallbacks and layout; modes are those of policies.h.
-  bool use_cycle_detector = true;            // report arrays that outlive their cycle
+  bool use_cycle_detector = true;                          // report arrays that outlive their cycle
   WorkspaceMode workspace_mode = WorkspaceMode::kEnabled;  // kSeparate: networks alone
   bool helper_allow_fallback = true;  // use the host kernel when an accelerated one cannot
   size_t helper_min_size = 0;         // smaller operands stay on the host kernel, in bytes

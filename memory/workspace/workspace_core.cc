@@ -24,7 +24,8 @@ void TellOfCycle(MemoryListener& listener, RecordedCycle cycle, RequestView view
     std::vector<uint32_t> released_after;
     released_after.reserve(view.slots.size());
     for (const RequestSlot& slot : view.slots) {
-      const bool dropped = slot.is_live() && slot.buffer()->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed;
+      const bool dropped = slot.is_live() && slot.buffer()->closed.load(
+                                                 std::memory_order_relaxed) != Buffer::kNotClosed;
       released_after.push_back(dropped          ? view.count()
                                : slot.is_live() ? RecordedCycle::kAlive
                                                 : slot.released_after());
@@ -107,7 +108,8 @@ void WorkspaceCore::BeginCycle(const void* thread) {
                                            "] is open on another thread; a workspace serves one "
                                            "thread at a time"));
     case CycleGate::Entry::kReportingHere:
-      ThrowFailedPrecondition(absl::StrCat("workspace [", id, "] reports the findings of a cycle; "
+      ThrowFailedPrecondition(absl::StrCat("workspace [", id,
+                                           "] reports the findings of a cycle; "
                                            "a sink may not enter it"));
     case CycleGate::Entry::kMaintained:
       ThrowFailedPrecondition(
@@ -124,8 +126,10 @@ void WorkspaceCore::BeginCycle(const void* thread) {
 
 // Inside the gate. Nothing is changed by what throws.
 void WorkspaceCore::Open() {
-  if (config.debug_mode == DebugMode::kGuard && findings_.detector().first().has()) RefuseAfterFinding();
-  if (memory_device_ != Host() && IsLost(memory_device_)) ThrowLost(memory_device_, absl::StrCat("workspace [", id, "]"));
+  if (config.debug_mode == DebugMode::kGuard && findings_.detector().first().has())
+    RefuseAfterFinding();
+  if (memory_device_ != Host() && IsLost(memory_device_))
+    ThrowLost(memory_device_, absl::StrCat("workspace [", id, "]"));
   DrainReturned();
   if (search_.ready()) AdoptBetterPlan();
   if (pages_.needs_preparing()) PreparePages();
@@ -203,8 +207,18 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
   if (block_memory() != nullptr) EndBlocks(*block_memory(), failed);
   if (findings_.tracing()) [[unlikely]] {
     if (MemoryListener* const listener = MemoryListener::Current(MemoryListener::kProfile)) {
-      TellOfCycle(*listener, {number(), generation(), id, &memory_owner, memory_device_, {}, failed, owned_cycle_,
-                              pages_.capacity(), counters.block_bytes}, made());
+      TellOfCycle(*listener,
+                  {number(),
+                   generation(),
+                   id,
+                   &memory_owner,
+                   memory_device_,
+                   {},
+                   failed,
+                   owned_cycle_,
+                   pages_.capacity(),
+                   counters.block_bytes},
+                  made());
     }
   }
   if (has_live()) DropLive(failed);
@@ -232,8 +246,8 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
     reclaim_requested_.store(false, std::memory_order_relaxed);
     spills_.Trim();
   }
-  if (!follower_.recorder().requests().empty() || findings_.tracing() || slots_.size() != slots_reported_ ||
-      learner_.version() != plans_reported_) {
+  if (!follower_.recorder().requests().empty() || findings_.tracing() ||
+      slots_.size() != slots_reported_ || learner_.version() != plans_reported_) {
     AccountState();
     if (findings_.tracing()) findings_.TellEnd(memory_owner, generation());
   }
@@ -247,8 +261,7 @@ void WorkspaceCore::LeaveCycle() noexcept {
   if (findings_.HasNews(spilled, MemoryTracker::Global().changes())) {
     // A sink that enters this workspace gets an error.
     gate_.Report(CurrentThreadToken());
-    findings_.Report(generation(),
-                     {spilled, owned_.bytes(), current_thread_state.workspaces, 0},
+    findings_.Report(generation(), {spilled, owned_.bytes(), current_thread_state.workspaces, 0},
                      memory_device_);
   }
   counters.cycle_spilled_bytes = 0;
@@ -280,7 +293,8 @@ uint64_t WorkspaceCore::DropBuffer(Buffer* buffer, bool failed) noexcept {
   // The record stays with its handles, which find it stale; only the memory is taken back.
   GiveBack(buffer);
   findings_.Outlives(*buffer);
-  if (owned_cycle_ || buffer->closed != Buffer::kNotClosed) return 0;  // closed by the cycle's owner, on another thread
+  if (owned_cycle_ || buffer->closed != Buffer::kNotClosed)
+    return 0;  // closed by the cycle's owner, on another thread
   ++counters.leaked_arrays;
   // What the failed cycle's exception takes along is no mistake: counted, not reported.
   if (!failed) findings_.Leaks(*buffer);

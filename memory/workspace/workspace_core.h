@@ -83,9 +83,7 @@ class WorkspaceCore final : public BufferOwner {
   void Close(Buffer* buffer) noexcept override;
   bool IsOpenHere() const override { return is_open_on(CurrentThreadToken()); }
   std::string DescribeStale(uint64_t stamp) const override;
-  std::string DescribeOrigin(const Buffer& buffer) const override {
-    return findings_.DescribeOrigin(buffer);
-  }
+  std::string DescribeOrigin(const Buffer& buffer) const override;
   std::string WorkspaceId() const override { return id; }
   std::string WhyNoHostCopy() const override;
   int HomeQueue() const override { return queues_.home(); }
@@ -146,9 +144,7 @@ class WorkspaceCore final : public BufferOwner {
   static WorkspaceCore* NewRingSlot(std::string id, WorkspaceConfig config, Device device,
                                     const std::string& name, std::function<bool()> may_reclaim);
   // Generations are the ring's: before the cycle is entered.
-  void SetGeneration(uint64_t generation) noexcept {
-    stamp_.store(2 * generation - 2, std::memory_order_relaxed);
-  }
+  void SetGeneration(uint64_t g) noexcept { stamp_.store(2 * g - 2, std::memory_order_relaxed); }
   // The end of the outermost scope hands the cycle over instead of ending it.
   // `writes_down`: with its lifetimes until then recorded.
   void HandOverAtEnd(bool hands_over, bool writes_down = false) noexcept {
@@ -340,8 +336,7 @@ class WorkspaceCore final : public BufferOwner {
       (config.policy_spill == SpillPolicy::kReallocate && config.max_size > 0);
 
   // What the way of a planned request reads.
-  alignas(64) std::atomic<uint64_t> stamp_{
-      0};  // 2 * generation - 1 while a cycle is open, then 2 * generation
+  alignas(64) std::atomic<uint64_t> stamp_{0};  // 2 * generation, less 1 while a cycle is open
   static constexpr uint64_t kNoQuickStamp = 2;  // no buffer has it
   uint64_t quick_stamp_ = kNoQuickStamp;        // the open cycle's while its requests may be quick
   CycleGate gate_;
@@ -369,14 +364,12 @@ class WorkspaceCore final : public BufferOwner {
 
   uint64_t next_id_ = 0;  // of later cycles' quick requests, and of unrecorded ones
   uint64_t ids_end_ = 0;
-  bool unrecorded_ =
-      false;  // a request without a slot may be served from the free ranges without further ado
+  bool unrecorded_ = false;        // requests without slots are served from the free ranges
   uint64_t misses_ = 0;            // in this cycle
   uint64_t followed_version_ = 0;  // of what was learned
   int64_t block_bytes_ = 0;        // in use by blocks, where limits_together_
-  bool watches_limit_ =
-      false;  // in this cycle: all that is alive may be more than what the pages have
-  bool serves_blocks_ = false;  // in a cycle
+  bool watches_limit_ = false;     // in this cycle: more may be alive than the pages have
+  bool serves_blocks_ = false;     // in a cycle
   size_t spilled_bytes_alive_ = 0;
   size_t most_spilled_bytes_alive_ = 0;  // in this cycle
   size_t most_alive_at_spills_ = 0;      // likewise, then
@@ -386,7 +379,6 @@ class WorkspaceCore final : public BufferOwner {
   int64_t state_reported_ = 0;  // bytes of records, plans, slots
   size_t slots_reported_ = 0;
   uint64_t plans_reported_ = 0;  // the learner's version then
-
   std::atomic<bool> reclaim_requested_{false};
   uint64_t stamp_at_periodic_reclaim_ = UINT64_MAX;
   Reclaimer::Registration reclaimer_;

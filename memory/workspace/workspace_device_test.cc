@@ -44,9 +44,13 @@ class WorkspaceDevice : public testing::Test {
 };
 
 TEST_F(WorkspaceDevice, WithoutAProviderTheErrorSaysWhatToLink) {
-  EXPECT_THAT(MessageOf([] { Workspace("w", {}, Device{DeviceType::kCuda, 0}); }),
+  EXPECT_THAT(MessageOf([] {
+                Workspace("w", {}, Device{DeviceType::kCuda, 0});
+              }),
               HasSubstr("workspace [w]: no memory provider is linked for cuda:0; add"));
-  EXPECT_THAT(MessageOf([] { Workspace("w", {}, Device{DeviceType::Named("simulated"), 9}); }),
+  EXPECT_THAT(MessageOf([] {
+                Workspace("w", {}, Device{DeviceType::Named("simulated"), 9});
+              }),
               HasSubstr("there is no device simulated:9"));
 }
 

@@ -41,7 +41,8 @@ WorkspaceConfig Failing(LearningPolicy learning, size_t bytes) {
 // A workspace, or a ring of which each batch gets the same slot.
 class Place {
  public:
-  explicit Place(WorkspaceConfig config) : workspace_(std::make_unique<Workspace>("w", config, TestDevice())) {}
+  explicit Place(WorkspaceConfig config)
+      : workspace_(std::make_unique<Workspace>("w", config, TestDevice())) {}
   static Place Ring(WorkspaceConfig config) {
     WorkspaceConfig ring = WorkspaceConfig::Ring(2);
     ring.policy_learning = config.policy_learning;
@@ -63,9 +64,15 @@ class Place {
     function();
     slot.Commit().Release();
   }
-  uint64_t plans() const { return workspace_ != nullptr ? workspace_->stats().plans : ring_->stats().plans; }
-  uint64_t misses() const { return workspace_ != nullptr ? workspace_->stats().misses : ring_->stats().misses; }
-  uint64_t spills() const { return workspace_ != nullptr ? workspace_->stats().spills : ring_->stats().spills; }
+  uint64_t plans() const {
+    return workspace_ != nullptr ? workspace_->stats().plans : ring_->stats().plans;
+  }
+  uint64_t misses() const {
+    return workspace_ != nullptr ? workspace_->stats().misses : ring_->stats().misses;
+  }
+  uint64_t spills() const {
+    return workspace_ != nullptr ? workspace_->stats().spills : ring_->stats().spills;
+  }
 
  private:
   Place() = default;
@@ -142,7 +149,8 @@ void RandomCycle(std::mt19937_64& random, int requests, size_t most, Alive* aliv
       handle = New(bytes);
     } catch (const OutOfMemoryError& error) {
       ++*refused;
-      ASSERT_GT(Alive::Rounded(bytes), gap) << alive->bytes() << " bytes are alive: " << error.message();
+      ASSERT_GT(Alive::Rounded(bytes), gap)
+          << alive->bytes() << " bytes are alive: " << error.message();
       continue;
     }
     ASSERT_LE(Alive::Rounded(bytes), gap);
@@ -153,10 +161,12 @@ void RandomCycle(std::mt19937_64& random, int requests, size_t most, Alive* aliv
 
 // body(round, place, alive) for each round and each kind of place, of `pages` bytes whose beginning `alive` knows.
 template <typename Body>
-void InPlaces(LearningPolicy learning, size_t pages, const std::vector<uint64_t>& rounds, const Body& body) {
+void InPlaces(LearningPolicy learning, size_t pages, const std::vector<uint64_t>& rounds,
+              const Body& body) {
   for (const bool ring : {false, true}) {
     for (const uint64_t round : rounds) {
-      SCOPED_TRACE(absl::StrCat("learning ", static_cast<int>(learning), " ring ", ring, " round ", round));
+      SCOPED_TRACE(
+          absl::StrCat("learning ", static_cast<int>(learning), " ring ", ring, " round ", round));
       const WorkspaceConfig config = Failing(learning, pages);
       Place place = ring ? Place::Ring(config) : Place(config);
       Alive alive(pages);
@@ -207,13 +217,15 @@ TEST(WorkspaceKFail, OnlyWhatIsAliveIsInTheWay) {
 
 // What is offered is never more than what was asked for: requests have multiples of the alignment.
 TEST(WorkspaceKFail, AnInitialSizeIsRoundedDown) {
-  constexpr LearningPolicy kAll[] = {LearningPolicy::kTraining, LearningPolicy::kOptimized, LearningPolicy::kFirstLoop,
-                                     LearningPolicy::kOverTime, LearningPolicy::kNone};
+  constexpr LearningPolicy kAll[] = {LearningPolicy::kTraining, LearningPolicy::kOptimized,
+                                     LearningPolicy::kFirstLoop, LearningPolicy::kOverTime,
+                                     LearningPolicy::kNone};
   const std::pair<size_t, size_t> sizes[] = {{1000, 64}, {1023, 64},   {1024, 64},
                                              {1025, 64}, {5000, 4096}, {3 << 20, 2 << 20}};
   for (const LearningPolicy learning : kAll) {
     for (const auto& [bytes, alignment] : sizes) {
-      SCOPED_TRACE(absl::StrCat("learning ", static_cast<int>(learning), ": ", bytes, " of ", alignment));
+      SCOPED_TRACE(
+          absl::StrCat("learning ", static_cast<int>(learning), ": ", bytes, " of ", alignment));
       WorkspaceConfig config = Failing(learning, bytes);
       config.alignment = alignment;
       if (learning == LearningPolicy::kOverTime) config.cycles_before_initialization = 2;
@@ -251,7 +263,8 @@ TEST(WorkspaceKFail, AnInitialSizeIsRoundedDown) {
 TEST(WorkspaceKFail, AnInitialSizeThatHoldsNothingIsRefused) {
   WorkspaceConfig config = Failing(LearningPolicy::kTraining, 100);
   config.alignment = 128;
-  EXPECT_THAT(config.Reasons(), testing::ElementsAre(HasSubstr("initial_size 100 holds no request")));
+  EXPECT_THAT(config.Reasons(),
+              testing::ElementsAre(HasSubstr("initial_size 100 holds no request")));
   config.initial_size = 128;
   EXPECT_THAT(config.Reasons(), testing::IsEmpty());
 }
@@ -288,7 +301,8 @@ TEST(WorkspaceKFail, WhatIsRefusedChangesNothing) {
       New(bytes);
       FAIL();
     } catch (const OutOfMemoryError& error) {
-      EXPECT_THAT(error.message(), HasSubstr(absl::StrCat("workspace [w] is full: request of ", why)));
+      EXPECT_THAT(error.message(),
+                  HasSubstr(absl::StrCat("workspace [w] is full: request of ", why)));
     }
   };
   for (const LearningPolicy learning : kOfLifetimes) {
@@ -296,7 +310,9 @@ TEST(WorkspaceKFail, WhatIsRefusedChangesNothing) {
     Workspace workspace("w", Failing(learning, 8192), TestDevice());
     for (int cycle = 0; cycle < 6; ++cycle) {
       const WorkspaceScope scope(workspace);
-      expect_refused(8193, "8256 bytes, 8192 of 8192 bytes free, 8192 of them in one piece, policy_spill kFail");
+      expect_refused(
+          8193,
+          "8256 bytes, 8192 of 8192 bytes free, 8192 of them in one piece, policy_spill kFail");
       const BufferHandle a = New(4096);
       BufferHandle b = New(1024);
       const BufferHandle c = New(2048);

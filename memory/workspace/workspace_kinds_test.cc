@@ -78,8 +78,11 @@ TEST(WorkspaceLiveness, KindsWithOtherLivesStopMissing) {
   for (Kind& kind : drawn) kind = drawn[0], lives(kind, false);
   const std::vector<std::vector<Kind>> sets = {
       {{{64, 1}, {64, 2}, {64, 3}}, {{64, 2}, {64, 3}, {64, 3}}, {{64, 3}, {64, 3}, {64, 3}}},
-      {{{1024, 3}, {28672, 3}, {18432, 3}}, {{1024, 2}, {28672, 2}, {18432, 3}}, {{1024, 2}, {28672, 3}, {18432, 3}}},
-      {{{64, 1}, {64, 2}, {64, 5}, {128, 5}, {2048, 5}}, {{64, 5}, {64, 5}, {64, 5}, {128, 5}, {2048, 5}},
+      {{{1024, 3}, {28672, 3}, {18432, 3}},
+       {{1024, 2}, {28672, 2}, {18432, 3}},
+       {{1024, 2}, {28672, 3}, {18432, 3}}},
+      {{{64, 1}, {64, 2}, {64, 5}, {128, 5}, {2048, 5}},
+       {{64, 5}, {64, 5}, {64, 5}, {128, 5}, {2048, 5}},
        {{64, 1}, {64, 3}, {64, 3}, {128, 4}, {2048, 5}}},
       {{{64, 2}, {64, 2}}, {{64, 1}, {128, 3}, {256, 3}}, {{64, 2}, {256, 2}}},
       sixteen,
@@ -96,8 +99,10 @@ TEST(WorkspaceLiveness, KindsWithOtherLivesStopMissing) {
       for (int i = 0; i < 10000; ++i) cycle();
       const WorkspaceStats before = workspace.stats();
       for (int i = 0; i < 10000; ++i) cycle();
-      EXPECT_LE(workspace.stats().misses - before.misses, 10u) << "set " << set << " running " << running;
-      EXPECT_LE(workspace.stats().plans - before.plans, 20u) << "set " << set << " running " << running;
+      EXPECT_LE(workspace.stats().misses - before.misses, 10u)
+          << "set " << set << " running " << running;
+      EXPECT_LE(workspace.stats().plans - before.plans, 20u)
+          << "set " << set << " running " << running;
     }
   }
 }
@@ -115,7 +120,8 @@ TEST(WorkspaceLiveness, LargeFamiliesInTurnsStopMissing) {
     for (Kind& kind : kinds) {
       Extend(random, family.own, 1000, &kind);
       for (uint32_t i = 0; i < kind.size(); ++i) {
-        const size_t most = random() % 3 == 0 ? kind.size() - i : std::min<size_t>(4, kind.size() - i);
+        const size_t most =
+            random() % 3 == 0 ? kind.size() - i : std::min<size_t>(4, kind.size() - i);
         kind[i].until = static_cast<uint32_t>(i + 1 + random() % most);
       }
     }

@@ -59,8 +59,10 @@ void WorkspaceCore::LearnFromCycle() noexcept {
     // What a file says that no cycle has followed to its end is not touched ahead, nor are the gaps that it may have
     // between buffers.
     const LearnedCycle* const followed = follower_.followed();
-    const size_t planned = followed == nullptr || followed->loaded ? 0 : followed->plan->layout.peak_bytes();
-    pages_.Prefault(std::min(std::max<size_t>(counters.cursor, planned), WithGaps(counters.bytes_this_cycle)));
+    const size_t planned =
+        followed == nullptr || followed->loaded ? 0 : followed->plan->layout.peak_bytes();
+    pages_.Prefault(
+        std::min(std::max<size_t>(counters.cursor, planned), WithGaps(counters.bytes_this_cycle)));
   } catch (const std::bad_alloc&) {
     // Without the memory to learn or to grow, the next cycle spills and tries again at its end.
   } catch (const OutOfMemoryError&) {
@@ -153,9 +155,8 @@ void WorkspaceCore::Trim() {
   const size_t before = learner_.bytes();
   learner_.Trim(counters.bytes_last_cycle);
   if (learner_.bytes() < before) {
-    counters.peak_cycle_bytes =
-        std::min<size_t>(counters.peak_cycle_bytes,
-                         std::max<size_t>(learner_.bytes(), counters.bytes_last_cycle));
+    counters.peak_cycle_bytes = std::min<size_t>(
+        counters.peak_cycle_bytes, std::max<size_t>(learner_.bytes(), counters.bytes_last_cycle));
   }
   try {
     FollowLearned();

@@ -34,9 +34,7 @@ WorkspaceConfig Strict(LearningPolicy learning, SpillPolicy spill) {
   return config;
 }
 
-int64_t LedgerBytes() {
-  return LedgerTotal();
-}
+int64_t LedgerBytes() { return LedgerTotal(); }
 
 // A size that rounds to 0 is not the mark of a request that the plan sends outside of the pages.
 TEST(WorkspaceLimits, ARequestThatCannotExistIsRefusedWhereThePlanHasOneOutside) {
@@ -79,7 +77,8 @@ TEST(WorkspaceLimits, SizesThatWereNegativeAreRefused) {
   for (const int64_t bytes : {int64_t{-1}, int64_t{-4096}}) {
     WorkspaceConfig config = WorkspaceConfig::Nd4j();
     config.overallocation_limit = Overallocation::Bytes(bytes);
-    EXPECT_THAT(config.Reasons(), testing::ElementsAre(HasSubstr("overallocation_limit is negative")));
+    EXPECT_THAT(config.Reasons(),
+                testing::ElementsAre(HasSubstr("overallocation_limit is negative")));
   }
 }
 
@@ -90,18 +89,21 @@ TEST(WorkspaceLimits, PoliciesThatThereAreNotAreRefused) {
     for (const int value : {values, 77, 255}) {
       WorkspaceConfig config = WorkspaceConfig::Nd4j();
       config.*field = static_cast<Policy>(value);
-      EXPECT_THAT(config.Reasons(),
-                  testing::Contains(absl::StrCat(name, " is ", value, ", expected 0 to ", values - 1)));
+      EXPECT_THAT(config.Reasons(), testing::Contains(absl::StrCat(
+                                        name, " is ", value, ", expected 0 to ", values - 1)));
     }
     for (int value = 0; value < values; ++value) {
       WorkspaceConfig config = WorkspaceConfig::Nd4j();
       config.*field = static_cast<Policy>(value);
-      EXPECT_THAT(config.Reasons(), testing::Each(testing::Not(HasSubstr(absl::StrCat(name, " is ")))));
+      EXPECT_THAT(config.Reasons(),
+                  testing::Each(testing::Not(HasSubstr(absl::StrCat(name, " is ")))));
     }
   };
-  expect_refused("policy_allocation", &WorkspaceConfig::policy_allocation, AllocationPolicy::kAlways);
+  expect_refused("policy_allocation", &WorkspaceConfig::policy_allocation,
+                 AllocationPolicy::kAlways);
   expect_refused("policy_learning", &WorkspaceConfig::policy_learning, LearningPolicy::kTraining);
-  expect_refused("policy_mirroring", &WorkspaceConfig::policy_mirroring, MirroringPolicy::kHostOnly);
+  expect_refused("policy_mirroring", &WorkspaceConfig::policy_mirroring,
+                 MirroringPolicy::kHostOnly);
   expect_refused("policy_spill", &WorkspaceConfig::policy_spill, SpillPolicy::kExternal);
   expect_refused("policy_reset", &WorkspaceConfig::policy_reset, ResetPolicy::kEndOfBufferReached);
   expect_refused("policy_location", &WorkspaceConfig::policy_location, LocationPolicy::kMmap);
@@ -142,7 +144,8 @@ TEST(WorkspaceLimits, SwitchedOffWorkspacesKeepTheirAlignment) {
 
 TEST(WorkspaceLimits, RequestsThatCannotExistAreRefusedAndChangeNothing) {
   for (LearningPolicy learning : {LearningPolicy::kFirstLoop, LearningPolicy::kOptimized}) {
-    for (SpillPolicy spill : {SpillPolicy::kFail, SpillPolicy::kExternal, SpillPolicy::kReallocate}) {
+    for (SpillPolicy spill :
+         {SpillPolicy::kFail, SpillPolicy::kExternal, SpillPolicy::kReallocate}) {
       WorkspaceConfig config = Strict(learning, spill);
       config.initial_size = 4096;
       config.max_size = 1 << 20;

@@ -182,9 +182,7 @@ TEST(WorkspaceLiveness, ACycleThatRepeatsIsLearnedWhateverCameBefore) {
     config.plan_search_seconds = 0;
     Workspace workspace("w", config, Device{DeviceType::Named("simulated"), 0});
     const int64_t before = HeldBytes();
-    const auto held = [before] {
-      return HeldBytes() - before;
-    };
+    const auto held = [before] { return HeldBytes() - before; };
     const int magnitude = static_cast<int>(histories.Below(3));
     std::vector<Script> family;
     History(histories, workspace, family, magnitude);

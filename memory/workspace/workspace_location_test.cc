@@ -170,9 +170,7 @@ TEST(WorkspaceMapped, OneFileServesOneWorkspaceAtATime) {
 
 TEST(WorkspaceMapped, FailAndMaximumHold) {
   const std::string path = NewPath("fail");
-  {
-    Workspace("w", Mapped(path, 64 * 1024));
-  }
+  { Workspace("w", Mapped(path, 64 * 1024)); }
   WorkspaceConfig config = Mapped(path, 0);
   config.policy_spill = SpillPolicy::kFail;
   config.max_size = 16 * 1024;

@@ -31,9 +31,9 @@ constexpr uint64_t kFewMisses = 64;
 
 void RequirePlans(bool has_plans, const std::string& id, const char* operation) {
   if (has_plans) return;
-  ThrowFailedPrecondition(absl::StrCat(
-      "workspace [", id, "]: ", operation,
-      " needs plans: policy_learning kOptimized or kTraining, with debug_mode and workspace_mode on"));
+  ThrowFailedPrecondition(absl::StrCat("workspace [", id, "]: ", operation,
+                                       " needs plans: policy_learning kOptimized or kTraining, "
+                                       "with debug_mode and workspace_mode on"));
 }
 
 std::vector<LifetimeBuffer> RequestsOf(const CyclePlan* plan) {
@@ -45,9 +45,10 @@ std::vector<LifetimeBuffer> RequestsOf(const CyclePlan* plan) {
 
 WorkspaceCore::Maintenance::Maintenance(WorkspaceCore& core, const char* operation) : core_(core) {
   if (core.is_pooled()) {
-    ThrowFailedPrecondition(absl::StrCat("workspace [", core.id, "]: ", operation,
-                                         " is not for a workspace of a pool, which has no pages and no "
-                                         "plans of its own; the pool has"));
+    ThrowFailedPrecondition(
+        absl::StrCat("workspace [", core.id, "]: ", operation,
+                     " is not for a workspace of a pool, which has no pages and no "
+                     "plans of its own; the pool has"));
   }
   if (!internal::InCallback()) {
     if (!core.gate_.Maintain()) ThrowOpen(core.id, operation);
@@ -127,13 +128,17 @@ std::string WorkspaceCore::PlanReport() {
   std::string report = learner_.Report();
   // It has one plan. A few requests that leave it are what learning takes.
   const uint64_t misses = counters.misses, cycles = counters.cycles;
-  if (config.policy_learning == LearningPolicy::kOptimized && misses >= kFewMisses && misses >= cycles / 8) {
-    absl::StrAppend(&report, misses, " requests of ", cycles, " cycles have missed the one plan that policy_learning ",
+  if (config.policy_learning == LearningPolicy::kOptimized && misses >= kFewMisses &&
+      misses >= cycles / 8) {
+    absl::StrAppend(&report, misses, " requests of ", cycles,
+                    " cycles have missed the one plan that policy_learning ",
                     "kOptimized keeps; kTraining keeps one for each shape\n");
   }
   if (const size_t bytes = pages_.left_untouched(); bytes > 0) {
-    absl::StrAppend(&report, bytes, " bytes of the pages are touched when they are first used: the process never had ",
-                    "so much in memory, or little is available\n");
+    absl::StrAppend(
+        &report, bytes,
+        " bytes of the pages are touched when they are first used: the process never had ",
+        "so much in memory, or little is available\n");
   }
   return report;
 }

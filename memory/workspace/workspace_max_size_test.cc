@@ -98,7 +98,8 @@ void InPlaces(size_t max_size, const Body& body) {
   for (const LearningPolicy learning : kOfLifetimes) {
     for (const Place::Kind kind : {Place::kWorkspace, Place::kPool, Place::kRing}) {
       if (kind == Place::kPool && learning != LearningPolicy::kTraining) continue;
-      SCOPED_TRACE(absl::StrCat("learning ", static_cast<int>(learning), " kind ", static_cast<int>(kind)));
+      SCOPED_TRACE(
+          absl::StrCat("learning ", static_cast<int>(learning), " kind ", static_cast<int>(kind)));
       Place place(kind, Limited(learning, max_size));
       body(place);
     }
@@ -150,7 +151,8 @@ TEST(WorkspaceMaxSize, WhatIsRefusedChangesNothing) {
         place.Cycle([&] {
           std::vector<BufferHandle> alive;
           EXPECT_NE(Refusal(8193, &alive), "");
-          for (size_t i = 0; i < pieces; ++i) EXPECT_EQ(Refusal(8192 / pieces, &alive), "") << cycle;
+          for (size_t i = 0; i < pieces; ++i)
+            EXPECT_EQ(Refusal(8192 / pieces, &alive), "") << cycle;
           EXPECT_NE(Refusal(1, &alive), "") << cycle << " of " << pieces;
           EXPECT_NE(Refusal(0, &alive), "") << cycle << " of " << pieces;
         });
@@ -210,7 +212,8 @@ struct Seen {
   int refused = 0;
   int served = 0;
 };
-void RandomCycle(std::mt19937_64& random, int steps, size_t most, size_t max_size, bool of_live, Seen* seen) {
+void RandomCycle(std::mt19937_64& random, int steps, size_t most, size_t max_size, bool of_live,
+                 Seen* seen) {
   std::vector<BufferHandle> alive;
   size_t bytes_alive = 0, requested = 0;
   for (int step = 0; step < steps; ++step) {
@@ -246,8 +249,8 @@ TEST(WorkspaceMaxSize, HoldsInRandomHistories) {
                                           LearningPolicy::kFirstLoop, LearningPolicy::kOverTime}) {
       for (const Place::Kind kind : {Place::kWorkspace, Place::kPool, Place::kRing}) {
         if (kind == Place::kPool && learning != LearningPolicy::kTraining) continue;
-        SCOPED_TRACE(absl::StrCat("learning ", static_cast<int>(learning), " kind ", static_cast<int>(kind),
-                                  " round ", round));
+        SCOPED_TRACE(absl::StrCat("learning ", static_cast<int>(learning), " kind ",
+                                  static_cast<int>(kind), " round ", round));
         WorkspaceConfig config = Limited(learning, max_size);
         if (learning == LearningPolicy::kOverTime) config.cycles_before_initialization = 3;
         Place place(kind, config);
@@ -257,7 +260,8 @@ TEST(WorkspaceMaxSize, HoldsInRandomHistories) {
           const uint64_t which = random() % (kinds + 1);
           std::mt19937_64 of_kind(1000 * round + (which == kinds ? 100 + cycle : which));
           const size_t most = of_kind() % 2 == 0 ? kMost / 2 : kMost / 8;
-          const bool of_live = learning == LearningPolicy::kTraining || learning == LearningPolicy::kOptimized;
+          const bool of_live =
+              learning == LearningPolicy::kTraining || learning == LearningPolicy::kOptimized;
           place.Cycle([&] { RandomCycle(of_kind, 60, most, max_size, of_live, &seen); });
           if (HasFatalFailure()) return;
         }

@@ -34,8 +34,8 @@ inline WorkspaceConfig RandomWorkspaceConfig(std::mt19937& random, Device device
     config.initial_size = chance(60) ? 0 : below(1 << 16);
     config.min_size = chance(80) ? 0 : below(1 << 16);
     config.max_size = chance(70) ? 0 : below(1 << 18);
-    config.overallocation_limit = chance(50) ? Overallocation::Ratio(0.1 * below(20))
-                                             : Overallocation::Bytes(below(10000));
+    config.overallocation_limit =
+        chance(50) ? Overallocation::Ratio(0.1 * below(20)) : Overallocation::Bytes(below(10000));
     config.policy_allocation = static_cast<AllocationPolicy>(below(10) == 0 ? 2 : below(2));
     config.policy_learning = static_cast<LearningPolicy>(chance(60) ? 3 + below(2) : below(5));
     if (config.policy_learning == LearningPolicy::kOverTime) {
@@ -203,7 +203,8 @@ inline void PlayRawBlocks(std::mt19937& random) {
       const auto mark = static_cast<unsigned char>(random());
       live.push_back({static_cast<unsigned char*>(AllocateBytesHere(bytes)), bytes, mark});
       live.back().data[0] = live.back().data[bytes - 1] = mark;
-      while (live.size() > 6 || (!live.empty() && random() % 3 == 0)) release(random() % live.size());
+      while (live.size() > 6 || (!live.empty() && random() % 3 == 0))
+        release(random() % live.size());
     }
   } catch (const OutOfMemoryError&) {  // beyond max_size
   }

@@ -42,7 +42,8 @@ class Model {
     }
     while (!frames_.empty()) Leave();
     CheckAll();
-    for (const ModelWorkspace* model : present_) given_up_ += model->workspace->stats().plans_given_up;
+    for (const ModelWorkspace* model : present_)
+      given_up_ += model->workspace->stats().plans_given_up;
     for (auto& workspace : workspaces_) workspace->workspace.reset();
     const WorkspacePoolStats pooled = pool_->stats();
     EXPECT_EQ(pooled.leased, 0u);
@@ -55,8 +56,8 @@ class Model {
     std::printf("%s: %ld operations, %ld requests refused, %ld cycles, %ld planned requests\n",
                 DeviceName(TestDevice()).c_str(), operation_, refused_, cycles_, hits_);
     std::printf("pool: %zu plans, %lu cycles, %lu hits, %lu spills; plans given up: %lu and %ld\n",
-                pooled.plans_kept, pooled.cycles, pooled.hits, pooled.spills,
-                pooled.plans_given_up, given_up_);
+                pooled.plans_kept, pooled.cycles, pooled.hits, pooled.spills, pooled.plans_given_up,
+                given_up_);
   }
 
  private:
@@ -389,8 +390,8 @@ class Model {
 TEST(WorkspaceModel, RandomOperationsAgreeWithTheModel) {
   const char* seed_text = std::getenv("TIDEPOOL_MODEL_SEED");
   const char* operations_text = std::getenv("TIDEPOOL_MODEL_OPERATIONS");
-  const uint32_t seed = seed_text != nullptr ? static_cast<uint32_t>(std::stoul(seed_text))
-                                             : std::random_device()();
+  const uint32_t seed =
+      seed_text != nullptr ? static_cast<uint32_t>(std::stoul(seed_text)) : std::random_device()();
   std::printf("seed %u\n", seed);
   Model(seed).Run(operations_text != nullptr ? std::stoll(operations_text) : 400000);
 }

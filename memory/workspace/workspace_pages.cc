@@ -106,10 +106,9 @@ void WorkspacePages::Shrink(size_t bytes) {
 
 void WorkspacePages::Resize(size_t bytes) {
   if (bytes > SIZE_MAX / 4) {
-    ThrowOutOfMemory(
-        pages_.RequestOf(bytes), "the size of memory",
-        absl::StrCat("workspace [", id_, "]: pages of ", bytes, " bytes cannot exist"),
-        MemoryTracker::Global().Snapshot().ToString());
+    ThrowOutOfMemory(pages_.RequestOf(bytes), "the size of memory",
+                     absl::StrCat("workspace [", id_, "]: pages of ", bytes, " bytes cannot exist"),
+                     MemoryTracker::Global().Snapshot().ToString());
   }
   size_t capacity = (bytes + alignment_ - 1) & ~(alignment_ - 1);
   if (config_.max_size > 0) capacity = std::min(capacity, RoundDown(config_.max_size, alignment_));

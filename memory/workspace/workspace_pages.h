@@ -19,8 +19,8 @@
 #include "tidepool/memory/provider/mapped_file.h"
 #include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/provider/poison.h"
-#include "tidepool/memory/workspace/two_ended_ranges.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
+#include "tidepool/memory/workspace/two_ended_ranges.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/memory/workspace/workspace_counters.h"
 
@@ -54,7 +54,8 @@ class WorkspacePages {
   void Prepare(size_t touched);
   // What was learned is not there, and requests are served all the same.
   bool may_do_without() const {
-    return lacks_pages_ && !lacks_initial_ && size() > initial_bytes_ && config_.policy_spill != SpillPolicy::kFail;
+    return lacks_pages_ && !lacks_initial_ && size() > initial_bytes_ &&
+           config_.policy_spill != SpillPolicy::kFail;
   }
   // What the Reclaimer took.
   void TakeAgain(size_t touched);

@@ -337,14 +337,17 @@ TEST(WorkspacePolicyMatrix, OverallocationsThatAreNoneAreRefused) {
     config.overallocation_limit = limit;
     return RefusalOf(config, Host());
   };
-  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN(),
+               inf = std::numeric_limits<double>::infinity();
   for (const double ratio : {-0.1, 100.1, 1e6, nan, inf, -inf}) {
-    EXPECT_THAT(refusal(Overallocation::Ratio(ratio)),
-                HasSubstr("overallocation_limit is negative, not a number or a ratio of more than 100"))
+    EXPECT_THAT(
+        refusal(Overallocation::Ratio(ratio)),
+        HasSubstr("overallocation_limit is negative, not a number or a ratio of more than 100"))
         << ratio;
   }
   EXPECT_THAT(refusal(Overallocation::Bytes(-1)), HasSubstr("overallocation_limit is negative"));
-  for (const double ratio : {0.0, 0.3, 100.0}) EXPECT_EQ(refusal(Overallocation::Ratio(ratio)), "") << ratio;
+  for (const double ratio : {0.0, 0.3, 100.0})
+    EXPECT_EQ(refusal(Overallocation::Ratio(ratio)), "") << ratio;
   EXPECT_EQ(refusal(Overallocation::Bytes(0)), "");
   EXPECT_EQ(Overallocation::Ratio(100).ExtraFor(10), 1000u);
 }

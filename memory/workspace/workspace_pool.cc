@@ -29,15 +29,17 @@ void Validate(const std::string& id, const WorkspaceConfig& config, Device devic
   refuse(config.policy_allocation == AllocationPolicy::kOverallocate,
          "policy_allocation kOverallocate adds to pages, and a pool has none: use kStrict");
   refuse(config.policy_spill != SpillPolicy::kReallocate,
-         "policy_spill is not kReallocate: a pool grows as it learns; limit it by max_size or a MemoryBudget");
+         "policy_spill is not kReallocate: a pool grows as it learns; limit it by max_size or a "
+         "MemoryBudget");
   refuse(config.initial_size != 0 || config.min_size != 0,
          "initial_size and min_size are of a workspace's own pages");
-  refuse(config.policy_location != LocationPolicy::kRam, "policy_location kMmap: a file is one workspace's");
+  refuse(config.policy_location != LocationPolicy::kRam,
+         "policy_location kMmap: a file is one workspace's");
   refuse(config.policy_reset != ResetPolicy::kBlockLeft,
          "policy_reset kEndOfBufferReached is a ring: use RingWorkspace");
   if (reasons.empty()) return;
-  ThrowInvalidArgument(absl::StrCat("workspace pool [", id, "]: illegal configuration: ",
-                                    absl::StrJoin(reasons, "; ")));
+  ThrowInvalidArgument(absl::StrCat("workspace pool [", id,
+                                    "]: illegal configuration: ", absl::StrJoin(reasons, "; ")));
 }
 
 // Of the workspaces (lease_list.h).
@@ -92,9 +94,9 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
     // The first one tells where the memory is and how it is aligned.
     const MemoryOwnerScope owner(parent_);
     DeviceProvider& provider = WorkspaceCore::MemoryOf(id_, config_, device_);
-    state_ = std::make_shared<PoolState>(
-        id_, config_, std::max(config_.alignment, provider.traits().alignment), provider,
-        parent_.Child(absl::StrCat("workspace ", id_)));
+    state_ = std::make_shared<PoolState>(id_, config_,
+                                         std::max(config_.alignment, provider.traits().alignment),
+                                         provider, parent_.Child(absl::StrCat("workspace ", id_)));
     state_->memory.SetOwner(state_);
     internal::JoinCensus(this, id_, device_);
   }
@@ -149,9 +151,8 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
 
  private:
   void TrimLongIdle() noexcept {
-    auto long_idle = workspaces_.TakeLongIdle(kCyclesKept, [](const Workspace& idle) {
-      return idle.core()->counters.block_bytes > 0;
-    });
+    auto long_idle = workspaces_.TakeLongIdle(
+        kCyclesKept, [](const Workspace& idle) { return idle.core()->counters.block_bytes > 0; });
     if (long_idle == nullptr) return;
     long_idle->core()->Reclaim(ReclaimDepth::kSpare);
     workspaces_.PutBack(std::move(long_idle));

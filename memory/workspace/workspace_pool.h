@@ -55,25 +55,25 @@ namespace tidepool {
 
 // Since the pool was made, and of this moment; of all its workspaces together.
 struct WorkspacePoolStats {
-  size_t workspaces = 0;          // made so far and kept
-  size_t leased = 0;              // of them, now
-  uint64_t cycles = 0;            // ended
-  uint64_t failed_cycles = 0;     // left by an exception, or open when their workspace went back
-  uint64_t hits = 0;              // requests served from ranges
-  uint64_t misses = 0;            // requests a plan existed for but could not be followed
-  uint64_t spills = 0;            // requests served from blocks
-  uint64_t leaked_arrays = 0;     // alive when their cycle ended
-  uint64_t leaked_blocks = 0;     // of containers (memory/pmr), likewise
-  uint64_t plans = 0;             // made so far
-  uint64_t plans_improved = 0;    // by the search on the background thread
+  size_t workspaces = 0;            // made so far and kept
+  size_t leased = 0;                // of them, now
+  uint64_t cycles = 0;              // ended
+  uint64_t failed_cycles = 0;       // left by an exception, or open when their workspace went back
+  uint64_t hits = 0;                // requests served from ranges
+  uint64_t misses = 0;              // requests a plan existed for but could not be followed
+  uint64_t spills = 0;              // requests served from blocks
+  uint64_t leaked_arrays = 0;       // alive when their cycle ended
+  uint64_t leaked_blocks = 0;       // of containers (memory/pmr), likewise
+  uint64_t plans = 0;               // made so far
+  uint64_t plans_improved = 0;      // by the search on the background thread
   uint64_t cycles_not_planned = 0;  // though no plan serves them, because plans did not pay
-  uint64_t plans_given_up = 0;    // because they were far larger than what was alive in their cycles
-  size_t plans_kept = 0;          // now
-  size_t ranges = 0;              // that open cycles have of the pool's memory
-  size_t held_bytes = 0;          // from the system
-  size_t block_bytes = 0;         // of them, kept by workspaces for blocks of containers
-  size_t open_bytes = 0;          // of them, in ranges of open cycles
-  size_t most_open_bytes = 0;     // at once, ever
+  uint64_t plans_given_up = 0;  // because they were far larger than what was alive in their cycles
+  size_t plans_kept = 0;        // now
+  size_t ranges = 0;            // that open cycles have of the pool's memory
+  size_t held_bytes = 0;        // from the system
+  size_t block_bytes = 0;       // of them, kept by workspaces for blocks of containers
+  size_t open_bytes = 0;        // of them, in ranges of open cycles
+  size_t most_open_bytes = 0;   // at once, ever
 };
 
 class WorkspaceLease;

@@ -14,7 +14,9 @@ namespace {
 
 // Containers take blocks of their workspace, beside its range.
 TEST(WorkspacePool, BlocksOfContainersAreCounted) {
-  const auto kept = [] { return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kUnreferenced); };
+  const auto kept = [] {
+    return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kUnreferenced);
+  };
   const int64_t before = kept();
   WorkspacePool pool("p", Quiet());
   void* late;

@@ -154,7 +154,8 @@ TEST_P(PoolCallbacks, WhatTheReclaimerCallsMayLetGoOfArrays) {
   });
   std::atomic<bool> asks{false};
   const MemoryEventCallback watch([&](const MemoryEvent& event) {
-    if (event.kind == MemoryEvent::Kind::kReclaimBegins && !asks.exchange(true)) waiting.set_value();
+    if (event.kind == MemoryEvent::Kind::kReclaimBegins && !asks.exchange(true))
+      waiting.set_value();
   });
   std::promise<void> ended;
   std::thread reclaims([&] {

@@ -29,7 +29,8 @@ TEST(WorkspacePool, AnArrayThatOutlivesItsCycleIsDetected) {
     late = New(4096);
   }
   EXPECT_FALSE(late->IsAlive());
-  EXPECT_THAT(late->owner->DescribeStale(late->stamp), HasSubstr("leaked workspace pointer from workspace [requests]"));
+  EXPECT_THAT(late->owner->DescribeStale(late->stamp),
+              HasSubstr("leaked workspace pointer from workspace [requests]"));
   EXPECT_EQ(pool.stats().leaked_arrays, 3u);
   EXPECT_EQ(pool.stats().open_bytes, 0u);
 }
@@ -48,8 +49,14 @@ TEST(WorkspacePool, AFailedCycleTeachesNothingAndLeavesNothing) {
   EXPECT_EQ(pool.stats().failed_cycles, 5u);
   EXPECT_EQ(pool.stats().leased, 0u);
   EXPECT_EQ(pool.stats().open_bytes, 0u);
-  { PooledScope scope(pool); Serve(2); }
-  { PooledScope scope(pool); Serve(2); }
+  {
+    PooledScope scope(pool);
+    Serve(2);
+  }
+  {
+    PooledScope scope(pool);
+    Serve(2);
+  }
   EXPECT_EQ(pool.stats().plans, 1u);
 }
 
@@ -143,16 +150,19 @@ TEST(WorkspacePool, MistakesAreErrors) {
   EXPECT_TRUE(scope.workspace().is_open());
   scope.Close();
   EXPECT_THROW((void)scope.workspace(), Error);
-  EXPECT_THAT(refused([](WorkspaceConfig& c) { c.initial_size = 4096; }), HasSubstr("initial_size"));
-  EXPECT_THAT(refused([](WorkspaceConfig& c) { c.policy_allocation = AllocationPolicy::kOverallocate; }),
-              HasSubstr("kOverallocate"));
+  EXPECT_THAT(refused([](WorkspaceConfig& c) { c.initial_size = 4096; }),
+              HasSubstr("initial_size"));
+  EXPECT_THAT(
+      refused([](WorkspaceConfig& c) { c.policy_allocation = AllocationPolicy::kOverallocate; }),
+      HasSubstr("kOverallocate"));
   EXPECT_THAT(refused([](WorkspaceConfig& c) { c.alignment = 3; }), HasSubstr("alignment"));
   WorkspacePool pool("p", Quiet());
   const WorkspaceLease lease = pool.Lease();
   for (void (*operation)(Workspace&) :
        {+[](Workspace& w) { w.Trim(); }, +[](Workspace& w) { w.Destroy(); },
         +[](Workspace& w) { w.Initialize(); }, +[](Workspace& w) { w.FinishPlanSearch(); },
-        +[](Workspace& w) { w.SavePlans("/tmp/x"); }, +[](Workspace& w) { w.LoadPlans("/tmp/x"); }}) {
+        +[](Workspace& w) { w.SavePlans("/tmp/x"); },
+        +[](Workspace& w) { w.LoadPlans("/tmp/x"); }}) {
     EXPECT_THROW(operation(*lease), Error);
   }
   EXPECT_TRUE(lease->PlannedRequests().empty());
@@ -166,7 +176,8 @@ TEST(WorkspacePool, LeasesOutliveThePoolAndWhatGoesBackOpenIsNotUsedAgain) {
   BufferHandle x = New(4096);
   ::testing::internal::CaptureStderr();
   open = nullptr;
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("pool [p] goes back while it is open"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("pool [p] goes back while it is open"));
   EXPECT_TRUE(x->IsAlive());
   std::memset(x->data, 1, x->bytes);
   EXPECT_EQ(pool->stats().workspaces, 1u);
@@ -191,8 +202,12 @@ TEST(WorkspacePool, ACycleThatIsOpenWhenItsWorkspaceGoesBackHasFailed) {
     ::testing::internal::CaptureStderr();
     std::thread([&] { scope = nullptr; }).join();
     EXPECT_EQ(pool.stats().failed_cycles, 1u + i);
-    { PooledScope next(pool); Serve(2); }
-    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("was destroyed on another thread"));
+    {
+      PooledScope next(pool);
+      Serve(2);
+    }
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                HasSubstr("was destroyed on another thread"));
     EXPECT_EQ(pool.stats().cycles, 2u + 2 * i);
     EXPECT_EQ(pool.stats().failed_cycles, 1u + i) << "once";
   }
@@ -207,7 +222,8 @@ TEST(WorkspacePool, AScopeThatIsAssignedEndsBeforeItsWorkspaceGoesBack) {
   New(100);
   ::testing::internal::CaptureStderr();
   moved = PooledScope(pool);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("goes back while it is open")));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              Not(HasSubstr("goes back while it is open")));
   EXPECT_EQ(pool.stats().workspaces, 2u);
   EXPECT_EQ(pool.stats().leased, 1u);
   EXPECT_EQ(pool.stats().cycles, 1u);

@@ -243,8 +243,8 @@ TEST(WorkspaceProtocolsExplored, NoOrderIsStrongerThanItNeedsToBe) {
   const MutationTable gates = ExploreMutations({.name = "gate", .preemptions = 2}, gate);
   std::printf("%s\n", gates.report().c_str());
   EXPECT_EQ(gates.undetected(), "");
-  const MutationTable records = ExploreMutations({.name = "returned records", .preemptions = 2},
-                                                 TwoGiveWhileTheOwnerEnds);
+  const MutationTable records =
+      ExploreMutations({.name = "returned records", .preemptions = 2}, TwoGiveWhileTheOwnerEnds);
   std::printf("%s\n", records.report().c_str());
   EXPECT_EQ(records.undetected(), "");
 }

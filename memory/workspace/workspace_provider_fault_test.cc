@@ -181,8 +181,7 @@ TEST_P(ProviderFault, PlansAreMadeOnceMemoryIsThere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ProviderFault,
-                         testing::Values(Host(), SimulatedDevice::kDevice),
+INSTANTIATE_TEST_SUITE_P(Devices, ProviderFault, testing::Values(Host(), SimulatedDevice::kDevice),
                          [](const auto& info) { return DeviceTypeName(info.param.type); });
 
 }  // namespace

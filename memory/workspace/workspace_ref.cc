@@ -119,10 +119,10 @@ void WorkspaceRef::ThrowNotOpenHere(std::string_view who) const {
     id = its;
     return core != nullptr;
   });
-  ThrowFailedPrecondition(absl::StrCat(
-      std::string(who), ": workspace [", id, "] ",
-      alive ? "is not open on this thread; enter it first"
-            : "was destroyed; expected one that outlives what keeps it"));
+  ThrowFailedPrecondition(
+      absl::StrCat(std::string(who), ": workspace [", id, "] ",
+                   alive ? "is not open on this thread; enter it first"
+                         : "was destroyed; expected one that outlives what keeps it"));
 }
 
 }  // namespace tidepool

@@ -43,8 +43,8 @@ void WorkspaceCore::ReleaseOnOwner(Buffer* buffer) noexcept {
       buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed);
   if (alive && IsRange(buffer->request.spill)) return ReleaseRange(buffer);
   // One that was closed on another thread is not alive, but its bytes may still be out.
-  if (alive || (buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed &&
-                IsOut(buffer))) {
+  if (alive ||
+      (buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed && IsOut(buffer))) {
     GiveBack(buffer);
   }
   findings_.Forget(*buffer);
@@ -141,6 +141,10 @@ void WorkspaceCore::Free() noexcept {
   spills_.Trim();
   pages_.Destroy();
   if (records_.returned().DropOwner()) delete this;
+}
+
+std::string WorkspaceCore::DescribeOrigin(const Buffer& buffer) const {
+  return findings_.DescribeOrigin(buffer);
 }
 
 std::string WorkspaceCore::DescribeStale(uint64_t stamp) const {

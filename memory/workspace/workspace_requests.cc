@@ -130,10 +130,10 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   DrainReturned();
   const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
   if (rounded == 0) {
-    ThrowOutOfMemory({memory_device_, &memory_owner, INT64_MAX, "an array"}, "the size of memory",
-                     absl::StrCat("workspace [", id, "]: a request of ", bytes,
-                                  " bytes cannot be served"),
-                     MemoryTracker::Global().Snapshot().ToString());
+    ThrowOutOfMemory(
+        {memory_device_, &memory_owner, INT64_MAX, "an array"}, "the size of memory",
+        absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes cannot be served"),
+        MemoryTracker::Global().Snapshot().ToString());
   }
   // What is refused in any case changes nothing.
   if (watches_limit_ || limits_live_) CheckTogether(rounded, "an array");
@@ -149,7 +149,8 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
       (LeavesFor(rounded, &misses) && (token = PlaceInFreeRange(rounded, &offset)) != nullptr)) {
     data = pages_.base() + offset;
     pages_.Unpoison(data, rounded);
-    counters.cursor = std::max<size_t>(counters.cursor, token != nullptr ? ranges_.reached() : offset + rounded);
+    counters.cursor =
+        std::max<size_t>(counters.cursor, token != nullptr ? ranges_.reached() : offset + rounded);
     ++counters.hits;
   } else {
     CheckMaySpill(rounded);
@@ -158,7 +159,8 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
     CheckSpilled(spill, bytes, rounded);
     data = spill.data;
     token = spill.token;
-    if (pool_ != nullptr && memory_device_ != Host()) pool_->left.Take(data, rounded, queues_.home());
+    if (pool_ != nullptr && memory_device_ != Host())
+      pool_->left.Take(data, rounded, queues_.home());
     most_alive_at_spills_ =
         std::max(most_alive_at_spills_, static_cast<size_t>(account_.used_bytes()) + rounded);
     spilled_bytes_alive_ += rounded;
@@ -257,9 +259,8 @@ void WorkspaceCore::LeavePlan() noexcept {
       Buffer* const buffer = view.slots[slot].buffer();
       placed.push_back({{static_cast<size_t>(view.offset(slot)), buffer->request.bytes}, buffer});
     }
-    std::sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) {
-      return a.first.offset < b.first.offset;
-    });
+    std::sort(placed.begin(), placed.end(),
+              [](const auto& a, const auto& b) { return a.first.offset < b.first.offset; });
     std::vector<TwoEndedRanges::Taken> taken;
     taken.reserve(placed.size());
     for (const auto& [range, buffer] : placed) taken.push_back(range);
@@ -320,7 +321,8 @@ void WorkspaceCore::MakeHolesFor(size_t rounded) noexcept {
 // Under kFail, before a request is refused: whether it fits beside what is alive. What the plan keeps free is free then.
 bool WorkspaceCore::LeavesToFit(size_t rounded, bool* misses) {
   const bool follows = follower_.plan() != nullptr;
-  if (!follows && ranges_.begun() && ranges_.begin() == 0) return false;  // all that is free was free
+  if (!follows && ranges_.begun() && ranges_.begin() == 0)
+    return false;  // all that is free was free
   if (rounded > LargestGap()) return false;
   if (follows) follower_.LeaveFromHere(made());
   EndQuickRequests();
@@ -373,20 +375,24 @@ void WorkspaceCore::CheckMaySpill(size_t bytes) {
     const auto arrays = static_cast<size_t>(account_.used_bytes() - block_bytes_);
     const size_t free = capacity - (uses_ranges_ ? arrays : counters.cursor.get());
     ThrowOutOfMemory(
-        {memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "policy_spill kFail",
-        absl::StrCat("workspace [", id, "] is full: request of ", bytes, " bytes, ", free, " of ", capacity,
-                     " bytes free",
-                     uses_ranges_ ? absl::StrCat(", ", LargestGap(), " of them in one piece") : std::string(),
+        {memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"},
+        "policy_spill kFail",
+        absl::StrCat("workspace [", id, "] is full: request of ", bytes, " bytes, ", free, " of ",
+                     capacity, " bytes free",
+                     uses_ranges_ ? absl::StrCat(", ", LargestGap(), " of them in one piece")
+                                  : std::string(),
                      ", policy_spill kFail"),
         MemoryTracker::Global().Snapshot().ToString());
   }
-  if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0 || limits_live_) return;
+  if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0 || limits_live_)
+    return;
   const size_t before = counters.bytes_this_cycle + static_cast<size_t>(block_bytes_);
   if (bytes <= config.max_size && before <= config.max_size - bytes) return;
-  ThrowOutOfMemory({memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"}, "max_size",
-                   absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes: the cycle needs ",
-                                before + bytes, " bytes, max_size is ", config.max_size,
-                                ", policy_spill kReallocate"),
+  ThrowOutOfMemory({memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"},
+                   "max_size",
+                   absl::StrCat("workspace [", id, "]: a request of ", bytes,
+                                " bytes: the cycle needs ", before + bytes, " bytes, max_size is ",
+                                config.max_size, ", policy_spill kReallocate"),
                    MemoryTracker::Global().Snapshot().ToString());
 }
 

@@ -308,7 +308,8 @@ WorkspaceScope::WorkspaceScope(Workspace& workspace) {
   if (core->is_open_on(CurrentThreadToken())) {
     const ScopeFrame* top = current_thread_state.top;  // null: held open without a scope
     const WorkspaceCore* inner = top != nullptr ? top->core : nullptr;
-    if (inner != nullptr && inner != core) core->detector().OnReentry(core->generation(), inner->id);
+    if (inner != nullptr && inner != core)
+      core->detector().OnReentry(core->generation(), inner->id);
   }
   token_.Push(core, core->passes_through() ? nullptr : core);
 }

@@ -75,7 +75,8 @@ TEST(WorkspaceScope, WhileAnExceptionIsInFlightOnlyACycleThatThrowsAnotherHasFai
         throw std::runtime_error("outside");
       } catch (const std::runtime_error&) {
       }
-    }).join();
+    })
+        .join();
     EXPECT_EQ(workspace.stats().cycles, 1);
     EXPECT_EQ(workspace.stats().failed_cycles, fails ? 1 : 0);
     EXPECT_EQ(workspace.stats().plans, fails ? 0 : 1);
@@ -363,8 +364,7 @@ TEST(WorkspaceRegistry, OneWorkspacePerThreadAndName) {
   EXPECT_THROW(registry.Get("unknown"), Error);
   EXPECT_EQ(registry.Find("unknown"), nullptr);
   const Workspace* theirs = nullptr;
-  std::thread other(
-      [&] { theirs = &WorkspaceRegistry::ForCurrentThread().Get("W", Sized(64)); });
+  std::thread other([&] { theirs = &WorkspaceRegistry::ForCurrentThread().Get("W", Sized(64)); });
   other.join();
   EXPECT_NE(theirs, &mine);
   {

@@ -104,11 +104,11 @@ TEST(WorkspaceSoak, ResidentMemoryIsFlatAndCountersAreExact) {
     EXPECT_EQ(stats.cycles, static_cast<uint64_t>(cycles));
     EXPECT_EQ(stats.hits + stats.spills, requests);
     EXPECT_EQ(ledger()[MemoryKind::kAllocated].current_bytes, 0);
-    std::printf("%llu requests, %.4f %% outside of the pages; resident %lld KiB after the first "
-                "thousand cycles, at most %lld KiB later\n",
-                static_cast<unsigned long long>(requests), 100.0 * stats.spills / requests,
-                static_cast<long long>(after_first_thousand >> 10),
-                static_cast<long long>(most >> 10));
+    std::printf(
+        "%llu requests, %.4f %% outside of the pages; resident %lld KiB after the first "
+        "thousand cycles, at most %lld KiB later\n",
+        static_cast<unsigned long long>(requests), 100.0 * stats.spills / requests,
+        static_cast<long long>(after_first_thousand >> 10), static_cast<long long>(most >> 10));
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     // Plans of up to 128 shapes come and go, and a spill keeps its block for some cycles.
     EXPECT_LE(most, after_first_thousand + (4 << 20));

@@ -94,7 +94,8 @@ TEST(WorkspaceDefaults, MixedShapesAreReportedWhereThereIsOnePlan) {
       EXPECT_EQ(one.PlanReport(), "");
     }
   }
-  EXPECT_THAT(one.PlanReport(), testing::HasSubstr("the one plan that policy_learning kOptimized keeps"));
+  EXPECT_THAT(one.PlanReport(),
+              testing::HasSubstr("the one plan that policy_learning kOptimized keeps"));
   EXPECT_EQ(each.PlanReport(), "");
   Workspace alike("alike", WorkspaceConfig::Training());
   for (int i = 0; i < 30; ++i) Step(alike, 4, 6);

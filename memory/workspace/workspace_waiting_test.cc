@@ -164,7 +164,8 @@ TEST(WorkspaceWaiting, WhatOutlivesItsCycleIsFoundWithoutSlots) {
     left.push_back(std::move(elsewhere));
     left.push_back(std::move(kept));
     ++leaked;  // `kept`
-    if (cycle % 3 == 0) left.erase(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(left.size() / 2));
+    if (cycle % 3 == 0)
+      left.erase(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(left.size() / 2));
   }
   EXPECT_EQ(workspace.stats().leaked_arrays, leaked);
   for (const BufferHandle& one : left) EXPECT_FALSE(one->IsAlive());

@@ -17,7 +17,8 @@
 
 namespace tidepool {
 
-ReplayedStep::ReplayedStep(Workspace& workspace, const char* who) : workspace_(workspace), who_(who) {
+ReplayedStep::ReplayedStep(Workspace& workspace, const char* who)
+    : workspace_(workspace), who_(who) {
   const WorkspaceCore& core = *workspace.core();
   if (core.passes_through()) {
     ThrowUnimplemented(absl::StrCat(who, ": graphs need a workspace; [", workspace.id(),
@@ -77,7 +78,8 @@ bool ReplayedStep::TryCapture(absl::FunctionRef<void()> step) {
     const Marks before = MarksNow();
     captured_->Capture(step);
     if (MarksNow() != before) {
-      ThrowFailedPrecondition(absl::StrCat(who_, ": the step did not follow the plan of workspace [",
+      ThrowFailedPrecondition(absl::StrCat(who_,
+                                           ": the step did not follow the plan of workspace [",
                                            workspace_.id(), "], so its memory would not stay"));
     }
     stats_.nodes = captured_->nodes();

@@ -29,7 +29,8 @@ StepCaptureRegistrar::StepCaptureRegistrar(DeviceType type, StepCaptureFactory f
 }
 
 bool CanCaptureSteps(Device device) {
-  return MayBeDevice(device) && factories[device.type.number()].load(std::memory_order_acquire) != nullptr;
+  return MayBeDevice(device) &&
+         factories[device.type.number()].load(std::memory_order_acquire) != nullptr;
 }
 
 std::unique_ptr<CapturedStep> NewCapturedStep(Device device) {

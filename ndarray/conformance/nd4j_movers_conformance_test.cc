@@ -21,9 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-NDArray OneToFive() {
-  return FromValues(std::vector<int64_t>{1, 2, 3, 4, 5}, {5});
-}
+NDArray OneToFive() { return FromValues(std::vector<int64_t>{1, 2, 3, 4, 5}, {5}); }
 int64_t Total(const NDArray& array) {
   int64_t sum = 0;
   for (int64_t value : array.ToVector<int64_t>()) sum += value;

@@ -16,8 +16,8 @@ FrozenEngine* LinkedFrozenEngine() { return linked.load(std::memory_order_acquir
 FrozenEngineRegistrar::FrozenEngineRegistrar(FrozenEngine* engine) {
   FrozenEngine* other = nullptr;
   if (linked.compare_exchange_strong(other, engine)) return;
-  std::fprintf(stderr, "frozen engines: [%s] and [%s] are both linked, expected one\n", other->name(),
-               engine->name());
+  std::fprintf(stderr, "frozen engines: [%s] and [%s] are both linked, expected one\n",
+               other->name(), engine->name());
   std::abort();
 }
 

@@ -40,7 +40,8 @@ class FrozenEngine {
   virtual double GainOf(const FrozenGraph& graph, int64_t batch) const = 0;
   // Packs the weights of `graph`, which outlives the runtime. `x` and `z`: any memory as Run takes it that lives
   // as long. Throws OutOfMemoryError, and kInternal naming the engine. Any thread.
-  virtual std::unique_ptr<FrozenRuntime> Make(const FrozenGraph& graph, int64_t batch, const float* x, float* z) = 0;
+  virtual std::unique_ptr<FrozenRuntime> Make(const FrozenGraph& graph, int64_t batch,
+                                              const float* x, float* z) = 0;
   // Calls `drop`, which may destroy runtimes, and gives memory that none uses any more back to the system: how many
   // bytes. Never waits, as the Reclaimer wants it: nothing, and 0, while some thread takes memory of the engine. Any thread.
   virtual int64_t Reclaim(absl::FunctionRef<void()> drop) = 0;

@@ -20,7 +20,9 @@ namespace {
 
 using testing::ElementsAre;
 
-NDArray Random(const Shape& shape, uint64_t seed) { return RandomUniform(shape, -1, 1, DType::kFloat64, seed, 0, Place::Heap()); }
+NDArray Random(const Shape& shape, uint64_t seed) {
+  return RandomUniform(shape, -1, 1, DType::kFloat64, seed, 0, Place::Heap());
+}
 
 // Notes the order, and each gradient as it is when it is said to be final.
 class Recording final : public GradientListener {
@@ -41,7 +43,8 @@ class Recording final : public GradientListener {
 
 // Views of one flat array, as networks have their parameters.
 struct Flat {
-  explicit Flat(int parts) : values(Random({parts * 16}, 7)), gradients(Full({parts * 16}, 9, DType::kFloat64)) {
+  explicit Flat(int parts)
+      : values(Random({parts * 16}, 7)), gradients(Full({parts * 16}, 9, DType::kFloat64)) {
     for (int i = 0; i < parts; ++i) {
       w.push_back(values.Slice(0, i * 16, i * 16 + 16).Reshape({4, 4}));
       g.push_back(gradients.Slice(0, i * 16, i * 16 + 16).Reshape({4, 4}));
@@ -52,8 +55,8 @@ struct Flat {
 };
 
 // Runs forward and backward, and expects each gradient to be what it is at the end when it is said to be final.
-std::vector<int> OrderOf(Flat& flat, const std::function<NDArray()>& loss, GradientWrite write = GradientWrite::kReplace,
-                         bool keep = false) {
+std::vector<int> OrderOf(Flat& flat, const std::function<NDArray()>& loss,
+                         GradientWrite write = GradientWrite::kReplace, bool keep = false) {
   Recording recording(flat.g);
   GradientTape tape;
   tape.set_listener(&recording);
@@ -61,7 +64,8 @@ std::vector<int> OrderOf(Flat& flat, const std::function<NDArray()>& loss, Gradi
   const NDArray total = loss();
   tape.Backward({&total, 1}, {}, keep);
   for (size_t i = 0; i < recording.order.size(); ++i) {
-    EXPECT_EQ(recording.values[i], flat.g[static_cast<size_t>(recording.order[i])].ToVector<double>())
+    EXPECT_EQ(recording.values[i],
+              flat.g[static_cast<size_t>(recording.order[i])].ToVector<double>())
         << "gradient " << recording.order[i] << " changed after it was said to be final";
   }
   EXPECT_EQ(recording.order.size(), flat.w.size());
@@ -71,8 +75,12 @@ std::vector<int> OrderOf(Flat& flat, const std::function<NDArray()>& loss, Gradi
 TEST(GradientListener, LastLayersAreFinalFirst) {
   Flat flat(3);
   const NDArray x = Random({5, 4}, 1);
-  EXPECT_THAT(OrderOf(flat, [&] { return Sum(MatMul(Tanh(MatMul(Relu(MatMul(x, flat.w[0])), flat.w[1])), flat.w[2])); }),
-              ElementsAre(2, 1, 0));
+  EXPECT_THAT(
+      OrderOf(flat,
+              [&] {
+                return Sum(MatMul(Tanh(MatMul(Relu(MatMul(x, flat.w[0])), flat.w[1])), flat.w[2]));
+              }),
+      ElementsAre(2, 1, 0));
 }
 
 TEST(GradientListener, GradientsAreFinalWhileThePassGoesOn) {
@@ -116,7 +124,11 @@ TEST(GradientListener, IsToldOfPartsBeforeTheirRecordsAndBehindThoseOfLaterOnes)
       tape.set_part(10 * (i + 1));
       const NDArray& w = flat.w[static_cast<size_t>(i)];
       // What a segment records when it runs again is of its part, of which nobody is told a second time.
-      h = in_segments ? Recomputed([w](absl::Span<const NDArray> x) { return std::vector<NDArray>{Tanh(MatMul(x[0], w))}; }, {&h, 1})[0]
+      h = in_segments ? Recomputed(
+                            [w](absl::Span<const NDArray> x) {
+                              return std::vector<NDArray>{Tanh(MatMul(x[0], w))};
+                            },
+                            {&h, 1})[0]
                       : Tanh(MatMul(h, w));
     }
     tape.set_part(0);
@@ -124,7 +136,8 @@ TEST(GradientListener, IsToldOfPartsBeforeTheirRecordsAndBehindThoseOfLaterOnes)
     tape.Backward(loss);
     // What is watched was noted before all, in part 0.
     if (in_segments) {
-      EXPECT_THAT(parts.events, ElementsAre(-0, -30, -20, -10, testing::AnyOf(0, 1, 2), testing::AnyOf(0, 1, 2), testing::AnyOf(0, 1, 2), -0));
+      EXPECT_THAT(parts.events, ElementsAre(-0, -30, -20, -10, testing::AnyOf(0, 1, 2),
+                                            testing::AnyOf(0, 1, 2), testing::AnyOf(0, 1, 2), -0));
     } else {
       EXPECT_THAT(parts.events, ElementsAre(-0, -30, 2, -20, 1, -10, 0, -0));
     }
@@ -146,8 +159,13 @@ TEST(GradientListener, ViewsOfAnArrayReadIt) {
   Flat flat(2);
   const NDArray x = Random({5, 4}, 1);
   // The first row of w[1] is read before w[0], all of it after.
-  EXPECT_THAT(OrderOf(flat, [&] { return Sum(MatMul(Tanh(MatMul(x * flat.w[1].Slice(0, 0, 1).Reshape({4}), flat.w[0])), flat.w[1])); }),
-              ElementsAre(0, 1));
+  EXPECT_THAT(
+      OrderOf(flat,
+              [&] {
+                return Sum(MatMul(
+                    Tanh(MatMul(x * flat.w[1].Slice(0, 0, 1).Reshape({4}), flat.w[0])), flat.w[1]));
+              }),
+      ElementsAre(0, 1));
 }
 
 TEST(GradientListener, ArraysThatNothingReadsAreFinalWithZeros) {
@@ -163,7 +181,9 @@ TEST(GradientListener, ASegmentMayReadEverything) {
   const auto loss = [&] {
     const NDArray h = MatMul(x, flat.w[0]);
     const std::vector<NDArray> out = Recomputed(
-        [&](absl::Span<const NDArray> in) { return std::vector<NDArray>{MatMul(Tanh(MatMul(in[0], flat.w[2])), flat.w[1])}; },
+        [&](absl::Span<const NDArray> in) {
+          return std::vector<NDArray>{MatMul(Tanh(MatMul(in[0], flat.w[2])), flat.w[1])};
+        },
         {&h, 1});
     return Sum(Tanh(MatMul(out[0], flat.w[1])));
   };

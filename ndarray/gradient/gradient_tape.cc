@@ -10,12 +10,15 @@ namespace tidepool {
 GradientTape::GradientTape() : recorder_(std::make_unique<Recorder>()) {}
 GradientTape::~GradientTape() = default;
 
-void GradientTape::Watch(const NDArray& x) { recorder_->Watch(x, NDArray(), GradientWrite::kReplace); }
+void GradientTape::Watch(const NDArray& x) {
+  recorder_->Watch(x, NDArray(), GradientWrite::kReplace);
+}
 void GradientTape::Watch(const NDArray& x, const NDArray& gradient, GradientWrite write) {
   gradient.CheckAlive("watch", "gradient");
   recorder_->Watch(x, gradient, write);
 }
-void GradientTape::Backward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients, bool keep) {
+void GradientTape::Backward(absl::Span<const NDArray> outputs,
+                            absl::Span<const NDArray> output_gradients, bool keep) {
   recorder_->RunBackward(outputs, output_gradients, keep);
 }
 void GradientTape::BackwardFrom(NDArray output, NDArray output_gradient) {
@@ -28,10 +31,16 @@ NDArray GradientTape::Gradient(const NDArray& x) const { return recorder_->Gradi
 void GradientTape::Restart() { recorder_->Restart(); }
 void GradientTape::Clear() { recorder_->Clear(); }
 void GradientTape::set_part(int part) { recorder_->set_part(part); }
-void GradientTape::set_placement(BackwardPlacement* placement) { recorder_->set_placement(placement); }
+void GradientTape::set_placement(BackwardPlacement* placement) {
+  recorder_->set_placement(placement);
+}
 void GradientTape::set_listener(GradientListener* listener) { recorder_->set_listener(listener); }
-void GradientTape::VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit) { recorder_->VisitKept(visit); }
-int GradientTape::KeptHandles(uint64_t buffer_id) const { return recorder_->kept().HandlesOf(buffer_id); }
+void GradientTape::VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit) {
+  recorder_->VisitKept(visit);
+}
+int GradientTape::KeptHandles(uint64_t buffer_id) const {
+  return recorder_->kept().HandlesOf(buffer_id);
+}
 bool GradientTape::ReleaseKept(uint64_t buffer_id, int others, KeptArrayStore* store) {
   return recorder_->kept().Release(buffer_id, others, store);
 }
@@ -47,26 +56,31 @@ int64_t GradientTape::saved_bytes() const {
 }
 
 std::string GradientTape::Report() const {
-  std::string report = absl::StrCat(calls(), " calls recorded, ", saved_bytes(), " bytes kept for their gradients\n");
+  std::string report = absl::StrCat(calls(), " calls recorded, ", saved_bytes(),
+                                    " bytes kept for their gradients\n");
   for (const SavedArray& saved : Saved()) {
-    absl::StrAppend(&report, "  ", saved.op, " keeps ", saved.operand, ": ", saved.array, ", ", saved.bytes, " bytes\n");
+    absl::StrAppend(&report, "  ", saved.op, " keeps ", saved.operand, ": ", saved.array, ", ",
+                    saved.bytes, " bytes\n");
   }
   return report;
 }
 
-std::vector<NDArray> Recomputed(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-                                absl::Span<const NDArray> inputs) {
+std::vector<NDArray> Recomputed(
+    std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+    absl::Span<const NDArray> inputs) {
   CallRecorder* const recorder = CallRecorder::Current();
   return recorder != nullptr ? recorder->RunSegment(std::move(function), inputs) : function(inputs);
 }
 
-void SetGradient(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
+void SetGradient(const char* name, absl::Span<const NDArray> inputs,
+                 absl::Span<const NDArray> outputs,
                  std::function<std::vector<NDArray>(absl::Span<const NDArray>)> backward) {
-  if (CallRecorder::Current() != nullptr) SetGradient(name, inputs, outputs, HandGradientOf(name, std::move(backward)));
+  if (CallRecorder::Current() != nullptr)
+    SetGradient(name, inputs, outputs, HandGradientOf(name, std::move(backward)));
 }
 
-void SetGradient(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
-                 HandGradientHandle backward) {
+void SetGradient(const char* name, absl::Span<const NDArray> inputs,
+                 absl::Span<const NDArray> outputs, HandGradientHandle backward) {
   if (CallRecorder* const recorder = CallRecorder::Current()) {
     recorder->NoteFunction(name, inputs, outputs, std::move(backward));
   }

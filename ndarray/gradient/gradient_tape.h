@@ -112,7 +112,8 @@ class GradientTape {
   // kernels themselves where they can: nothing else is allocated for it. Its memory stays the caller's; what kind it is
   // (kGradientStandard, kGradientDeferred, kGradientExternal of an imported one) the ledger has from whoever made it.
   // Backward() that throws leaves it half written.
-  void Watch(const NDArray& x, const NDArray& gradient, GradientWrite write = GradientWrite::kReplace);
+  void Watch(const NDArray& x, const NDArray& gradient,
+             GradientWrite write = GradientWrite::kReplace);
 
   // The gradients of `loss`, of one element, or of the sum of outputs * output_gradients; without a
   // gradient an output has one element.
@@ -121,7 +122,8 @@ class GradientTape {
   // gone or overwritten; kUnimplemented naming an operator without gradients that is in the way; and what operators
   // do: all that was recorded is gone then, and the arrays are as they were.
   void Backward(const NDArray& loss) { Backward(absl::MakeConstSpan(&loss, 1)); }
-  void Backward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients = {}, bool keep = false);
+  void Backward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients = {},
+                bool keep = false);
   // Of one output, and both handles go before anything is computed: the caller keeps no memory by them meanwhile.
   void BackwardFrom(NDArray output, NDArray output_gradient);
 
@@ -186,18 +188,20 @@ class NoGradientScope {
 // function(inputs), with nothing of its inside kept: Backward() calls it again. For segments whose activations take more memory
 // than computing them again takes time. It must give the same again: random numbers by their seeds. What it reads
 // beside its inputs (parameters) gets gradients too. `inputs` are kept. Without a tape it is just called.
-std::vector<NDArray> Recomputed(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-                                absl::Span<const NDArray> inputs);
+std::vector<NDArray> Recomputed(
+    std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+    absl::Span<const NDArray> inputs);
 
 // `outputs`, computed from `inputs` by any means, with a gradient of one's own: backward(gradients of outputs) gives those of the
 // inputs, in their order, undefined for none. `name` is for errors. What `backward` captures is kept until it has run.
 // Outputs are new arrays: none is, or is a view of, an input. Without a tape it is nothing.
-void SetGradient(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
-                 std::function<std::vector<NDArray>(absl::Span<const NDArray> output_gradients)> backward);
+void SetGradient(
+    const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
+    std::function<std::vector<NDArray>(absl::Span<const NDArray> output_gradients)> backward);
 
 // The same by a HandGradient, whose memory may be used again: a steady step calls no malloc for it.
-void SetGradient(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
-                 HandGradientHandle backward);
+void SetGradient(const char* name, absl::Span<const NDArray> inputs,
+                 absl::Span<const NDArray> outputs, HandGradientHandle backward);
 
 // Whether a tape of this thread would take SetGradient() of such inputs: gradients flow to one of them. Where not nothing
 // need be kept for it.

@@ -27,7 +27,9 @@ constexpr int64_t kRows = 3, kColumns = 4;
 
 using Random = std::mt19937_64;
 
-NDArray Any(std::vector<NDArray>& values, Random& random) { return values[random() % values.size()]; }
+NDArray Any(std::vector<NDArray>& values, Random& random) {
+  return values[random() % values.size()];
+}
 
 // A matrix of [rows, columns] from one of any of the shapes.
 NDArray Fitted(NDArray x) { return x.dim(0) == kRows ? x : x.Transpose(); }
@@ -42,12 +44,24 @@ std::vector<NDArray> Segment(absl::Span<const NDArray> inputs, const NDArray& pa
 void Step(std::vector<NDArray>& values, const NDArray& w, Random& random, bool in_place) {
   const int kind = static_cast<int>(random() % (in_place ? 20 : 14));
   switch (kind) {
-    case 0: values.push_back(Fitted(Any(values, random)) + Fitted(Any(values, random))); return;
-    case 1: values.push_back(Fitted(Any(values, random)) * Fitted(Any(values, random))); return;
-    case 2: values.push_back(Tanh(Any(values, random) * 1.5)); return;
-    case 3: values.push_back(Sin(Any(values, random))); return;
-    case 4: values.push_back(Any(values, random).Transpose()); return;
-    case 5: values.push_back(Tanh(MatMul(Fitted(Any(values, random)), w))); return;
+    case 0:
+      values.push_back(Fitted(Any(values, random)) + Fitted(Any(values, random)));
+      return;
+    case 1:
+      values.push_back(Fitted(Any(values, random)) * Fitted(Any(values, random)));
+      return;
+    case 2:
+      values.push_back(Tanh(Any(values, random) * 1.5));
+      return;
+    case 3:
+      values.push_back(Sin(Any(values, random)));
+      return;
+    case 4:
+      values.push_back(Any(values, random).Transpose());
+      return;
+    case 5:
+      values.push_back(Tanh(MatMul(Fitted(Any(values, random)), w)));
+      return;
     case 6: {  // broadcast: one row to all
       const NDArray x = Fitted(Any(values, random));
       const int64_t row = static_cast<int64_t>(random() % kRows);
@@ -66,8 +80,13 @@ void Step(std::vector<NDArray>& values, const NDArray& w, Random& random, bool i
       values.push_back(Concat(parts, 1));
       return;
     }
-    case 9: values.push_back(Fitted(Any(values, random)).Slice(1, kColumns - 1, -1, -1)); return;
-    case 10: values.push_back(Fitted(Any(values, random)).ReshapeOrCopy({kRows * kColumns}).Reshape({kRows, kColumns})); return;
+    case 9:
+      values.push_back(Fitted(Any(values, random)).Slice(1, kColumns - 1, -1, -1));
+      return;
+    case 10:
+      values.push_back(
+          Fitted(Any(values, random)).ReshapeOrCopy({kRows * kColumns}).Reshape({kRows, kColumns}));
+      return;
     case 11: {
       NDArray x = Fitted(Any(values, random));
       NDArray mean = Mean(x, -1, true);
@@ -77,7 +96,9 @@ void Step(std::vector<NDArray>& values, const NDArray& w, Random& random, bool i
     case 12: {
       const NDArray inputs[] = {Fitted(Any(values, random)), Fitted(Any(values, random))};
       const NDArray parameter = w.Slice(0, 0, kRows);
-      for (NDArray& z : Recomputed([parameter](absl::Span<const NDArray> x) { return Segment(x, parameter); }, inputs)) {
+      for (NDArray& z :
+           Recomputed([parameter](absl::Span<const NDArray> x) { return Segment(x, parameter); },
+                      inputs)) {
         values.push_back(std::move(z));
       }
       return;
@@ -108,7 +129,8 @@ void Step(std::vector<NDArray>& values, const NDArray& w, Random& random, bool i
     }
     case 16: {  // a column of one becomes one of another
       NDArray x = Fitted(Any(values, random));
-      const int64_t to = static_cast<int64_t>(random() % kColumns), from = static_cast<int64_t>(random() % kColumns);
+      const int64_t to = static_cast<int64_t>(random() % kColumns),
+                    from = static_cast<int64_t>(random() % kColumns);
       x(All(), to) = Sin(Fitted(Any(values, random))(All(), from));
       return;
     }
@@ -137,7 +159,8 @@ NDArray Program(uint64_t seed, const NDArray& x, const NDArray& w, bool in_place
   const int steps = 2 + static_cast<int>(random() % 9);
   for (int step = 0; step < steps; ++step) Step(values, w, random, in_place);
   NDArray loss = Sum(Square(Fitted(values.back())));
-  for (size_t v = 0; v + 1 < values.size(); v += 2) loss = loss + Sum(Fitted(values[v])) * (0.5 + static_cast<double>(v));
+  for (size_t v = 0; v + 1 < values.size(); v += 2)
+    loss = loss + Sum(Fitted(values[v])) * (0.5 + static_cast<double>(v));
   return loss;
 }
 
@@ -145,8 +168,8 @@ double Loss(uint64_t seed, const NDArray& x, const NDArray& w, bool in_place) {
   return Program(seed, x, w, in_place).Item<double>();
 }
 
-void CheckNumerically(uint64_t seed, NDArray& array, const NDArray& gradient, const NDArray& x, const NDArray& w,
-                      bool in_place) {
+void CheckNumerically(uint64_t seed, NDArray& array, const NDArray& gradient, const NDArray& x,
+                      const NDArray& w, bool in_place) {
   constexpr double kStep = 1e-6;
   for (int64_t i = 0; i < array.NumElements(); ++i) {
     double& element = array.mutable_data<double>()[i];
@@ -157,7 +180,8 @@ void CheckNumerically(uint64_t seed, NDArray& array, const NDArray& gradient, co
     const double below = Loss(seed, x, w, in_place);
     element = kept;
     const double numeric = (above - below) / (2 * kStep);
-    ASSERT_NEAR(gradient.data<double>()[i], numeric, 2e-6 * (1 + std::abs(numeric))) << "seed " << seed << ", element " << i;
+    ASSERT_NEAR(gradient.data<double>()[i], numeric, 2e-6 * (1 + std::abs(numeric)))
+        << "seed " << seed << ", element " << i;
   }
 }
 
@@ -207,7 +231,8 @@ TEST(RandomPrograms, GradientsOfGradients) {
     const auto matrix = [&](int64_t rows, uint64_t stream) {
       return RandomUniform({rows, kColumns}, -1, 1, DType::kFloat64, seed, stream, Place::Heap());
     };
-    const NDArray x = matrix(kRows, 0), w = matrix(kColumns, 1), v = matrix(kRows, 2), u = matrix(kColumns, 3);
+    const NDArray x = matrix(kRows, 0), w = matrix(kColumns, 1), v = matrix(kRows, 2),
+                  u = matrix(kColumns, 3);
     const auto along = [&](const NDArray& at_x, const NDArray& at_w) {
       GradientTape inner;
       NDArray dw = Zeros({kColumns, kColumns}, DType::kFloat64);
@@ -221,7 +246,8 @@ TEST(RandomPrograms, GradientsOfGradients) {
     outer.Watch(w);
     outer.Backward(along(x, w));
     const NDArray to_x = matrix(kRows, 4), to_w = matrix(kColumns, 5);
-    const double found = (Sum(outer.Gradient(x) * to_x) + Sum(outer.Gradient(w) * to_w)).Item<double>();
+    const double found =
+        (Sum(outer.Gradient(x) * to_x) + Sum(outer.Gradient(w) * to_w)).Item<double>();
     const double above = along(x + to_x * kStep, w + to_w * kStep).Item<double>();
     const double below = along(x - to_x * kStep, w - to_w * kStep).Item<double>();
     const double numeric = (above - below) / (2 * kStep);

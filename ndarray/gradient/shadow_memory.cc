@@ -15,8 +15,8 @@ namespace {
 // Nobody else has a handle, and every element is one place.
 bool IsSpare(const NDArray& array) {
   const Buffer* const buffer = array.buffer().get();
-  return buffer != nullptr && buffer->references.load(std::memory_order_acquire) == 1 && !buffer->imported &&
-         !MayRepeat(array);
+  return buffer != nullptr && buffer->references.load(std::memory_order_acquire) == 1 &&
+         !buffer->imported && !MayRepeat(array);
 }
 
 // Over one of them where that may be.
@@ -76,7 +76,8 @@ NDArray ShadowMemory::ViewOfFull(const Shadow& shadow, const TapedView& view) {
   return view.In(full.buffer(), begin);
 }
 
-ShadowMemory::Pieces::iterator ShadowMemory::FindPiece(Shadow& shadow, const TapedView& view, bool* overlaps) {
+ShadowMemory::Pieces::iterator ShadowMemory::FindPiece(Shadow& shadow, const TapedView& view,
+                                                       bool* overlaps) {
   const auto [begin, end] = view.Extent();
   *overlaps = false;
   auto at = shadow.pieces.lower_bound(begin);
@@ -92,9 +93,11 @@ ShadowMemory::Pieces::iterator ShadowMemory::FindPiece(Shadow& shadow, const Tap
 void ShadowMemory::MakeFull(Shadow& shadow, int64_t elements) {
   const NDArray& first = shadow.pieces.begin()->second.gradient;
   const Place place = Place::CurrentOn(first.device());
-  const bool covers = shadow.pieces.size() == 1 && Covers(shadow.pieces.begin()->second.where, elements);
+  const bool covers =
+      shadow.pieces.size() == 1 && Covers(shadow.pieces.begin()->second.where, elements);
   try {
-    shadow.full = covers ? NDArray({elements}, first.dtype(), place) : Zeros({elements}, first.dtype(), place);
+    shadow.full = covers ? NDArray({elements}, first.dtype(), place)
+                         : Zeros({elements}, first.dtype(), place);
     for (const auto& [begin, piece] : shadow.pieces) {
       NDArray view = ViewOfFull(shadow, piece.where);
       CopyInto(piece.gradient, view);
@@ -140,7 +143,8 @@ void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
   }
 }
 
-void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, bool relu_done, const NDArray* own) {
+void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, bool relu_done,
+                       const NDArray* own) {
   TapedView summed;
   if (Repeats(of)) {
     summed.SetPlace(of);
@@ -155,7 +159,8 @@ void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, 
       Piece& piece = at->second;
       if (!piece.where.IsSame(view)) gradient = gradient.ReshapeOrCopy(piece.where.shape());
       piece.relu_done = piece.relu_done && relu_done;
-      piece.gradient = SumOf(std::move(piece.gradient), std::move(gradient), piece.is_own, may_write_over_);
+      piece.gradient =
+          SumOf(std::move(piece.gradient), std::move(gradient), piece.is_own, may_write_over_);
       return;
     }
     if (!overlaps) {

@@ -29,7 +29,8 @@ class ShadowMemory {
  public:
   // Adds `gradient`, of the view's shape and type, to its part. Takes the memory of one that nobody else has; of
   // `own`, whoever has it. `elements`: of the buffer. Elements that the view repeats are added up.
-  void Add(const TapedView& view, int64_t elements, NDArray gradient, bool relu_done = false, const NDArray* own = nullptr);
+  void Add(const TapedView& view, int64_t elements, NDArray gradient, bool relu_done = false,
+           const NDArray* own = nullptr);
   // What was added to the view's part, which is taken away.
   GradientPiece Take(const TapedView& view, int64_t elements);
   // The same and it stays.

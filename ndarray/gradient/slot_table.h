@@ -16,8 +16,8 @@ struct WatchedArray;
 struct TapeSlot {
   uint64_t buffer_id = 0;
   int64_t bytes = 0;
-  int part = -1;                     // where a call wrote to it first; below 0: none did
-  bool computed = false;             // a recorded call wrote to it: gradients flow from all of it
+  int part = -1;          // where a call wrote to it first; below 0: none did
+  bool computed = false;  // a recorded call wrote to it: gradients flow from all of it
   const TapeRecord* ends_with_relu = nullptr;  // the call that wrote to it last, if it does
   std::vector<WatchedArray*> watched;          // by where they begin; none overlaps another
 
@@ -71,7 +71,7 @@ class SlotTable {
   static size_t Hash(uint64_t id) { return static_cast<size_t>((id * 0x9E3779B97F4A7C15u) >> 32); }
   void Grow(size_t more);
 
-  std::vector<TapeSlot> slots_;   // of which the first `used_` are some buffer's
+  std::vector<TapeSlot> slots_;  // of which the first `used_` are some buffer's
   size_t used_ = 0;
   std::vector<uint32_t> places_;  // of a power of two
   size_t mask_ = 0;

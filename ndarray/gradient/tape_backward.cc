@@ -39,13 +39,16 @@ thread_local constinit TapeRecord* function_under_way = nullptr;
 bool IsGradientUsed(int input) {
   if (function_under_way == nullptr) return true;
   if (input < 0 || input >= function_under_way->input_count) {
-    ThrowInvalidArgument(absl::StrCat("gradient tape: input ", input, " of a function of ", function_under_way->input_count, " inputs"));
+    ThrowInvalidArgument(absl::StrCat("gradient tape: input ", input, " of a function of ",
+                                      function_under_way->input_count, " inputs"));
   }
   return function_under_way->views[input].slot != TapedView::kNoSlot;
 }
 
-void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const TapedView& view, int operand) const {
-  if (!view.guarded || view.buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed) return;
+void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const TapedView& view,
+                                            int operand) const {
+  if (!view.guarded || view.buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed)
+    return;
   const uint32_t now = view.buffer->version.load(std::memory_order_relaxed);
   if (now == view.version) return;
   const auto [begin, end] = view.Extent();
@@ -63,29 +66,37 @@ void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const Tape
   // Every write was to another part.
   if (writer.empty() && seen == now - view.version) return;
   if (writer.empty()) {
-    writer = "something that is no operator of this thread's (mutable_data, HostView, MarkWritten, a NoGradientScope) overwrote it";
+    writer =
+        "something that is no operator of this thread's (mutable_data, HostView, MarkWritten, a "
+        "NoGradientScope) overwrote it";
   }
   const AllocationTrace* const site = record.extra != nullptr ? record.extra->site.get() : nullptr;
-  ThrowFailedPrecondition(absl::StrCat("gradient tape: Op [", record.name(), "]", CalledAt(site), " kept its ",
-                                       OperandOf(record, operand), " (", DTypeName(view.dtype), " ",
-                                       view.shape().ToString(), ", version ", view.version, ") for its gradient, and ", writer,
-                                       " (version ", now, "); expected it unchanged until Backward()"));
+  ThrowFailedPrecondition(
+      absl::StrCat("gradient tape: Op [", record.name(), "]", CalledAt(site), " kept its ",
+                   OperandOf(record, operand), " (", DTypeName(view.dtype), " ",
+                   view.shape().ToString(), ", version ", view.version, ") for its gradient, and ",
+                   writer, " (version ", now, "); expected it unchanged until Backward()"));
 }
 
-NDArray GradientTape::Recorder::Recalled(const TapeRecord& record, TapedView& view, bool keep, int operand) {
+NDArray GradientTape::Recorder::Recalled(const TapeRecord& record, TapedView& view, bool keep,
+                                         int operand) {
   if (view.away != TapedView::kHere) kept_.Bring(view);
   if (!view.buffer) return NDArray(view.shape(), view.dtype);  // without elements
   CheckUnchanged(record, view, operand);
   NDArray array = view.In(keep ? view.buffer : std::move(view.buffer));
   // Texts are made where they are needed.
-  if (!array.IsInScope()) array.CheckAlive(absl::StrCat("gradient of ", record.name()).c_str(), OperandOf(record, operand).c_str());
+  if (!array.IsInScope())
+    array.CheckAlive(absl::StrCat("gradient of ", record.name()).c_str(),
+                     OperandOf(record, operand).c_str());
   return array;
 }
 
-void GradientTape::Recorder::Seed(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients) {
+void GradientTape::Recorder::Seed(absl::Span<const NDArray> outputs,
+                                  absl::Span<const NDArray> output_gradients) {
   if (outputs.empty() || (!output_gradients.empty() && output_gradients.size() != outputs.size())) {
-    ThrowInvalidArgument(absl::StrCat("gradient tape: Backward of ", outputs.size(), " outputs with ",
-                                      output_gradients.size(), " gradients, expected at least one output and as many or none"));
+    ThrowInvalidArgument(absl::StrCat(
+        "gradient tape: Backward of ", outputs.size(), " outputs with ", output_gradients.size(),
+        " gradients, expected at least one output and as many or none"));
   }
   for (size_t o = 0; o < outputs.size(); ++o) {
     const NDArray& z = outputs[o];
@@ -93,33 +104,38 @@ void GradientTape::Recorder::Seed(absl::Span<const NDArray> outputs, absl::Span<
     TapedView view(z);
     view.slot = SlotOf(z);
     if (!Flows(view)) {
-      ThrowInvalidArgument(absl::StrCat("gradient tape: Backward: output ", o, ", ", Described(z),
-                                        ", does not come from a watched array by operators that the tape recorded"));
+      ThrowInvalidArgument(
+          absl::StrCat("gradient tape: Backward: output ", o, ", ", Described(z),
+                       ", does not come from a watched array by operators that the tape recorded"));
     }
     NDArray dz = output_gradients.empty() ? NDArray() : output_gradients[o];
     if (!dz.is_defined()) {
       if (z.NumElements() != 1) {
-        ThrowInvalidArgument(absl::StrCat("gradient tape: Backward: output ", o, ", ", Described(z),
-                                          ", has no gradient given, expected one element or a gradient of its shape"));
+        ThrowInvalidArgument(absl::StrCat(
+            "gradient tape: Backward: output ", o, ", ", Described(z),
+            ", has no gradient given, expected one element or a gradient of its shape"));
       }
       dz = Ones(z.shape(), z.dtype(), Place::CurrentOn(z.device()));
     }
     dz.CheckAlive("backward", "output_gradient");
     if (!(dz.shape() == z.shape()) || dz.dtype() != z.dtype() || dz.device() != z.device()) {
-      ThrowInvalidArgument(absl::StrCat("gradient tape: Backward: the gradient of output ", o, " is ", Described(dz), " on ",
-                                        DeviceName(dz.device()), ", expected ", Described(z), " on ",
-                                        DeviceName(z.device())));
+      ThrowInvalidArgument(absl::StrCat(
+          "gradient tape: Backward: the gradient of output ", o, " is ", Described(dz), " on ",
+          DeviceName(dz.device()), ", expected ", Described(z), " on ", DeviceName(z.device())));
     }
     shadows_.Add(view, ElementsOf(view), std::move(dz));
   }
 }
 
-void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients,
-                                         bool keep, absl::FunctionRef<void()> seeded) {
+void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs,
+                                         absl::Span<const NDArray> output_gradients, bool keep,
+                                         absl::FunctionRef<void()> seeded) {
   CheckThread("Backward");
   if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Backward while it runs");
   if (state_ == State::kDone || state_ == State::kFailed) {
-    ThrowFailedPrecondition("gradient tape: Backward after it has run: what was recorded is gone; expected once, or keep");
+    ThrowFailedPrecondition(
+        "gradient tape: Backward after it has run: what was recorded is gone; expected once, or "
+        "keep");
   }
   try {
     const RecorderFrame::OutsideOf outside(frame_);
@@ -178,15 +194,22 @@ void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
     }
     WatchedArray* used = kind == TapeRecord::Kind::kWatch ? nullptr : record->watched;
     switch (kind) {
-      case TapeRecord::Kind::kCall: BackThroughCall(*record, keep); break;
+      case TapeRecord::Kind::kCall:
+        BackThroughCall(*record, keep);
+        break;
       case TapeRecord::Kind::kWatch:
         if (!record->watched->is_final) FinishWatched(*record->watched);
         break;
-      case TapeRecord::Kind::kFunction: BackThroughFunction(*record, keep); break;
-      case TapeRecord::Kind::kSegment: BackThroughSegment(*record, keep); break;
+      case TapeRecord::Kind::kFunction:
+        BackThroughFunction(*record, keep);
+        break;
+      case TapeRecord::Kind::kSegment:
+        BackThroughSegment(*record, keep);
+        break;
     }
     for (; used != nullptr; used = used->next_used) FinishWatched(*used);
-    if (!keep && kind != TapeRecord::Kind::kSegment) {  // a segment drops itself before it runs again
+    if (!keep &&
+        kind != TapeRecord::Kind::kSegment) {  // a segment drops itself before it runs again
       kept_.Forget(*record);
       records_.Drop();
     }
@@ -194,7 +217,8 @@ void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
   }
 }
 
-absl::InlinedVector<NDArray, 2> GradientTape::Recorder::TakeGradients(TapeRecord& record, bool* any) {
+absl::InlinedVector<NDArray, 2> GradientTape::Recorder::TakeGradients(TapeRecord& record,
+                                                                      bool* any) {
   absl::InlinedVector<NDArray, 2> gradients;
   for (TapedView& view : record.outputs()) {
     NDArray gradient;
@@ -226,12 +250,13 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
   if (!any || record.plan == nullptr) return task_.Clear();
   const OperatorInfo& info = Info(record.op);
   for (int o = 0; o < record.output_count; ++o) {
-    if (!task_.output_gradients[static_cast<size_t>(o)].is_defined() || (record.plan->flows >> o & 1) != 0 ||
-        record.plan->kind == GradientPlan::Kind::kUnwritten) {
+    if (!task_.output_gradients[static_cast<size_t>(o)].is_defined() ||
+        (record.plan->flows >> o & 1) != 0 || record.plan->kind == GradientPlan::Kind::kUnwritten) {
       continue;
     }
-    ThrowUnimplemented(absl::StrCat("gradient tape: Op [", info.name, "]: a gradient of its output ",
-                                    OperandName(info.outputs, o), " is in the way, from which none is computed"));
+    ThrowUnimplemented(absl::StrCat("gradient tape: Op [", info.name,
+                                    "]: a gradient of its output ", OperandName(info.outputs, o),
+                                    " is in the way, from which none is computed"));
   }
   WatchedArray* watched[kMostInputs] = {};
   for (int i = 0; i < record.input_count && i < kMostInputs; ++i) {
@@ -253,12 +278,14 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
     if (!result.is_defined() || view.slot == TapedView::kNoSlot) continue;
     const WatchedArray* const own = i < kMostInputs ? watched[i] : nullptr;
     shadows_.Add(view, ElementsOf(view), std::move(result), record.relu_before,
-                 own != nullptr && !own->adds && own->destination.is_defined() ? &own->destination : nullptr);
+                 own != nullptr && !own->adds && own->destination.is_defined() ? &own->destination
+                                                                               : nullptr);
   }
   task_.Clear();
 }
 
-void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep, WatchedArray* const* watched_inputs) {
+void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep,
+                                      WatchedArray* const* watched_inputs) {
   task_.op = record.op;
   task_.attributes = record.attributes;
   task_.wanted = record.wanted;
@@ -273,12 +300,15 @@ void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep, WatchedArra
       to.emplace_back();
       continue;
     }
-    const bool is_kept = (needs & (is_input ? InputBit(v) : OutputBit(v - record.input_count))) != 0;
-    if (!is_input && v == record.input_count && task_.relu_done && EndsWithRelu(record.op, record.attributes)) {
+    const bool is_kept =
+        (needs & (is_input ? InputBit(v) : OutputBit(v - record.input_count))) != 0;
+    if (!is_input && v == record.input_count && task_.relu_done &&
+        EndsWithRelu(record.op, record.attributes)) {
       if (!keep) view.buffer.Reset();  // the gradient has come through the ReLU already
       to.push_back(ShapeOnlyArray(view.shape(), view.dtype, view.device));
     } else {
-      to.push_back(is_kept ? Recalled(record, view, keep, v) : ShapeOnlyArray(view.shape(), view.dtype, view.device));
+      to.push_back(is_kept ? Recalled(record, view, keep, v)
+                           : ShapeOnlyArray(view.shape(), view.dtype, view.device));
     }
   }
   task_.results.resize(static_cast<size_t>(record.input_count));  // it was cleared
@@ -287,10 +317,14 @@ void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep, WatchedArra
   for (int i = 0; i < record.input_count && i < kMostInputs; ++i) {
     const TapedView& view = record.views[i];
     const WatchedArray* const watched = watched_inputs[i];
-    if (watched == nullptr || watched->adds || !watched->destination.is_defined() || shadows_.Has(view)) continue;
+    if (watched == nullptr || watched->adds || !watched->destination.is_defined() ||
+        shadows_.Has(view))
+      continue;
     bool shared = false;
-    for (const NDArray& dz : task_.output_gradients) shared = shared || ShareMemory(dz, watched->destination);
-    for (const NDArray& other : task_.results) shared = shared || ShareMemory(other, watched->destination);
+    for (const NDArray& dz : task_.output_gradients)
+      shared = shared || ShareMemory(dz, watched->destination);
+    for (const NDArray& other : task_.results)
+      shared = shared || ShareMemory(other, watched->destination);
     if (!shared) task_.results[static_cast<size_t>(i)] = watched->destination;
   }
 }
@@ -301,13 +335,17 @@ void GradientTape::Recorder::BackThroughFunction(TapeRecord& record, bool keep) 
   if (!any) return;
   const std::string& name = record.extra->name;
   if (!record.extra->backward) {
-    ThrowUnimplemented(absl::StrCat("gradient tape: Op [", name, "]: it has no gradient, and one flows to it"));
+    ThrowUnimplemented(
+        absl::StrCat("gradient tape: Op [", name, "]: it has no gradient, and one flows to it"));
   }
   absl::InlinedVector<NDArray, 6> found(record.input_count);
   {
     // A tape that keeps what it recorded, or has another around it, has one as well.
-    const CallRecorder::Backward backward = keep ? record.extra->backward : std::move(record.extra->backward);
-    const absl::Cleanup leave = [before = std::exchange(function_under_way, &record)] { function_under_way = before; };
+    const CallRecorder::Backward backward =
+        keep ? record.extra->backward : std::move(record.extra->backward);
+    const absl::Cleanup leave = [before = std::exchange(function_under_way, &record)] {
+      function_under_way = before;
+    };
     backward->Run(gradients, absl::MakeSpan(found), /*is_last=*/backward.is_only());
   }
   gradients.clear();
@@ -315,11 +353,12 @@ void GradientTape::Recorder::BackThroughFunction(TapeRecord& record, bool keep) 
     TapedView& view = record.views[i];
     NDArray& gradient = found[static_cast<size_t>(i)];
     if (view.slot == TapedView::kNoSlot || !gradient.is_defined()) continue;
-    if (!(gradient.shape() == view.shape()) || gradient.dtype() != view.dtype || gradient.device() != view.device) {
-      ThrowInvalidArgument(absl::StrCat("gradient tape: Op [", name, "]: the gradient of input ", i, " is ",
-                                        Described(gradient), " on ", DeviceName(gradient.device()), ", expected ",
-                                        DTypeName(view.dtype), " ", view.shape().ToString(), " on ",
-                                        DeviceName(view.device)));
+    if (!(gradient.shape() == view.shape()) || gradient.dtype() != view.dtype ||
+        gradient.device() != view.device) {
+      ThrowInvalidArgument(absl::StrCat(
+          "gradient tape: Op [", name, "]: the gradient of input ", i, " is ", Described(gradient),
+          " on ", DeviceName(gradient.device()), ", expected ", DTypeName(view.dtype), " ",
+          view.shape().ToString(), " on ", DeviceName(view.device)));
     }
     gradient.CheckAlive(name.c_str(), "gradient");
     shadows_.Add(view, ElementsOf(view), std::move(gradient));

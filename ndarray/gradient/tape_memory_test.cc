@@ -30,8 +30,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using GradientList = absl::Span<const NDArray>;
 
-NDArray Values(std::vector<float> values, const Shape& shape) { return FromValues(absl::MakeConstSpan(values), shape, Place::Heap()); }
-NDArray Random64(const Shape& shape, uint64_t seed) { return RandomUniform(shape, -1, 1, DType::kFloat64, seed, 0, Place::Heap()); }
+NDArray Values(std::vector<float> values, const Shape& shape) {
+  return FromValues(absl::MakeConstSpan(values), shape, Place::Heap());
+}
+NDArray Random64(const Shape& shape, uint64_t seed) {
+  return RandomUniform(shape, -1, 1, DType::kFloat64, seed, 0, Place::Heap());
+}
 
 // Counts the operators that reach it.
 class Counter final : public CallRecorder {
@@ -42,9 +46,11 @@ class Counter final : public CallRecorder {
     const RecorderFrame::OutsideOf outside(frame_);
     Dispatch(op, inputs, outputs, attributes);
   }
-  void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>, Backward) override {}
-  std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-                                  absl::Span<const NDArray> inputs) override {
+  void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>,
+                    Backward) override {}
+  std::vector<NDArray> RunSegment(
+      std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+      absl::Span<const NDArray> inputs) override {
     return function(inputs);
   }
   int operator[](const char* op) { return counts[op]; }
@@ -88,9 +94,11 @@ TEST(TapeMemory, LossesAreWeighedByOneNumberAsByOneForEach) {
     };
     const std::vector<double> whole = gradient(Ones({5}, DType::kFloat64));
     for (const double weight : {0.3, 0.25, 16.0}) {
-      const std::vector<double> found = gradient(Full({}, weight, DType::kFloat64).BroadcastTo({5}));
+      const std::vector<double> found =
+          gradient(Full({}, weight, DType::kFloat64).BroadcastTo({5}));
       EXPECT_EQ(found, gradient(Full({5}, weight, DType::kFloat64))) << weight;  // to the last bit
-      for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], weight * whole[i], 1e-15 * (1 + weight));
+      for (size_t i = 0; i < found.size(); ++i)
+        EXPECT_NEAR(found[i], weight * whole[i], 1e-15 * (1 + weight));
     }
   }
 }
@@ -107,7 +115,9 @@ TEST(TapeMemory, WritesToMemoryThatIsHandedIn) {
   const NDArray loss = Sum(MatMul(x, w, {}, &b));
   count.counts.clear();
   tape.Backward(loss);
-  EXPECT_EQ(count["copy"], 1);  // of a sum's gradient, each element of which is one; the product and the sum wrote there
+  EXPECT_EQ(
+      count["copy"],
+      1);  // of a sum's gradient, each element of which is one; the product and the sum wrote there
   EXPECT_EQ(dw.raw_data(), tape.Gradient(w).raw_data());
   for (int64_t i = 0; i < 3; ++i) {
     EXPECT_NEAR(dw.At<float>({i, 0}), Sum(x(All(), i)).Item<float>(), 1e-5);
@@ -172,7 +182,8 @@ TEST(TapeMemory, LetsGoOfWhatItKeptAsItGoes) {
 TEST(TapeMemory, AReluBeforeAPoolIsNotGoneThroughTwice) {
   const NDArray x = RandomUniform({2, 8, 8, 3}, -1, 1, 1);
   NDArray filter = RandomUniform({4, 3, 3, 3}, -1, 1, 2), bias = RandomUniform({4}, -1, 1, 3);
-  const Pool2dAttributes pool{.kernel_height = 2, .kernel_width = 2, .stride_height = 2, .stride_width = 2};
+  const Pool2dAttributes pool{
+      .kernel_height = 2, .kernel_width = 2, .stride_height = 2, .stride_width = 2};
   const auto gradients = [&](bool fused, Counter* count) {
     GradientTape tape;
     tape.Watch(filter);
@@ -183,7 +194,8 @@ TEST(TapeMemory, AReluBeforeAPoolIsNotGoneThroughTwice) {
     h = NDArray();
     if (count != nullptr) count->counts.clear();
     tape.Backward(loss);
-    return std::pair(tape.Gradient(filter).ToVector<float>(), tape.Gradient(bias).ToVector<float>());
+    return std::pair(tape.Gradient(filter).ToVector<float>(),
+                     tape.Gradient(bias).ToVector<float>());
   };
   const auto apart = gradients(false, nullptr);
   Counter count;
@@ -220,7 +232,9 @@ TEST(TapeMemory, SegmentsAreComputedAgain) {
 
 TEST(TapeMemory, GradientsOnTheHeapAreOfTheirKind) {
   NDArray x = Values({1, 2}, {2});
-  const auto bytes = [] { return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kGradientStandard); };
+  const auto bytes = [] {
+    return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kGradientStandard);
+  };
   const auto before = bytes();
   GradientTape tape;
   tape.Watch(x);
@@ -259,7 +273,8 @@ TEST(TapeMemory, FunctionsAreToldWhichGradientsGoAnywhere) {
 }
 
 TEST(TapeMemory, ProductsOfBatchesByOneMatrixAreOneProduct) {
-  NDArray x = RandomUniform({3, 5, 4}, -1, 1, 1), w = RandomUniform({4, 2}, -1, 1, 2), dw = Zeros({4, 2});
+  NDArray x = RandomUniform({3, 5, 4}, -1, 1, 1), w = RandomUniform({4, 2}, -1, 1, 2),
+          dw = Zeros({4, 2});
   Counter count;
   GradientTape tape;
   tape.Watch(w, dw);
@@ -268,28 +283,34 @@ TEST(TapeMemory, ProductsOfBatchesByOneMatrixAreOneProduct) {
   tape.Backward(loss);
   EXPECT_EQ(count["matmul"], 1);
   EXPECT_EQ(count["sum"], 0);
-  const NDArray expected = MatMul(x.Reshape({15, 4}), MatMul(x, w).Reshape({15, 2}) * 2.0f, {.transpose_x = true});
+  const NDArray expected =
+      MatMul(x.Reshape({15, 4}), MatMul(x, w).Reshape({15, 2}) * 2.0f, {.transpose_x = true});
   EXPECT_LT(Max(Abs(expected - dw)).Item<float>(), 1e-5);
 }
 // Handed in from outside: written where it is, counted as external, and its owner's again with what was written.
 TEST(TapeMemory, ExternalGradientsAreWrittenAndGoBackToTheirOwner) {
-  const auto bytes = [](MemoryKind kind) { return MemoryTracker::Global().CurrentBytes(Host(), kind); };
+  const auto bytes = [](MemoryKind kind) {
+    return MemoryTracker::Global().CurrentBytes(Host(), kind);
+  };
   struct Owner {
     alignas(64) float values[32] = {};
     int given_back = 0;
   } owner;
-  const auto external = bytes(MemoryKind::kGradientExternal), standard = bytes(MemoryKind::kGradientStandard);
+  const auto external = bytes(MemoryKind::kGradientExternal),
+             standard = bytes(MemoryKind::kGradientStandard);
   const NDArray x = Values({1, 2, 3}, {3});
   for (const GradientWrite write : {GradientWrite::kReplace, GradientWrite::kAdd}) {
     const auto release = [](void* context) { ++static_cast<Owner*>(context)->given_back; };
-    NDArray dx(BufferHandle(NewImportedBuffer(owner.values, sizeof(owner.values), release, &owner, MemoryKind::kGradientExternal)), {3},
-               DType::kFloat32);
+    NDArray dx(BufferHandle(NewImportedBuffer(owner.values, sizeof(owner.values), release, &owner,
+                                              MemoryKind::kGradientExternal)),
+               {3}, DType::kFloat32);
     {
       GradientTape tape;
       tape.Watch(x, dx, write);
       tape.Backward(Sum(Square(x)));
       EXPECT_EQ(tape.Gradient(x).raw_data(), static_cast<const void*>(owner.values));
-      EXPECT_EQ(bytes(MemoryKind::kGradientExternal) - external, static_cast<int64_t>(sizeof(owner.values)));
+      EXPECT_EQ(bytes(MemoryKind::kGradientExternal) - external,
+                static_cast<int64_t>(sizeof(owner.values)));
       EXPECT_EQ(bytes(MemoryKind::kGradientStandard) - standard, 0);
       dx = NDArray();
       EXPECT_EQ(owner.given_back, write == GradientWrite::kAdd ? 1 : 0);  // the tape has it still
@@ -297,7 +318,8 @@ TEST(TapeMemory, ExternalGradientsAreWrittenAndGoBackToTheirOwner) {
     EXPECT_EQ(owner.given_back, write == GradientWrite::kAdd ? 2 : 1);
     EXPECT_EQ(bytes(MemoryKind::kGradientExternal) - external, 0);
     const float times = write == GradientWrite::kAdd ? 2 : 1;
-    EXPECT_THAT(std::vector<float>(owner.values, owner.values + 3), ElementsAre(2 * times, 4 * times, 6 * times));
+    EXPECT_THAT(std::vector<float>(owner.values, owner.values + 3),
+                ElementsAre(2 * times, 4 * times, 6 * times));
   }
 }
 

@@ -36,7 +36,8 @@ std::string MessageOf(const std::function<void()>& call) {
 NDArray Of(double value, const Shape& shape = {3}) { return Full(shape, value, DType::kFloat64); }
 
 // The n-th derivative of `function` at `x`, by a tape within a tape.
-NDArray Derivative(int n, const NDArray& x, const std::function<NDArray(const NDArray&)>& function) {
+NDArray Derivative(int n, const NDArray& x,
+                   const std::function<NDArray(const NDArray&)>& function) {
   if (n == 0) return function(x);
   GradientTape tape;
   tape.Watch(x);
@@ -55,7 +56,8 @@ TEST(TapeNesting, DerivativesOfAnyOrder) {
                 std::sin(0.3 + n * std::acos(0.0)), 1e-12)
         << n;
   }
-  EXPECT_NEAR(Derivative(3, x, [](const NDArray& at) { return Square(Square(at)); }).Item<double>(), 24 * 0.3, 1e-12);
+  EXPECT_NEAR(Derivative(3, x, [](const NDArray& at) { return Square(Square(at)); }).Item<double>(),
+              24 * 0.3, 1e-12);
 }
 
 TEST(TapeNesting, MemoryThatIsHandedInIsRecordedByTheTapeAround) {
@@ -113,9 +115,7 @@ TEST(TapeNesting, GradientFunctionsMayHaveScopesAndTapes) {
   Twice(z, before);
   int64_t calls = -1;
   SetGradient("mine", {&before, 1}, {&z, 1}, [&](absl::Span<const NDArray> dz) {
-    {
-      const NoGradientScope none;
-    }
+    { const NoGradientScope none; }
     const NDArray y = Of(5);
     GradientTape own;
     own.Watch(y);
@@ -166,8 +166,10 @@ TEST(TapeNesting, EachWatchedArrayHasAGradientOfItsOwn) {
   GradientTape tape;
   tape.Watch(x, flat.Slice(0, 3, 6));
   tape.Watch(y, flat.Slice(0, 6, 9));
-  EXPECT_THAT(MessageOf([&] { tape.Watch(z, both); }), HasSubstr("shares memory with that of another watched array"));
-  EXPECT_THAT(MessageOf([&] { tape.Watch(z, flat.Slice(0, 6, 9)); }), HasSubstr("shares memory with"));
+  EXPECT_THAT(MessageOf([&] { tape.Watch(z, both); }),
+              HasSubstr("shares memory with that of another watched array"));
+  EXPECT_THAT(MessageOf([&] { tape.Watch(z, flat.Slice(0, 6, 9)); }),
+              HasSubstr("shares memory with"));
   tape.Watch(z, flat.Slice(0, 0, 3));
   tape.Backward(Sum(x + y * 2.0 + z * 3.0));
   EXPECT_THAT(flat.ToVector<double>(), ElementsAre(3, 3, 3, 1, 1, 1, 2, 2, 2));

@@ -9,19 +9,24 @@
 namespace tidepool {
 namespace {
 
-constexpr size_t kFirstChunk = 8 << 10, kLargestChunk = 256 << 10, kAlignment = alignof(std::max_align_t);
+constexpr size_t kFirstChunk = 8 << 10, kLargestChunk = 256 << 10,
+                 kAlignment = alignof(std::max_align_t);
 
-constexpr size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+constexpr size_t RoundUp(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 }  // namespace
 
-TapeRecord* TapeRecords::New(int inputs, int outputs, const void* attributes, size_t attribute_bytes) {
+TapeRecord* TapeRecords::New(int inputs, int outputs, const void* attributes,
+                             size_t attribute_bytes) {
   ForgetPending();
   const size_t views = static_cast<size_t>(inputs + outputs);
   const size_t head = RoundUp(sizeof(TapeRecord)), middle = RoundUp(views * sizeof(TapedView));
   const size_t bytes = head + middle + RoundUp(attribute_bytes);
   if (chunks_.empty() || chunks_.back().buffer->bytes - chunks_.back().used < bytes) {
-    const size_t grown = chunks_.empty() ? kFirstChunk : std::min(kLargestChunk, 2 * chunks_.back().buffer->bytes);
+    const size_t grown =
+        chunks_.empty() ? kFirstChunk : std::min(kLargestChunk, 2 * chunks_.back().buffer->bytes);
     chunks_.reserve(chunks_.size() + 1);
     if (spare_.buffer && spare_.buffer->bytes >= bytes) {
       chunks_.push_back(std::exchange(spare_, Chunk()));
@@ -74,7 +79,8 @@ void TapeRecords::Destroy(TapeRecord* record) {
 void TapeRecords::ForgetPending() {
   if (TapeRecord* const record = std::exchange(pending_, nullptr)) {
     Destroy(record);
-    chunks_.back().used = static_cast<size_t>(reinterpret_cast<std::byte*>(record) - chunks_.back().buffer->data);
+    chunks_.back().used =
+        static_cast<size_t>(reinterpret_cast<std::byte*>(record) - chunks_.back().buffer->data);
   }
 }
 

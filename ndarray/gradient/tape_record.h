@@ -26,14 +26,14 @@ struct WatchedArray {
   uint64_t buffer_id = 0;
   TapedView view;
   int64_t begin = 0, end = 0;  // its extent, which is looked for with each gradient
-  bool is_computed = false;  // on the tape: its gradient flows on to what it was computed from
-  NDArray destination;       // undefined: none was handed in
-  bool adds = false;         // to it
-  int number = 0;            // in the order of Watch()
-  bool is_used = false;      // a record has it among its `watched`
-  bool is_final = false;     // its gradient was found in the pass under way
+  bool is_computed = false;    // on the tape: its gradient flows on to what it was computed from
+  NDArray destination;         // undefined: none was handed in
+  bool adds = false;           // to it
+  int number = 0;              // in the order of Watch()
+  bool is_used = false;        // a record has it among its `watched`
+  bool is_final = false;       // its gradient was found in the pass under way
   WatchedArray* next_used = nullptr;  // of the same record
-  NDArray gradient;          // what was found; undefined: none
+  NDArray gradient;                   // what was found; undefined: none
 };
 
 // What a segment read beside its inputs and what it made itself.
@@ -50,8 +50,8 @@ struct TapeExtra {
   std::string name;  // of a function or segment
   CallRecorder::Backward backward;
   std::function<std::vector<NDArray>(absl::Span<const NDArray>)> segment;
-  std::vector<SegmentRead> reads;  // of its first run
-  size_t writes_before = 0;        // that the tape had noted by the end of that
+  std::vector<SegmentRead> reads;         // of its first run
+  size_t writes_before = 0;               // that the tape had noted by the end of that
   std::unique_ptr<AllocationTrace> site;  // of a call, if MemoryTracing was on
   std::unique_ptr<TapeExtra> next;        // of those that wait to be used again
 
@@ -74,7 +74,7 @@ struct TapeRecord {
   std::unique_ptr<TapeExtra> extra;    // null where none of it is needed
   // Of kWatch that one; of others the arrays whose gradients are final behind it, as it is the first that reads them.
   WatchedArray* watched = nullptr;
-  int part = 0;                        // of the program
+  int part = 0;                      // of the program
   OperandSet wanted = 0, needs = 0;  // of which inputs gradients are wanted, and what they read
   OpCode op = OpCode::kAdd;
   Kind kind = Kind::kCall;
@@ -88,7 +88,9 @@ struct TapeRecord {
   absl::Span<TapedView> outputs() { return absl::MakeSpan(views + input_count, output_count); }
   TapedView& output(int o) { return views[input_count + o]; }
   const char* name() const {
-    return kind == Kind::kCall ? Info(op).name : kind == Kind::kWatch ? "watch" : extra->name.c_str();
+    return kind == Kind::kCall    ? Info(op).name
+           : kind == Kind::kWatch ? "watch"
+                                  : extra->name.c_str();
   }
 };
 

@@ -35,7 +35,8 @@ GradientTape::Recorder::~Recorder() {
 }
 
 void GradientTape::Recorder::Clear() {
-  if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Clear while Backward runs");
+  if (state_ == State::kBackward)
+    ThrowFailedPrecondition("gradient tape: Clear while Backward runs");
   if (frame_.is_in()) CheckThread("Clear");
   frame_.Leave();
   task_.Clear();
@@ -55,7 +56,8 @@ void GradientTape::Recorder::Clear() {
 }
 
 void GradientTape::Recorder::Restart() {
-  if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Restart while Backward runs");
+  if (state_ == State::kBackward)
+    ThrowFailedPrecondition("gradient tape: Restart while Backward runs");
   if (frame_.is_in()) CheckThread("Restart");
   Clear();
   thread_ = ThisThread();
@@ -65,12 +67,14 @@ void GradientTape::Recorder::Restart() {
 
 void GradientTape::Recorder::CheckThread(const char* what) const {
   if (thread_ == ThisThread()) return;
-  ThrowFailedPrecondition(absl::StrCat("gradient tape: ", what, " on another thread than the one that made the tape"));
+  ThrowFailedPrecondition(
+      absl::StrCat("gradient tape: ", what, " on another thread than the one that made the tape"));
 }
 
 void GradientTape::Recorder::Stop() {
   CheckThread("Stop");
-  if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Stop while Backward runs");
+  if (state_ == State::kBackward)
+    ThrowFailedPrecondition("gradient tape: Stop while Backward runs");
   frame_.Leave();
   if (state_ == State::kRecording) state_ = State::kStopped;
 }
@@ -85,8 +89,9 @@ bool GradientTape::Recorder::Flows(const TapedView& view) const {
   const TapeSlot& slot = slots_[view.slot];
   if (slot.computed) return true;
   const auto [begin, end] = view.Extent();
-  const auto behind = std::partition_point(slot.watched.begin(), slot.watched.end(),
-                                           [end = end](const WatchedArray* w) { return w->begin < end; });
+  const auto behind =
+      std::partition_point(slot.watched.begin(), slot.watched.end(),
+                           [end = end](const WatchedArray* w) { return w->begin < end; });
   return behind != slot.watched.begin() && (*std::prev(behind))->end > begin;
 }
 
@@ -94,16 +99,20 @@ int64_t GradientTape::Recorder::ElementsOf(const TapedView& view) const {
   return slots_[view.slot].bytes / static_cast<int64_t>(DTypeBytes(view.dtype));
 }
 
-void GradientTape::Recorder::CheckOverwrites(OpCode op, OperandSet needs, absl::Span<const NDArray* const> inputs,
+void GradientTape::Recorder::CheckOverwrites(OpCode op, OperandSet needs,
+                                             absl::Span<const NDArray* const> inputs,
                                              absl::Span<NDArray* const> outputs) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if ((needs & InputBit(static_cast<int>(i))) == 0 || inputs[i] == nullptr) continue;
     for (const NDArray* const output : outputs) {
-      if (!MayShareMemory(inputs[i]->buffer().get(), output->buffer().get()) || !ViewsOverlap(*inputs[i], *output)) continue;
-      ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "] overwrites its ",
-                                        OperandName(Info(op).inputs, static_cast<int>(i)),
-                                        ", which its gradient needs while a gradient tape records; expected a result of its "
-                                        "own (x = f(x) instead of in place)"));
+      if (!MayShareMemory(inputs[i]->buffer().get(), output->buffer().get()) ||
+          !ViewsOverlap(*inputs[i], *output))
+        continue;
+      ThrowInvalidArgument(absl::StrCat(
+          "Op [", Info(op).name, "] overwrites its ",
+          OperandName(Info(op).inputs, static_cast<int>(i)),
+          ", which its gradient needs while a gradient tape records; expected a result of its "
+          "own (x = f(x) instead of in place)"));
     }
   }
 }
@@ -125,8 +134,8 @@ void GradientTape::Recorder::NoteWrites(const char* op, absl::Span<NDArray* cons
   }
 }
 
-void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-                                 AttributesRef attributes) {
+void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inputs,
+                                 absl::Span<NDArray* const> outputs, AttributesRef attributes) {
   const OperatorInfo& info = Info(op);
   OperandSet wanted = 0;
   for (size_t i = 0; i < inputs.size() && i < kMostInputs; ++i) {
@@ -149,7 +158,8 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
   }
   const RecorderFrame::OutsideOf outside(frame_);
   // What is of no use to a kernel says so there.
-  const bool usable = has_float && are_there && (wanted != 0 || overwrites) && attributes.Is(info.attributes) &&
+  const bool usable = has_float && are_there && (wanted != 0 || overwrites) &&
+                      attributes.Is(info.attributes) &&
                       inputs.size() == static_cast<size_t>(info.input_count) &&
                       outputs.size() == static_cast<size_t>(info.output_count);
   const GradientPlan* plan = usable ? &PlanOf(op) : nullptr;
@@ -164,8 +174,9 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
   const OperandSet needs = plan->NeedsOf(op, wanted, attributes.data());
   CheckOverwrites(op, needs, inputs, outputs);
   const size_t attribute_bytes = wanted != 0 ? info.attributes.bytes() : 0;
-  TapeRecord* const record = records_.New(wanted != 0 ? static_cast<int>(inputs.size()) : 0,
-                                          static_cast<int>(outputs.size()), attributes.data(), attribute_bytes);
+  TapeRecord* const record =
+      records_.New(wanted != 0 ? static_cast<int>(inputs.size()) : 0,
+                   static_cast<int>(outputs.size()), attributes.data(), attribute_bytes);
   record->op = op;
   record->plan = wanted != 0 ? plan : nullptr;
   record->wanted = wanted;
@@ -185,7 +196,8 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     if ((needs & InputBit(i)) != 0) view.Keep(*input);
   }
   // A pooling applies the gradient of the ReLU before it in the pass it makes anyway.
-  if (op == OpCode::kMaxPool2d && wanted != 0 && !static_cast<const Pool2dAttributes*>(attributes.data())->relu_grad) {
+  if (op == OpCode::kMaxPool2d && wanted != 0 &&
+      !static_cast<const Pool2dAttributes*>(attributes.data())->relu_grad) {
     const TapeSlot& slot = slots_[record->views[0].slot];
     record->relu_before =
         slot.ends_with_relu != nullptr &&
@@ -208,15 +220,17 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     TapeSlot& slot = slots_[view.slot];
     if (slot.part < 0) slot.part = records_.part();
     if (wanted != 0) slot.computed = true;
-    slot.ends_with_relu = o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) ? record : nullptr;
+    slot.ends_with_relu =
+        o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) ? record : nullptr;
   }
   NoteUses(record);
   records_.Commit(record);
   ++calls_;
 }
 
-TapeRecord* GradientTape::Recorder::NewRecord(TapeRecord::Kind kind, const char* name, absl::Span<const NDArray> inputs,
-                                              int outputs, bool keep_inputs) {
+TapeRecord* GradientTape::Recorder::NewRecord(TapeRecord::Kind kind, const char* name,
+                                              absl::Span<const NDArray> inputs, int outputs,
+                                              bool keep_inputs) {
   TapeRecord* const record = records_.New(static_cast<int>(inputs.size()), outputs, nullptr, 0);
   record->kind = kind;
   record->extra = records_.NewExtra();
@@ -272,11 +286,12 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
                                           absl::Span<const NDArray> outputs, Backward backward) {
   {
     const RecorderFrame::OutsideOf outside(frame_);
-    if (CallRecorder* const outer = CallRecorder::Current()) outer->NoteFunction(name, inputs, outputs, backward);
+    if (CallRecorder* const outer = CallRecorder::Current())
+      outer->NoteFunction(name, inputs, outputs, backward);
   }
   if (!FlowsToOne(inputs)) return;
-  TapeRecord* const record =
-      NewRecord(TapeRecord::Kind::kFunction, name, inputs, static_cast<int>(outputs.size()), /*keep_inputs=*/false);
+  TapeRecord* const record = NewRecord(TapeRecord::Kind::kFunction, name, inputs,
+                                       static_cast<int>(outputs.size()), /*keep_inputs=*/false);
   record->extra->backward = std::move(backward);
   CommitFunction(record, outputs);
 }
@@ -287,7 +302,8 @@ void GradientTape::Recorder::PlaceResultsOf(const TapeRecord& record) {
     const TapedView& view = record.views[i];
     if (!view.present || (record.wanted & InputBit(i)) == 0) continue;
     const WatchedArray* const watched = FindWatched(view);
-    leaves = (watched != nullptr && watched->destination.is_defined()) || slots_[view.slot].part != record.part;
+    leaves = (watched != nullptr && watched->destination.is_defined()) ||
+             slots_[view.slot].part != record.part;
   }
   placement_->PlaceResults(leaves);
 }
@@ -303,7 +319,8 @@ std::vector<SavedArray> GradientTape::Recorder::Saved() const {
   std::vector<SavedArray> saved;
   std::set<uint64_t> seen;
   std::vector<TapeRecord*> in_order;
-  for (TapeRecord* record = records_.last(); record != nullptr; record = record->previous) in_order.push_back(record);
+  for (TapeRecord* record = records_.last(); record != nullptr; record = record->previous)
+    in_order.push_back(record);
   std::reverse(in_order.begin(), in_order.end());
   for (TapeRecord* const record : in_order) {
     for (int v = 0; v < record->input_count + record->output_count; ++v) {
@@ -312,9 +329,10 @@ std::vector<SavedArray> GradientTape::Recorder::Saved() const {
       const bool is_input = v < record->input_count;
       const std::string operand =
           record->kind != TapeRecord::Kind::kCall ? absl::StrCat("input ", v)
-          : is_input ? OperandName(Info(record->op).inputs, v)
+          : is_input                              ? OperandName(Info(record->op).inputs, v)
                      : OperandName(Info(record->op).outputs, v - record->input_count);
-      saved.push_back({record->name(), operand, absl::StrCat(DTypeName(view.dtype), " ", view.shape().ToString()),
+      saved.push_back({record->name(), operand,
+                       absl::StrCat(DTypeName(view.dtype), " ", view.shape().ToString()),
                        static_cast<int64_t>(view.buffer->bytes)});
     }
   }

@@ -27,19 +27,21 @@ class GradientTape::Recorder final : public CallRecorder {
   // CallRecorder:
   void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
            AttributesRef attributes) override;
-  void NoteFunction(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
-                    Backward backward) override;
+  void NoteFunction(const char* name, absl::Span<const NDArray> inputs,
+                    absl::Span<const NDArray> outputs, Backward backward) override;
   bool Follows(absl::Span<const NDArray> inputs) const override;
-  std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-                                  absl::Span<const NDArray> inputs) override;
+  std::vector<NDArray> RunSegment(
+      std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+      absl::Span<const NDArray> inputs) override;
   // Once there are segments writes are noted there as well: what they read is read again.
   CallRecorder* InUnrecordedScope() override;
   CallRecorder* OwnInUnrecordedScope() override { return &unrecorded_; }
 
   void Watch(const NDArray& x, const NDArray& gradient, GradientWrite write);
   // `seeded`: called once both have been read.
-  void RunBackward(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients, bool keep,
-                   absl::FunctionRef<void()> seeded = [] {});
+  void RunBackward(
+      absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients, bool keep,
+      absl::FunctionRef<void()> seeded = [] {});
   NDArray Gradient(const NDArray& x) const;
   void Stop();
   void set_part(int part) { records_.set_part(part); }
@@ -59,10 +61,12 @@ class GradientTape::Recorder final : public CallRecorder {
     explicit Unrecorded(Recorder& tape) : tape_(tape) {}
     void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
              AttributesRef attributes) override;
-    void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>, Backward) override {}
+    void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>,
+                      Backward) override {}
     bool Follows(absl::Span<const NDArray>) const override { return false; }
-    std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-                                    absl::Span<const NDArray> inputs) override {
+    std::vector<NDArray> RunSegment(
+        std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+        absl::Span<const NDArray> inputs) override {
       return function(inputs);
     }
     CallRecorder* InUnrecordedScope() override { return this; }
@@ -98,8 +102,8 @@ class GradientTape::Recorder final : public CallRecorder {
   void NoteUseOfAll(TapeRecord* record);
   void NoteUses(TapeRecord* record);
   // A record of a function or segment without outputs yet; null where nothing flows to it.
-  TapeRecord* NewRecord(TapeRecord::Kind kind, const char* name, absl::Span<const NDArray> inputs, int outputs,
-                        bool keep_inputs);
+  TapeRecord* NewRecord(TapeRecord::Kind kind, const char* name, absl::Span<const NDArray> inputs,
+                        int outputs, bool keep_inputs);
   void CommitFunction(TapeRecord* record, absl::Span<const NDArray> outputs);
 
   void Seed(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients);

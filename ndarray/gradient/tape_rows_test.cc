@@ -85,7 +85,9 @@ TEST_P(TapedRow, GivesWhatGradientsGives) {
     }
     for (const OperandValues& output : c.outputs) {
       z.push_back(NDArray(output.shape, output.dtype));
-      dz.push_back(IsFloating(output.dtype) ? RandomUniform(output.shape, -1, 1, output.dtype, random()) : NDArray());
+      dz.push_back(IsFloating(output.dtype)
+                       ? RandomUniform(output.shape, -1, 1, output.dtype, random())
+                       : NDArray());
     }
     std::vector<const NDArray*> inputs, outputs, gradients;
     std::vector<NDArray*> results;
@@ -100,7 +102,9 @@ TEST_P(TapedRow, GivesWhatGradientsGives) {
     std::vector<size_t> watched;
     bool adds = false;
     for (size_t i = 0; i < x.size(); ++i) {
-      if (inputs[i] == nullptr || !IsFloating(x[i].dtype()) || x[i].NumElements() == 0 || random() % 4 == 0) continue;
+      if (inputs[i] == nullptr || !IsFloating(x[i].dtype()) || x[i].NumElements() == 0 ||
+          random() % 4 == 0)
+        continue;
       destinations[i] = RandomUniform(x[i].shape(), -1, 1, x[i].dtype(), random());
       earlier[i] = destinations[i].Dup();
       adds = random() % 4 == 0;
@@ -109,7 +113,8 @@ TEST_P(TapedRow, GivesWhatGradientsGives) {
       watched.push_back(i);
     }
     Dispatch(op, inputs, absl::MakeConstSpan(results), c.attributes.get());
-    const std::vector<NDArray> expected = Gradients(op, inputs, outputs, gradients, c.attributes.get());
+    const std::vector<NDArray> expected =
+        Gradients(op, inputs, outputs, gradients, c.attributes.get());
     bool flows_to_watched = false, unwritten = false;
     for (const size_t i : watched) {
       flows_to_watched = flows_to_watched || expected[i].is_defined();
@@ -131,20 +136,25 @@ TEST_P(TapedRow, GivesWhatGradientsGives) {
     dz.clear();
     if (unwritten) {
       // Of targets and masks: no silent zeros.
-      EXPECT_EQ(CatchStatus([&] { tape.Backward(of, with); }).code(), absl::StatusCode::kUnimplemented) << c.ToString();
+      EXPECT_EQ(CatchStatus([&] { tape.Backward(of, with); }).code(),
+                absl::StatusCode::kUnimplemented)
+          << c.ToString();
       ++refused;
       continue;
     }
     tape.Backward(of, with);
     for (const size_t i : watched) {
-      const std::string what = c.ToString() + ", with respect to " + OperandName(info.inputs, static_cast<int>(i));
+      const std::string what =
+          c.ToString() + ", with respect to " + OperandName(info.inputs, static_cast<int>(i));
       ASSERT_EQ(destinations[i].shape(), shapes[i]) << what;
       NDArray sum = expected[i].is_defined() ? expected[i] : Zeros(shapes[i], DType::kFloat64);
       if (earlier[i].is_defined()) sum = earlier[i] + sum;
-      const std::vector<double> found = destinations[i].ToVector<double>(), right = sum.ToVector<double>();
+      const std::vector<double> found = destinations[i].ToVector<double>(),
+                                right = sum.ToVector<double>();
       for (size_t e = 0; e < found.size(); ++e) {
         if ((std::isnan(right[e]) && std::isnan(found[e])) || right[e] == found[e]) continue;
-        ASSERT_NEAR(found[e], right[e], 1e-11 * (1 + std::abs(right[e]))) << what << ", element " << e;
+        ASSERT_NEAR(found[e], right[e], 1e-11 * (1 + std::abs(right[e])))
+            << what << ", element " << e;
       }
       ++compared;
     }

@@ -14,7 +14,9 @@
 namespace tidepool {
 namespace {
 
-std::string Described(const TapedView& view) { return absl::StrCat(DTypeName(view.dtype), " ", view.shape().ToString()); }
+std::string Described(const TapedView& view) {
+  return absl::StrCat(DTypeName(view.dtype), " ", view.shape().ToString());
+}
 std::string Described(const NDArray& array) { return Described(TapedView(array)); }
 
 }  // namespace
@@ -31,21 +33,23 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
            AttributesRef attributes) override {
     See(op, inputs, outputs, attributes, beyond_, /*unrecorded=*/false);
   }
-  void NoteFunction(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
-                    Backward backward) override {
+  void NoteFunction(const char* name, absl::Span<const NDArray> inputs,
+                    absl::Span<const NDArray> outputs, Backward backward) override {
     for (const NDArray& input : inputs) {
       if (input.is_defined()) NoteRead(name, input, /*unrecorded=*/false);
     }
     if (beyond_ != nullptr) beyond_->NoteFunction(name, inputs, outputs, std::move(backward));
   }
-  std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-                                  absl::Span<const NDArray> inputs) override {
+  std::vector<NDArray> RunSegment(
+      std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+      absl::Span<const NDArray> inputs) override {
     return function(inputs);
   }
   CallRecorder* InUnrecordedScope() override { return &unrecorded_; }
 
   // What must be unchanged in Backward(). Throws where the segment itself has changed it.
-  std::vector<SegmentRead> TakeReads(absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs) {
+  std::vector<SegmentRead> TakeReads(absl::Span<const NDArray> inputs,
+                                     absl::Span<const NDArray> outputs) {
     std::vector<SegmentRead> kept;
     for (SegmentRead& read : reads_) {
       const OwnWrite* before = nullptr;
@@ -53,13 +57,16 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       for (const OwnWrite& write : own_writes_) {
         if (write.buffer_id != read.buffer_id || !Overlap(write, read)) continue;
         // State that it moves on, an average say, is computed from what it was.
-        moved_on = moved_on || (read.unrecorded && static_cast<int32_t>(write.version - read.version) > 0);
+        moved_on =
+            moved_on || (read.unrecorded && static_cast<int32_t>(write.version - read.version) > 0);
         if (IsCaptured(write, inputs, outputs)) before = &write;
       }
       if (moved_on) continue;
       if (before != nullptr) {
-        ThrowInvalidArgument(absl::StrCat("Op [", read.op, "] in a segment reads ", Described(read.view), ", which Op [", before->op,
-                                          "] in the segment overwrites and would overwrite again in Backward(); expected a result "
+        ThrowInvalidArgument(absl::StrCat("Op [", read.op, "] in a segment reads ",
+                                          Described(read.view), ", which Op [", before->op,
+                                          "] in the segment overwrites and would overwrite again "
+                                          "in Backward(); expected a result "
                                           "of its own (x = f(x) instead of in place)"));
       }
       kept.push_back(std::move(read));
@@ -74,19 +81,22 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     explicit Unrecorded(SegmentRun& run) : run_(run) {}
     void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
              AttributesRef attributes) override {
-      CallRecorder* const beyond = run_.beyond_ != nullptr ? run_.beyond_->InUnrecordedScope() : nullptr;
+      CallRecorder* const beyond =
+          run_.beyond_ != nullptr ? run_.beyond_->InUnrecordedScope() : nullptr;
       run_.See(op, inputs, outputs, attributes, beyond, /*unrecorded=*/true);
     }
-    void NoteFunction(const char* name, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs,
-                      Backward backward) override {
+    void NoteFunction(const char* name, absl::Span<const NDArray> inputs,
+                      absl::Span<const NDArray> outputs, Backward backward) override {
       for (const NDArray& input : inputs) {
         if (input.is_defined()) run_.NoteRead(name, input, /*unrecorded=*/true);
       }
-      CallRecorder* const beyond = run_.beyond_ != nullptr ? run_.beyond_->InUnrecordedScope() : nullptr;
+      CallRecorder* const beyond =
+          run_.beyond_ != nullptr ? run_.beyond_->InUnrecordedScope() : nullptr;
       if (beyond != nullptr) beyond->NoteFunction(name, inputs, outputs, std::move(backward));
     }
-    std::vector<NDArray> RunSegment(std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-                                    absl::Span<const NDArray> inputs) override {
+    std::vector<NDArray> RunSegment(
+        std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+        absl::Span<const NDArray> inputs) override {
       return function(inputs);
     }
     CallRecorder* InUnrecordedScope() override { return this; }
@@ -103,15 +113,16 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     const char* op;
   };
 
-  void See(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs, AttributesRef attributes,
-           CallRecorder* beyond, bool unrecorded) {
+  void See(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+           AttributesRef attributes, CallRecorder* beyond, bool unrecorded) {
     const RecorderFrame::Only only(beyond);
     for (const NDArray* const output : outputs) {
       if (output != nullptr) CheckWrite(op, *output);
     }
     for (const NDArray* const input : inputs) {
       // What an update in place is made from is no value that something else is computed from.
-      if (input != nullptr && !IsOneOf(*input, outputs)) NoteRead(Info(op).name, *input, unrecorded);
+      if (input != nullptr && !IsOneOf(*input, outputs))
+        NoteRead(Info(op).name, *input, unrecorded);
     }
     Dispatch(op, inputs, outputs, attributes);
     tape_.NoteWrites(Info(op).name, outputs);
@@ -129,7 +140,8 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   }
   static bool IsOneOf(const NDArray& input, absl::Span<NDArray* const> outputs) {
     for (const NDArray* const output : outputs) {
-      if (output != nullptr && output->buffer().get() == input.buffer().get() && TapedView(*output).IsSame(TapedView(input))) {
+      if (output != nullptr && output->buffer().get() == input.buffer().get() &&
+          TapedView(*output).IsSame(TapedView(input))) {
         return true;
       }
     }
@@ -138,7 +150,8 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   void NoteRead(const char* op, const NDArray& array, bool unrecorded) {
     const Buffer* const buffer = array.buffer().get();
     if (buffer == nullptr || made_.contains(buffer->id)) return;
-    reads_.push_back({buffer->id, buffer->version.load(std::memory_order_relaxed), TapedView(array), op, unrecorded});
+    reads_.push_back({buffer->id, buffer->version.load(std::memory_order_relaxed), TapedView(array),
+                      op, unrecorded});
   }
   static bool Overlap(const OwnWrite& write, const SegmentRead& read) {
     const auto [begin, end] = read.view.Extent();
@@ -146,12 +159,15 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   }
   // Whether it is sure to have been there before the segment, and is not one of its inputs, whose versions tell. A thread takes
   // numbers of buffers in blocks, in order; of what workspaces and other threads have made the order is not known.
-  bool IsCaptured(const OwnWrite& write, absl::Span<const NDArray> inputs, absl::Span<const NDArray> outputs) const {
+  bool IsCaptured(const OwnWrite& write, absl::Span<const NDArray> inputs,
+                  absl::Span<const NDArray> outputs) const {
     const auto block = [](uint64_t id) { return (id - 1) / kBufferIdsAtOnce; };
     if (write.buffer_id >= first_id_ || block(write.buffer_id) != block(first_id_)) return false;
     for (const auto& arrays : {inputs, outputs}) {
       for (const NDArray& array : arrays) {
-        if (array.is_defined() && array.buffer().get() != nullptr && array.buffer()->id == write.buffer_id) return false;
+        if (array.is_defined() && array.buffer().get() != nullptr &&
+            array.buffer()->id == write.buffer_id)
+          return false;
       }
     }
     return true;
@@ -161,9 +177,10 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     TapedView view(output);
     view.slot = tape_.SlotOf(output);
     if (!tape_.Flows(view)) return;
-    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "] in a segment overwrites ", Described(output),
-                                      ", which the gradient tape watches or has recorded and the segment would overwrite again "
-                                      "in Backward(); expected a result of its own (x = f(x) instead of in place)"));
+    ThrowInvalidArgument(absl::StrCat(
+        "Op [", Info(op).name, "] in a segment overwrites ", Described(output),
+        ", which the gradient tape watches or has recorded and the segment would overwrite again "
+        "in Backward(); expected a result of its own (x = f(x) instead of in place)"));
   }
 
   Recorder& tape_;
@@ -176,7 +193,8 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
 };
 
 void GradientTape::Recorder::Unrecorded::Run(OpCode op, absl::Span<const NDArray* const> inputs,
-                                             absl::Span<NDArray* const> outputs, AttributesRef attributes) {
+                                             absl::Span<NDArray* const> outputs,
+                                             AttributesRef attributes) {
   const RecorderFrame::OutsideOf outside(tape_.frame_);
   CallRecorder* const outer = CallRecorder::Current();
   const RecorderFrame::Only only(outer != nullptr ? outer->InUnrecordedScope() : nullptr);
@@ -192,7 +210,8 @@ CallRecorder* GradientTape::Recorder::InUnrecordedScope() {
 }
 
 std::vector<NDArray> GradientTape::Recorder::RunSegment(
-    std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function, absl::Span<const NDArray> inputs) {
+    std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+    absl::Span<const NDArray> inputs) {
   has_segments_ = true;
   std::vector<uint32_t> versions;
   for (const NDArray& input : inputs) {
@@ -223,8 +242,8 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
     }
     reads = run.TakeReads(inputs, outputs);
   }
-  TapeRecord* const record =
-      NewRecord(TapeRecord::Kind::kSegment, "segment", inputs, static_cast<int>(outputs.size()), /*keep_inputs=*/true);
+  TapeRecord* const record = NewRecord(TapeRecord::Kind::kSegment, "segment", inputs,
+                                       static_cast<int>(outputs.size()), /*keep_inputs=*/true);
   // It is computed again from what they were when it began.
   for (size_t i = 0; i < inputs.size(); ++i) record->views[i].version = versions[i];
   record->extra->segment = std::move(function);
@@ -238,14 +257,16 @@ void GradientTape::Recorder::CheckReadsUnchanged(const TapeRecord& record) const
   for (size_t w = record.extra->writes_before; w < writes_.size(); ++w) {
     const Write& write = writes_[w];
     for (const SegmentRead& read : record.extra->reads) {
-      if (write.buffer_id != read.buffer_id || static_cast<int32_t>(write.version - read.version) <= 0) continue;
+      if (write.buffer_id != read.buffer_id ||
+          static_cast<int32_t>(write.version - read.version) <= 0)
+        continue;
       const auto [begin, end] = read.view.Extent();
       if (write.begin >= end || begin >= write.end) continue;
       ThrowFailedPrecondition(absl::StrCat(
-          "gradient tape: Op [", read.op, "] in a segment read ", Described(read.view), " (version ", read.version,
-          "), which it reads again in Backward(), and Op [", write.op, "]",
-          write.site != nullptr ? absl::StrCat(" (called at ", write.site->Site(), ")") : "", " overwrote it (version ",
-          write.version, "); expected it unchanged until Backward()"));
+          "gradient tape: Op [", read.op, "] in a segment read ", Described(read.view),
+          " (version ", read.version, "), which it reads again in Backward(), and Op [", write.op,
+          "]", write.site != nullptr ? absl::StrCat(" (called at ", write.site->Site(), ")") : "",
+          " overwrote it (version ", write.version, "); expected it unchanged until Backward()"));
     }
   }
 }
@@ -278,17 +299,20 @@ void GradientTape::Recorder::BackThroughSegment(TapeRecord& record, bool keep) {
     segment = nullptr;
     inputs.clear();
     if (outputs.size() != gradients.size()) {
-      ThrowInvalidArgument(absl::StrCat("gradient tape: a segment returned ", outputs.size(), " arrays when called again, ",
-                                        gradients.size(), " before; expected the same"));
+      ThrowInvalidArgument(absl::StrCat("gradient tape: a segment returned ", outputs.size(),
+                                        " arrays when called again, ", gradients.size(),
+                                        " before; expected the same"));
     }
     for (size_t o = 0; o < outputs.size(); ++o) {
       if (!gradients[o].is_defined()) continue;
       TapedView view(outputs[o]);
       view.slot = SlotOf(outputs[o]);
       if (!Flows(view)) continue;
-      if (!(outputs[o].shape() == gradients[o].shape()) || outputs[o].dtype() != gradients[o].dtype()) {
-        ThrowInvalidArgument(absl::StrCat("gradient tape: output ", o, " of a segment called again is ",
-                                          Described(outputs[o]), ", expected ", Described(gradients[o])));
+      if (!(outputs[o].shape() == gradients[o].shape()) ||
+          outputs[o].dtype() != gradients[o].dtype()) {
+        ThrowInvalidArgument(absl::StrCat("gradient tape: output ", o,
+                                          " of a segment called again is ", Described(outputs[o]),
+                                          ", expected ", Described(gradients[o])));
       }
       shadows_.Add(view, ElementsOf(view), std::move(gradients[o]));
     }

@@ -45,14 +45,19 @@ TEST(TapeSegment, RefusesToOverwriteWhatTheTapeKnows) {
     a *= 2.0;
     return Arrays{Square(a)};
   };
-  EXPECT_THAT(MessageOf([&] { Recomputed(in_place, {&h, 1}); }),
+  EXPECT_THAT(MessageOf([&] {
+                Recomputed(in_place, {&h, 1});
+              }),
               HasSubstr("Op [scale_shift] in a segment overwrites f64 [3]"));
   EXPECT_THAT(h.ToVector<double>(), Each(2));
   const auto captured = [&](Inputs in) {
     h += in[0];
     return Arrays{Square(in[0])};
   };
-  EXPECT_THAT(MessageOf([&] { Recomputed(captured, {&x, 1}); }), HasSubstr("Op [add] in a segment overwrites f64 [3]"));
+  EXPECT_THAT(MessageOf([&] {
+                Recomputed(captured, {&x, 1});
+              }),
+              HasSubstr("Op [add] in a segment overwrites f64 [3]"));
 }
 
 TEST(TapeSegment, SaysWhoOverwroteAnInputItIsComputedFromAgain) {
@@ -69,7 +74,8 @@ TEST(TapeSegment, SaysWhoOverwroteAnInputItIsComputedFromAgain) {
       },
       inputs);
   EXPECT_THAT(MessageOf([&] { tape.Backward(Sum(z[0])); }),
-              AllOf(HasSubstr("Op [segment] kept its input 1 (f64 [3]"), HasSubstr("and Op [scale_shift] overwrote it")));
+              AllOf(HasSubstr("Op [segment] kept its input 1 (f64 [3]"),
+                    HasSubstr("and Op [scale_shift] overwrote it")));
 }
 
 TEST(TapeSegment, SaysWhoOverwroteWhatItCaptured) {
@@ -82,7 +88,8 @@ TEST(TapeSegment, SaysWhoOverwroteWhatItCaptured) {
     const Arrays z = Recomputed([w](Inputs in) { return Arrays{Square(in[0]) * w}; }, {&x, 1});
     w *= 3.0;
     EXPECT_THAT(MessageOf([&] { tape.Backward(Sum(z[0])); }),
-                AllOf(HasSubstr("Op [multiply] in a segment read f64 [3]"), HasSubstr("and Op [scale_shift] overwrote it")));
+                AllOf(HasSubstr("Op [multiply] in a segment read f64 [3]"),
+                      HasSubstr("and Op [scale_shift] overwrote it")));
   }
 }
 
@@ -132,7 +139,8 @@ TEST(TapeSegment, IsLookedAtByEachTapeThatIsAround) {
     const Arrays z = Recomputed([w](Inputs in) { return Arrays{Square(in[0]) * w}; }, {&x, 1});
     w *= 3.0;
     EXPECT_THAT(MessageOf([&] { tape.Backward(Sum(z[0])); }),
-                AllOf(HasSubstr("Op [multiply] in a segment read f64 [3]"), HasSubstr("and Op [scale_shift] overwrote it")));
+                AllOf(HasSubstr("Op [multiply] in a segment read f64 [3]"),
+                      HasSubstr("and Op [scale_shift] overwrote it")));
   }
 }
 
@@ -179,7 +187,8 @@ TEST(TapeSegment, SaysWhoOverwroteWhatItReadWithoutGradients) {
         w += Of(1);
       }
       EXPECT_THAT(MessageOf([&] { tape.Backward(Sum(z[0])); }),
-                  AllOf(HasSubstr("Op [scale_shift] in a segment read f64 [3]"), HasSubstr("and Op [add] overwrote it")));
+                  AllOf(HasSubstr("Op [scale_shift] in a segment read f64 [3]"),
+                        HasSubstr("and Op [add] overwrote it")));
     }
   }
 }
@@ -202,9 +211,14 @@ TEST(TapeSegment, RefusesToReadWhatItOverwroteItself) {
         return Arrays{in[0] * to};
       };
     };
-    EXPECT_THAT(MessageOf([&] { Recomputed(writing_to(constant), {&x, 1}); }),
-                HasSubstr("Op [multiply] in a segment reads f64 [3], which Op [scale_shift] in the segment overwrites"));
-    EXPECT_THAT(MessageOf([&] { Recomputed(writing_to(known), {&x, 1}); }),
+    EXPECT_THAT(MessageOf([&] {
+                  Recomputed(writing_to(constant), {&x, 1});
+                }),
+                HasSubstr("Op [multiply] in a segment reads f64 [3], which Op [scale_shift] in the "
+                          "segment overwrites"));
+    EXPECT_THAT(MessageOf([&] {
+                  Recomputed(writing_to(known), {&x, 1});
+                }),
                 HasSubstr("Op [scale_shift] in a segment overwrites f64 [3]"));
   }
 }

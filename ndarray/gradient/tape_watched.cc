@@ -23,7 +23,8 @@ WatchedArray* GradientTape::Recorder::FindWatched(const TapedView& view) const {
   const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
   if (watched.empty()) return nullptr;
   const int64_t begin = view.Extent().first;
-  const auto at = std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) { return w->begin < begin; });
+  const auto at = std::partition_point(watched.begin(), watched.end(),
+                                       [&](const WatchedArray* w) { return w->begin < begin; });
   return at != watched.end() && (*at)->view.IsSame(view) ? *at : nullptr;
 }
 
@@ -31,20 +32,23 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   CheckThread("Watch");
   x.CheckAlive("watch", "X");
   if (state_ != State::kRecording) {
-    ThrowFailedPrecondition("gradient tape: Watch of an array when it no longer records, expected before Backward and Stop");
+    ThrowFailedPrecondition(
+        "gradient tape: Watch of an array when it no longer records, expected before Backward and "
+        "Stop");
   }
   if (!IsFloating(x.dtype()) || x.NumElements() == 0 || MayRepeat(x)) {
-    ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: found ", Described(x),
-                                      MayRepeat(x) ? " whose elements repeat" : "",
-                                      ", expected floats, at least one, each in a place of its own"));
+    ThrowInvalidArgument(absl::StrCat(
+        "gradient tape: Watch: found ", Described(x), MayRepeat(x) ? " whose elements repeat" : "",
+        ", expected floats, at least one, each in a place of its own"));
   }
   if (gradient.is_defined()) {
     gradient.CheckAlive("watch", "gradient");
     gradient.CheckWritable("watch");
-    if (!(gradient.shape() == x.shape()) || gradient.dtype() != x.dtype() || gradient.device() != x.device() ||
-        MayRepeat(gradient) || ViewsOverlap(gradient, x)) {
-      ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient is ", Described(gradient), " on ",
-                                        DeviceName(gradient.device()), ViewsOverlap(gradient, x) ? " over X itself" : "",
+    if (!(gradient.shape() == x.shape()) || gradient.dtype() != x.dtype() ||
+        gradient.device() != x.device() || MayRepeat(gradient) || ViewsOverlap(gradient, x)) {
+      ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient is ",
+                                        Described(gradient), " on ", DeviceName(gradient.device()),
+                                        ViewsOverlap(gradient, x) ? " over X itself" : "",
                                         ", expected ", Described(x), " on ", DeviceName(x.device()),
                                         ", each element in a place of its own"));
     }
@@ -53,21 +57,25 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   view.slot = slots_.FindOrAdd(*x.buffer().get());
   TapeSlot& slot = slots_[view.slot];
   const auto [begin, end] = view.Extent();
-  const auto at = std::partition_point(slot.watched.begin(), slot.watched.end(),
-                                       [begin = begin](const WatchedArray* w) { return w->begin < begin; });
+  const auto at =
+      std::partition_point(slot.watched.begin(), slot.watched.end(),
+                           [begin = begin](const WatchedArray* w) { return w->begin < begin; });
   if (at != slot.watched.end() && (*at)->view.IsSame(view)) {
     WatchedArray& watched = **at;
-    const bool is_new = gradient.is_defined() &&
-                        (!watched.destination.is_defined() || watched.destination.raw_data() != gradient.raw_data() ||
-                         watched.adds != (write == GradientWrite::kAdd));
+    const bool is_new =
+        gradient.is_defined() && (!watched.destination.is_defined() ||
+                                  watched.destination.raw_data() != gradient.raw_data() ||
+                                  watched.adds != (write == GradientWrite::kAdd));
     if (!is_new) return;
-    ThrowInvalidArgument("gradient tape: Watch: the array is watched with another gradient already, expected one");
+    ThrowInvalidArgument(
+        "gradient tape: Watch: the array is watched with another gradient already, expected one");
   }
   if ((at != slot.watched.end() && (*at)->begin < end) ||
       (at != slot.watched.begin() && (*std::prev(at))->end > begin)) {
-    ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: found ", Described(x),
-                                      ", a view whose memory overlaps that of another watched array, expected apart or the "
-                                      "same"));
+    ThrowInvalidArgument(absl::StrCat(
+        "gradient tape: Watch: found ", Described(x),
+        ", a view whose memory overlaps that of another watched array, expected apart or the "
+        "same"));
   }
   // Who is told when each gradient is final may have others come to lie there.
   if (gradient.is_defined() && listener_ == nullptr) CheckDestination(gradient);
@@ -106,12 +114,15 @@ void GradientTape::Recorder::CheckDestination(const NDArray& gradient) {
       const NDArray& other = watched->destination;
       if (!other.is_defined() || !MayShareMemory(other.buffer().get(), buffer)) continue;
       if (ViewsOverlap(other, gradient)) {
-        ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient, ", Described(gradient),
-                                          ", shares memory with that of another watched array, of ", Described(other),
-                                          "; expected an array for each"));
+        ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient, ",
+                                          Described(gradient),
+                                          ", shares memory with that of another watched array, of ",
+                                          Described(other), "; expected an array for each"));
       }
       if (other.buffer()->id == buffer->id) {
-        behind = std::max<const std::byte*>(behind, buffer->data + TapedView(other).Extent().second * static_cast<int64_t>(DTypeBytes(other.dtype())));
+        behind = std::max<const std::byte*>(
+            behind, buffer->data + TapedView(other).Extent().second *
+                                       static_cast<int64_t>(DTypeBytes(other.dtype())));
       }
     }
     destinations_buffer_ = buffer->id;
@@ -125,7 +136,9 @@ void GradientTape::Recorder::NoteUse(TapeRecord* record, const TapedView& view) 
   const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
   if (watched.empty()) return;
   const auto [begin, end] = view.Extent();
-  auto at = std::partition_point(watched.begin(), watched.end(), [begin = begin](const WatchedArray* w) { return w->end <= begin; });
+  auto at =
+      std::partition_point(watched.begin(), watched.end(),
+                           [begin = begin](const WatchedArray* w) { return w->end <= begin; });
   for (; at != watched.end() && (*at)->begin < end; ++at) {
     WatchedArray& used = **at;
     if (used.is_used || used.is_computed) continue;
@@ -142,7 +155,8 @@ void GradientTape::Recorder::NoteUseOfAll(TapeRecord* record) {
 void GradientTape::Recorder::NoteUses(TapeRecord* record) {
   // What a segment records when it runs again comes behind the segment itself.
   if (listener_ == nullptr || state_ != State::kRecording) return;
-  for (int v = 0; v < record->input_count + record->output_count; ++v) NoteUse(record, record->views[v]);
+  for (int v = 0; v < record->input_count + record->output_count; ++v)
+    NoteUse(record, record->views[v]);
   if (record->kind == TapeRecord::Kind::kSegment) NoteUseOfAll(record);
 }
 
@@ -173,7 +187,8 @@ void GradientTape::Recorder::SeparateResults() {
   for (const auto& watched : Watched()) {
     NDArray& gradient = watched->gradient;
     if (!gradient.is_defined() || watched->destination.is_defined() || !gradient.buffer()) continue;
-    if (gradient.buffer()->references.load(std::memory_order_acquire) > 1 || MayRepeat(gradient)) gradient = gradient.Dup();
+    if (gradient.buffer()->references.load(std::memory_order_acquire) > 1 || MayRepeat(gradient))
+      gradient = gradient.Dup();
     Buffer& buffer = *gradient.buffer().get();
     if (!buffer.attached && !buffer.imported) SetBufferKind(buffer, MemoryKind::kGradientStandard);
   }
@@ -185,12 +200,14 @@ NDArray GradientTape::Recorder::Gradient(const NDArray& x) const {
   view.slot = SlotOf(x);
   const WatchedArray* const watched = FindWatched(view);
   if (watched == nullptr) {
-    ThrowInvalidArgument(absl::StrCat("gradient tape: Gradient: ", Described(x), " is not watched, expected an array or view "
+    ThrowInvalidArgument(absl::StrCat("gradient tape: Gradient: ", Described(x),
+                                      " is not watched, expected an array or view "
                                       "that Watch() was called with"));
   }
   if (state_ != State::kDone && state_ != State::kKept) {
-    ThrowFailedPrecondition(state_ == State::kFailed ? "gradient tape: Gradient after a Backward() that failed"
-                                                     : "gradient tape: Gradient before Backward(), expected after it");
+    ThrowFailedPrecondition(state_ == State::kFailed
+                                ? "gradient tape: Gradient after a Backward() that failed"
+                                : "gradient tape: Gradient before Backward(), expected after it");
   }
   if (watched->gradient.is_defined()) return watched->gradient;
   return Zeros(x.shape(), x.dtype(), Place::CurrentOn(x.device()));

@@ -14,8 +14,8 @@ struct TapedView {
   static constexpr uint32_t kNoSlot = UINT32_MAX;
   static constexpr int32_t kHere = -1;
 
-  BufferHandle buffer;  // null: not kept, or no elements, or away
-  int64_t first = 0;    // the number of its first element, from the buffer's begin
+  BufferHandle buffer;      // null: not kept, or no elements, or away
+  int64_t first = 0;        // the number of its first element, from the buffer's begin
   uint32_t slot = kNoSlot;  // of the buffer, in SlotTable
   uint32_t version = 0;     // of the buffer, where that is kept
   Device device;
@@ -23,7 +23,8 @@ struct TapedView {
   bool present = false;  // false: an absent operand
   bool guarded = false;  // the version tells whether the elements are the same
   int8_t rank = 0;
-  int32_t away = kHere;  // the number of what is kept elsewhere (kept_arrays.h); a copy of the view keeps nothing then
+  int32_t away =
+      kHere;  // the number of what is kept elsewhere (kept_arrays.h); a copy of the view keeps nothing then
   int64_t dims[kMaxRank];
   int64_t strides[kMaxRank];
 
@@ -53,7 +54,8 @@ struct TapedView {
     std::copy_n(array.shape().dims(), rank, dims);
     std::copy_n(array.strides(), rank, strides);
     const Buffer* const of = array.buffer().get();
-    first = of == nullptr ? 0 : (array.raw_data() - of->data) / static_cast<int64_t>(DTypeBytes(dtype));
+    first =
+        of == nullptr ? 0 : (array.raw_data() - of->data) / static_cast<int64_t>(DTypeBytes(dtype));
   }
   void Keep(const NDArray& array) {
     buffer = array.buffer();
@@ -94,19 +96,21 @@ struct TapedView {
   bool IsSame(const TapedView& other) const {
     if (first != other.first || rank != other.rank || dtype != other.dtype) return false;
     for (int i = 0; i < rank; ++i) {
-      if (dims[i] != other.dims[i] || (dims[i] != 1 && strides[i] != other.strides[i])) return false;
+      if (dims[i] != other.dims[i] || (dims[i] != 1 && strides[i] != other.strides[i]))
+        return false;
     }
     return true;
   }
   // The same elements in the same order, in another shape.
   bool IsSameBlock(const TapedView& other) const {
-    return first == other.first && dtype == other.dtype && IsDense() && other.IsDense() && count() == other.count();
+    return first == other.first && dtype == other.dtype && IsDense() && other.IsDense() &&
+           count() == other.count();
   }
 
   // As an array of `of`, whose elements from the begin on are those of the buffer: of the buffer, or of what shadows it.
   NDArray In(BufferHandle of, int64_t begin = 0) const {
-    return NDArray::FromStrides(std::move(of), begin + first, shape(), absl::MakeConstSpan(strides, static_cast<size_t>(rank)),
-                                dtype);
+    return NDArray::FromStrides(std::move(of), begin + first, shape(),
+                                absl::MakeConstSpan(strides, static_cast<size_t>(rank)), dtype);
   }
 
  private:

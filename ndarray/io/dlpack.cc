@@ -39,7 +39,8 @@ struct Exported {
     }
   }
 
-  std::optional<internal::DLPackStream> stream;  // the last to go: its queue's number stands in the buffer
+  std::optional<internal::DLPackStream>
+      stream;  // the last to go: its queue's number stands in the buffer
   NDArray array;
   HeldBytes bytes;  // also when the array is closed
   const bool is_read_only;
@@ -99,24 +100,25 @@ const DLPackDevice& EntryOf(const DLDevice& found, Device* device) {
   const bool is_page_locked = number == int32_t{kDLCUDAHost};
   const DLPackDevice* const entry = FindDLPackDevice(is_page_locked ? int32_t{kDLCPU} : number);
   if (entry == nullptr) {
-    ThrowUnimplemented(absl::StrCat("from_dlpack: found a tensor on device type ",
-                                    number, ", expected one of ",
-                                    DescribeDLPackDevices(),
-                                    " or 3 (page-locked host memory of CUDA); DLPackDeviceRegistrar adds one"));
+    ThrowUnimplemented(
+        absl::StrCat("from_dlpack: found a tensor on device type ", number, ", expected one of ",
+                     DescribeDLPackDevices(),
+                     " or 3 (page-locked host memory of CUDA); DLPackDeviceRegistrar adds one"));
   }
   if (entry->type == DeviceType::kHost) {
     // There is one; page-locked memory may say of which device's driver it is.
     const int most = is_page_locked ? kMaxDevicesPerType - 1 : 0;
     if (found.device_id < 0 || found.device_id > most) {
-      ThrowInvalidArgument(absl::StrCat("from_dlpack: found a tensor on number ", found.device_id, " of ",
-                                        most == 0 ? "the host" : "CUDA's page-locked host memory", ", expected 0",
-                                        most == 0 ? "" : absl::StrCat(" to ", most)));
+      ThrowInvalidArgument(
+          absl::StrCat("from_dlpack: found a tensor on number ", found.device_id, " of ",
+                       most == 0 ? "the host" : "CUDA's page-locked host memory", ", expected 0",
+                       most == 0 ? "" : absl::StrCat(" to ", most)));
     }
     return *entry;
   }
   if (found.device_id < 0 || found.device_id >= kMaxDevicesPerType) {
-    ThrowInvalidArgument(absl::StrCat("from_dlpack: found a tensor on number ", found.device_id, " of ",
-                                      DeviceTypeName(entry->type), ", expected 0 to ",
+    ThrowInvalidArgument(absl::StrCat("from_dlpack: found a tensor on number ", found.device_id,
+                                      " of ", DeviceTypeName(entry->type), ", expected 0 to ",
                                       kMaxDevicesPerType - 1));
   }
   *device = {entry->type, static_cast<uint8_t>(found.device_id)};
@@ -131,8 +133,9 @@ void GiveToEnteredOwner(Buffer* buffer, const Shape& shape, DType dtype) {
   if (owner == 0 || owner == kHandlesOwn) return;
   try {
     while (!LinkNew(buffer, owner)) {
-      CheckMayOwn(owner, buffer->bytes, absl::StrCat("from_dlpack: an array of shape ",
-                                                     shape.ToString(), " ", DTypeName(dtype)));
+      CheckMayOwn(
+          owner, buffer->bytes,
+          absl::StrCat("from_dlpack: an array of shape ", shape.ToString(), " ", DTypeName(dtype)));
     }
   } catch (...) {
     buffer->outside.release_imported = nullptr;  // the tensor is not taken over
@@ -208,19 +211,23 @@ template <typename Tensor>
 NDArray ViewOfOwn(const Tensor& managed, const internal::DLPackLayout& layout, Device device,
                   const internal::DLPackStream& stream) {
   if (managed.deleter != &DeleteExported<Tensor>) return NDArray();
-  const BufferHandle& buffer = static_cast<const Exported<Tensor>*>(managed.manager_ctx)->array.buffer();
+  const BufferHandle& buffer =
+      static_cast<const Exported<Tensor>*>(managed.manager_ctx)->array.buffer();
   const uint64_t owner = current_owner.ref == kHandlesOwn ? 0 : current_owner.ref;
-  if (!buffer || buffer->device != device || !buffer->IsAlive() || buffer->read_only != IsReadOnly(managed) ||
-      CurrentNodeOf(*buffer.get()) != owner) {
+  if (!buffer || buffer->device != device || !buffer->IsAlive() ||
+      buffer->read_only != IsReadOnly(managed) || CurrentNodeOf(*buffer.get()) != owner) {
     return NDArray();
   }
   // As numbers: the consumer may have changed them.
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(layout.lowest) - reinterpret_cast<uintptr_t>(buffer->data);
+  const uintptr_t begin =
+      reinterpret_cast<uintptr_t>(layout.lowest) - reinterpret_cast<uintptr_t>(buffer->data);
   const size_t width = DTypeBytes(layout.dtype);
-  if (begin > buffer->bytes || layout.bytes > buffer->bytes - begin || begin % width != 0) return NDArray();
+  if (begin > buffer->bytes || layout.bytes > buffer->bytes - begin || begin % width != 0)
+    return NDArray();
   stream.TakeBack(buffer.get(), /*writes=*/true);
-  return NDArray::FromStrides(buffer, static_cast<int64_t>(begin / width) + layout.first, layout.shape,
-                              absl::Span<const int64_t>(layout.strides, layout.shape.rank()), layout.dtype);
+  return NDArray::FromStrides(
+      buffer, static_cast<int64_t>(begin / width) + layout.first, layout.shape,
+      absl::Span<const int64_t>(layout.strides, layout.shape.rank()), layout.dtype);
 }
 
 template <typename Tensor>
@@ -237,7 +244,8 @@ NDArray Import(Tensor* managed, std::optional<int64_t> number) {
   }
   if (layout.dtype == DType::kBool && device == Host()) internal::CheckBools(layout);
   internal::DLPackStream stream("from_dlpack", entry, device, number);
-  if (device != Host()) RefuseWhileCapturing("from_dlpack", "replays would not come behind who made it");
+  if (device != Host())
+    RefuseWhileCapturing("from_dlpack", "replays would not come behind who made it");
   if (NDArray view = ViewOfOwn(*managed, layout, device, stream); view.is_defined()) {
     Release<Tensor>(managed);
     return view;

@@ -103,7 +103,8 @@ TEST(DLPackChain, OfOursThatIsNoView) {
   EXPECT_NE(read.buffer().get(), x.buffer().get());
   EXPECT_THROW(read += 1, Error);
 
-  NDManager mine = NDManager::NewBaseManager(Host(), "mine"), other = NDManager::NewBaseManager(Host(), "other");
+  NDManager mine = NDManager::NewBaseManager(Host(), "mine"),
+            other = NDManager::NewBaseManager(Host(), "other");
   NDArray of_mine, of_other, of_nobody;
   {
     const ManagerScope scope(mine);

@@ -30,18 +30,20 @@ const DLPackDevice* Find(const Is& is) {
 
 DLPackDeviceRegistrar::DLPackDeviceRegistrar(int32_t code, DeviceType type, DLPackStreams streams) {
   if (code == kPinnedHost) {
-    std::fprintf(stderr, "tidepool: DLPack's device type %d is to be %s devices, but it is page-locked host memory of CUDA\n",
+    std::fprintf(stderr,
+                 "tidepool: DLPack's device type %d is to be %s devices, but it is page-locked "
+                 "host memory of CUDA\n",
                  code, DeviceTypeName(type).c_str());
     std::abort();
   }
   std::lock_guard<std::mutex> lock(adding);
-  const DLPackDevice* const known = Find(
-      [&](const DLPackDevice& entry) { return entry.code == code || entry.type == type; });
+  const DLPackDevice* const known =
+      Find([&](const DLPackDevice& entry) { return entry.code == code || entry.type == type; });
   if (known != nullptr) {
-    std::fprintf(stderr,
-                 "tidepool: DLPack's device type %d is to be %s devices, but %d is %s devices already\n",
-                 code, DeviceTypeName(type).c_str(), known->code,
-                 DeviceTypeName(known->type).c_str());
+    std::fprintf(
+        stderr,
+        "tidepool: DLPack's device type %d is to be %s devices, but %d is %s devices already\n",
+        code, DeviceTypeName(type).c_str(), known->code, DeviceTypeName(known->type).c_str());
     std::abort();
   }
   // No more than there are types: each is there once.
@@ -61,8 +63,8 @@ const DLPackDevice* FindDLPackDevice(DeviceType type) {
 std::string DescribeDLPackDevices() {
   std::string text;
   for (int i = 0; i < count.load(std::memory_order_acquire); ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : ", ", entries[i].code, " (", DeviceTypeName(entries[i].type),
-                    ")");
+    absl::StrAppend(&text, i == 0 ? "" : ", ", entries[i].code, " (",
+                    DeviceTypeName(entries[i].type), ")");
   }
   return text;
 }

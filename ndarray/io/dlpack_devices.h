@@ -22,8 +22,8 @@ namespace tidepool {
 enum class DLPackStreams : uint8_t {
   kNone,    // nothing: it has none; what is given away is done, and so is what comes in
   kNative,  // DeviceQueue::native() of a queue; without a number as kNone
-  kCuda,    // the same; 1, or no number: the legacy default stream, 2: the default stream of the calling
-            // thread; 0 is refused, because it may be either
+  kCuda,  // the same; 1, or no number: the legacy default stream, 2: the default stream of the calling
+          // thread; 0 is refused, because it may be either
 };
 
 // An entry of the table.

@@ -30,9 +30,9 @@ DType TypeOf(const DLDataType& type) {
       return static_cast<DType>(i);
     }
   }
-  ThrowUnimplemented(absl::StrCat("from_dlpack: found elements of code ", type.code, ", ", type.bits,
-                                  " bits, ", type.lanes,
-                                  " lanes, expected f16, bf16, f32, f64, i8 to i64, u8 to u64 or bool"));
+  ThrowUnimplemented(absl::StrCat(
+      "from_dlpack: found elements of code ", type.code, ", ", type.bits, " bits, ", type.lanes,
+      " lanes, expected f16, bf16, f32, f64, i8 to i64, u8 to u64 or bool"));
 }
 
 }  // namespace
@@ -43,9 +43,11 @@ DLPackLayout LayoutOf(const DLTensor& tensor) {
     ThrowInvalidArgument(absl::StrCat("from_dlpack: found rank ", tensor.ndim, " without sizes"));
   }
   if (tensor.ndim > kMaxRank) {
-    ThrowInvalidArgument(absl::StrCat("from_dlpack: found rank ", tensor.ndim, ", expected at most ", kMaxRank));
+    ThrowInvalidArgument(
+        absl::StrCat("from_dlpack: found rank ", tensor.ndim, ", expected at most ", kMaxRank));
   }
-  DLPackLayout layout{dtype, Shape(absl::Span<const int64_t>(tensor.shape, tensor.ndim)), {}, nullptr, 0, 0};
+  DLPackLayout layout{
+      dtype, Shape(absl::Span<const int64_t>(tensor.shape, tensor.ndim)), {}, nullptr, 0, 0};
   const Shape& shape = layout.shape;
   shape.SetDenseStrides(layout.strides);
   if (shape.NumElements() == 0) return layout;
@@ -64,20 +66,20 @@ DLPackLayout LayoutOf(const DLTensor& tensor) {
   }
   const __int128 bytes = (highest - lowest + 1) * width;
   if (bytes > kMostCountedBytes || tensor.data == nullptr) {
-    ThrowInvalidArgument(absl::StrCat(
-        "from_dlpack: found shape ", shape.ToString(), " with strides [",
-        absl::StrJoin(absl::Span<const int64_t>(layout.strides, shape.rank()), ", "), "]",
-        tensor.data == nullptr ? " and no data" : ", which no memory holds"));
+    ThrowInvalidArgument(
+        absl::StrCat("from_dlpack: found shape ", shape.ToString(), " with strides [",
+                     absl::StrJoin(absl::Span<const int64_t>(layout.strides, shape.rank()), ", "),
+                     "]", tensor.data == nullptr ? " and no data" : ", which no memory holds"));
   }
   if (tensor.byte_offset > static_cast<uint64_t>(kMostCountedBytes)) {
-    ThrowInvalidArgument(absl::StrCat("from_dlpack: found byte_offset ", tensor.byte_offset, ", expected at most ",
-                                      kMostCountedBytes));
+    ThrowInvalidArgument(absl::StrCat("from_dlpack: found byte_offset ", tensor.byte_offset,
+                                      ", expected at most ", kMostCountedBytes));
   }
   // As numbers, because pointers that leave the address space are not even to be computed.
   const __int128 first = __int128{reinterpret_cast<uintptr_t>(tensor.data)} + tensor.byte_offset;
   if (first % width != 0) {
-    ThrowInvalidArgument(absl::StrCat("from_dlpack: found data that is not aligned to its elements of ",
-                                      width, " bytes"));
+    ThrowInvalidArgument(absl::StrCat(
+        "from_dlpack: found data that is not aligned to its elements of ", width, " bytes"));
   }
   const __int128 begin = first + lowest * width;
   if (begin <= 0 || begin + bytes > __int128{UINTPTR_MAX}) {
@@ -95,7 +97,8 @@ DLPackLayout LayoutOf(const DLTensor& tensor) {
 void CheckBools(const DLPackLayout& layout) {
   uint64_t elements = 1;
   for (int i = 0; i < layout.shape.rank(); ++i) {
-    if (layout.strides[i] != 0) elements *= static_cast<uint64_t>(layout.shape[i]);  // below 2^59, as all together
+    if (layout.strides[i] != 0)
+      elements *= static_cast<uint64_t>(layout.shape[i]);  // below 2^59, as all together
   }
   if (elements > layout.bytes) {
     // They lie over one another, and may be very many in few bytes.
@@ -112,9 +115,10 @@ void CheckBools(const DLPackLayout& layout) {
   for (;;) {
     const auto value = std::to_integer<int>(layout.lowest[element]);
     if (value > 1) {
-      ThrowInvalidArgument(absl::StrCat("from_dlpack: found a bool of ", value, " at [",
-                                        absl::StrJoin(absl::Span<const int64_t>(at, layout.shape.rank()), ", "),
-                                        "], expected 0 or 1"));
+      ThrowInvalidArgument(
+          absl::StrCat("from_dlpack: found a bool of ", value, " at [",
+                       absl::StrJoin(absl::Span<const int64_t>(at, layout.shape.rank()), ", "),
+                       "], expected 0 or 1"));
     }
     int axis = layout.shape.rank() - 1;
     for (; axis >= 0; --axis) {

@@ -25,11 +25,12 @@ DLPackStream::DLPackStream(const char* who, const DLPackDevice& entry, Device de
   }
   int64_t stream = number.value_or(kLegacyDefault);
   if (entry.streams == DLPackStreams::kNone || stream <= 0) {
-    ThrowInvalidArgument(absl::StrCat(
-        who, ": found stream ", stream, " of ", DeviceName(device), ", expected ",
-        entry.streams == DLPackStreams::kNone ? "none, as it has no streams, or -1"
-        : is_cuda ? "1 (the legacy default stream), 2 (the thread's), a cudaStream_t or -1; 0 may be either"
-                  : "the address of a queue of its interface, or -1"));
+    ThrowInvalidArgument(
+        absl::StrCat(who, ": found stream ", stream, " of ", DeviceName(device), ", expected ",
+                     entry.streams == DLPackStreams::kNone ? "none, as it has no streams, or -1"
+                     : is_cuda ? "1 (the legacy default stream), 2 (the thread's), a cudaStream_t "
+                                 "or -1; 0 may be either"
+                               : "the address of a queue of its interface, or -1"));
   }
   // Another one on each thread, so its handle says nothing later on. What is queued in the legacy default stream comes
   // behind what was queued before in those of all threads, and what is queued there later behind that.

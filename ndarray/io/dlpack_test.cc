@@ -49,7 +49,9 @@ struct Foreign {
     tensor.dl_tensor.shape = shape.data();
     tensor.dl_tensor.strides = strides.empty() ? nullptr : strides.data();
     tensor.manager_ctx = this;
-    tensor.deleter = [](DLManagedTensor* self) { ++static_cast<Foreign*>(self->manager_ctx)->deleted; };
+    tensor.deleter = [](DLManagedTensor* self) {
+      ++static_cast<Foreign*>(self->manager_ctx)->deleted;
+    };
   }
 };
 
@@ -245,9 +247,10 @@ TEST(DLPack, ElementsWithTwoIndicesAreNotWrittenTo) {
   Foreign windows({1, 1, 1, 1, 1}, {3, 3}, {1, 1});
   NDArray x = FromDLPack(&windows.tensor);
   EXPECT_EQ(Sum(x).Item<float>(), 9);
-  EXPECT_EQ(ErrorOf([&] { x *= 2; }).message(),
-            "Op [scale_shift]: output Z of shape [3, 3] with strides [1, 1] may have two indices of "
-            "one element; Dup() makes an array of its own");
+  EXPECT_EQ(
+      ErrorOf([&] { x *= 2; }).message(),
+      "Op [scale_shift]: output Z of shape [3, 3] with strides [1, 1] may have two indices of "
+      "one element; Dup() makes an array of its own");
   EXPECT_THAT(windows.data, ElementsAre(1, 1, 1, 1, 1));
   struct Layout {
     std::vector<int64_t> shape, strides;
@@ -293,15 +296,22 @@ TEST(DLPack, Errors) {
     EXPECT_EQ(other.deleted, 0) << "a tensor that was refused is still its owner's";
     return std::string(error.message());
   };
-  EXPECT_THAT(refused([](DLTensor& t) { t.device.device_type = kDLCUDA; }), HasSubstr("no memory provider is linked for cuda:0"));
-  EXPECT_THAT(refused([](DLTensor& t) { t.device.device_type = kDLVulkan; }), HasSubstr("device type 7"));
-  EXPECT_THAT(refused([](DLTensor& t) { const int32_t any = 18874374; std::memcpy(&t.device.device_type, &any, sizeof any); }),
+  EXPECT_THAT(refused([](DLTensor& t) { t.device.device_type = kDLCUDA; }),
+              HasSubstr("no memory provider is linked for cuda:0"));
+  EXPECT_THAT(refused([](DLTensor& t) { t.device.device_type = kDLVulkan; }),
+              HasSubstr("device type 7"));
+  EXPECT_THAT(refused([](DLTensor& t) {
+                const int32_t any = 18874374;
+                std::memcpy(&t.device.device_type, &any, sizeof any);
+              }),
               HasSubstr("device type 18874374"));
   EXPECT_THAT(refused([](DLTensor& t) { t.dtype.bits = 128; }), HasSubstr("128 bits"));
   EXPECT_THAT(refused([](DLTensor& t) { t.dtype.lanes = 4; }), HasSubstr("4 lanes"));
   EXPECT_THAT(refused([](DLTensor& t) { t.ndim = -1; }), HasSubstr("rank -1"));
-  EXPECT_THAT(refused([](DLTensor& t) { t.ndim = INT32_MAX; }), HasSubstr("rank 2147483647, expected at most 8"));
-  EXPECT_THAT(refused([](DLTensor& t) { t.byte_offset = UINT64_MAX - 3; }), HasSubstr("found byte_offset 18446744073709551612, expected at most"));
+  EXPECT_THAT(refused([](DLTensor& t) { t.ndim = INT32_MAX; }),
+              HasSubstr("rank 2147483647, expected at most 8"));
+  EXPECT_THAT(refused([](DLTensor& t) { t.byte_offset = UINT64_MAX - 3; }),
+              HasSubstr("found byte_offset 18446744073709551612, expected at most"));
   EXPECT_THAT(refused([](DLTensor& t) { t.data = nullptr; }), HasSubstr("no data"));
   EXPECT_THAT(refused([](DLTensor& t) { t.byte_offset = 2; }), HasSubstr("aligned"));
   // Bytes of bools, on the way through a view of rows apart; what lies between them may be anything.
@@ -314,10 +324,12 @@ TEST(DLPack, Errors) {
     const uint8_t bytes[] = {0, 1, gap, 1, second};
     std::memcpy(t.data, bytes, 5);
   };
-  EXPECT_THAT(refused([&](DLTensor& t) { bools(t, 2, 7); }), HasSubstr("found a bool of 2 at [0, 0, 1], expected 0 or 1"));
+  EXPECT_THAT(refused([&](DLTensor& t) { bools(t, 2, 7); }),
+              HasSubstr("found a bool of 2 at [0, 0, 1], expected 0 or 1"));
   Foreign good({1, 2}, {2});
   bools(good.tensor.dl_tensor, 0, 7);
-  EXPECT_EQ(FromDLPack(&good.tensor).Slice(1, 0, 1).ToVector<bool>(), (std::vector<bool>{true, false, false, true}));
+  EXPECT_EQ(FromDLPack(&good.tensor).Slice(1, 0, 1).ToVector<bool>(),
+            (std::vector<bool>{true, false, false, true}));
   int64_t far[1] = {int64_t{1} << 60};
   EXPECT_THAT(refused([&](DLTensor& t) { t.strides = far; }), HasSubstr("no memory holds"));
   // Addresses that leave the address space are not even computed, whatever pointer, offset and

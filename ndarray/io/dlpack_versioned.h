@@ -30,10 +30,10 @@ inline constexpr uint32_t kDLPackMajor = 1, kDLPackMinor = 0;  // what we give a
 // Flags of a versioned tensor.
 inline constexpr uint64_t kDLPackReadOnly = 1, kDLPackIsCopied = 2;
 
-static_assert(sizeof(void*) != 8 || (offsetof(DLManagedTensorVersioned, manager_ctx) == 8 &&
-                                     offsetof(DLManagedTensorVersioned, flags) == 24 &&
-                                     offsetof(DLManagedTensorVersioned, dl_tensor) == 32 &&
-                                     sizeof(DLTensor) == 48));
+static_assert(sizeof(void*) != 8 ||
+              (offsetof(DLManagedTensorVersioned, manager_ctx) == 8 &&
+               offsetof(DLManagedTensorVersioned, flags) == 24 &&
+               offsetof(DLManagedTensorVersioned, dl_tensor) == 32 && sizeof(DLTensor) == 48));
 
 }  // namespace tidepool
 

@@ -24,7 +24,8 @@ constexpr bool IsEnumerator() {
 }
 static_assert(IsEnumerator<DType::kFloat32>() && IsEnumerator<static_cast<DType>(kDTypes - 1)>(),
               "kDTypes counts more types than there are");
-static_assert(!IsEnumerator<static_cast<DType>(kDTypes)>(), "kDTypes counts fewer types than there are");
+static_assert(!IsEnumerator<static_cast<DType>(kDTypes)>(),
+              "kDTypes counts fewer types than there are");
 static_assert(kDTypes <= 8 * sizeof(DTypeSet), "sets of types have a bit for each");
 static_assert(operator_list::kAllTypes == (1 << kDTypes) - 1,
               "kAllTypes of op_code.h has a type that there is not, or lacks one");
@@ -34,8 +35,9 @@ class ElementTypesTest : public testing::TestWithParam<int> {
   const DType dtype_ = static_cast<DType>(GetParam());
   const NDArray x_ = Arange(0, 2, 1, dtype_);
 };
-INSTANTIATE_TEST_SUITE_P(, ElementTypesTest, testing::Range(0, kDTypes),
-                         [](const auto& info) { return DTypeName(static_cast<DType>(info.param)); });
+INSTANTIATE_TEST_SUITE_P(, ElementTypesTest, testing::Range(0, kDTypes), [](const auto& info) {
+  return DTypeName(static_cast<DType>(info.param));
+});
 
 TEST_P(ElementTypesTest, IsOneType) {
   VisitDType(dtype_, [&](auto element) {

@@ -32,8 +32,7 @@ namespace tidepool {
 // The array of a file, made in `place` on whichever device.
 NDArray ReadNpy(const std::string& path, Place place = Place::Current());
 // The same of a file's bytes; `name` stands for the file in messages.
-NDArray ParseNpy(absl::string_view bytes, const std::string& name,
-                 Place place = Place::Current());
+NDArray ParseNpy(absl::string_view bytes, const std::string& name, Place place = Place::Current());
 
 // Row-major, in this machine's byte order; a view with gaps and an array of a device are copied
 // before. bf16 is kInvalidArgument.

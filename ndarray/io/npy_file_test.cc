@@ -61,23 +61,27 @@ TEST(Npy, WritesWhatNumpyWrites) {
 
 TEST(Npy, ReadsOrdersVersionsAndEmptyArrays) {
   const std::string ints("\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05\0\0\0\x06\0\0\0", 24);
-  const NDArray c = ParseNpy(
-      NumpyFile("{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }", ints), "c");
+  const NDArray c =
+      ParseNpy(NumpyFile("{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }", ints), "c");
   EXPECT_THAT(c.ToVector<int32_t>(), ElementsAre(1, 2, 3, 4, 5, 6));
-  const NDArray f = ParseNpy(
-      NumpyFile("{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }", ints), "f");
+  const NDArray f =
+      ParseNpy(NumpyFile("{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }", ints), "f");
   EXPECT_EQ(f.shape(), (Shape{2, 3}));
   EXPECT_THAT(f.ToVector<int32_t>(), ElementsAre(1, 3, 5, 2, 4, 6));
-  const NDArray big = ParseNpy(
-      NumpyFile("{\"shape\": (1,), \"descr\":\">i4\",\"fortran_order\":False}",
-                std::string("\0\0\x01\x02", 4)), "big");
+  const NDArray big =
+      ParseNpy(NumpyFile("{\"shape\": (1,), \"descr\":\">i4\",\"fortran_order\":False}",
+                         std::string("\0\0\x01\x02", 4)),
+               "big");
   EXPECT_THAT(big.ToVector<int32_t>(), ElementsAre(258));
   EXPECT_EQ(ParseNpy(NumpyFile("{'descr': '<f8', 'fortran_order': False, 'shape': (0, 3), }", ""),
-                     "empty").shape(), (Shape{0, 3}));
+                     "empty")
+                .shape(),
+            (Shape{0, 3}));
   // A bool that is neither 0 nor 1 is 1.
-  const NDArray flags = ParseNpy(
-      NumpyFile("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }",
-                std::string("\0\x01\x07", 3)), "flags");
+  const NDArray flags =
+      ParseNpy(NumpyFile("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }",
+                         std::string("\0\x01\x07", 3)),
+               "flags");
   EXPECT_EQ(std::to_integer<int>(flags.raw_data()[2]), 1);
   std::string version2 =
       NumpyFile("{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }", "\x09");
@@ -103,7 +107,8 @@ TEST(Npy, RoundTrips) {
     }
     const NDArray view = typed.Slice(2, 4, -1, -2).Transpose();
     const std::string path = Path(std::string(DTypeName(dtype)) + ".npy");
-    for (const NDArray& array : {typed, view, typed.Slice(1, 2, 2), typed.Reshape({60}).Slice(0, 3, 4)}) {
+    for (const NDArray& array :
+         {typed, view, typed.Slice(1, 2, 2), typed.Reshape({60}).Slice(0, 3, 4)}) {
       WriteNpy(path, array);
       const NDArray back = ReadNpy(path);
       ASSERT_EQ(back.shape(), array.shape());
@@ -126,7 +131,9 @@ TEST(Npy, RoundTrips) {
       const NDArray& read = back.at(name);
       ASSERT_EQ(read.shape(), array.shape());
       EXPECT_EQ(std::memcmp(read.raw_data(), dense.raw_data(),
-                            dense.NumElements() * DTypeBytes(dense.dtype())), 0) << name;
+                            dense.NumElements() * DTypeBytes(dense.dtype())),
+                0)
+          << name;
     }
   }
 }
@@ -134,7 +141,8 @@ TEST(Npy, RoundTrips) {
 TEST(Npy, ErrorsNameFileByteFoundAndExpected) {
   auto parse = [](const std::string& bytes) {
     const Error error = ErrorOf([&] { ParseNpy(bytes, "w.npy"); });
-    return std::string(absl::StatusCodeToString(error.code())) + ": " + std::string(error.message());
+    return std::string(absl::StatusCodeToString(error.code())) + ": " +
+           std::string(error.message());
   };
   const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
   EXPECT_EQ(parse("PK\x03\x04"),
@@ -145,12 +153,14 @@ TEST(Npy, ErrorsNameFileByteFoundAndExpected) {
               HasSubstr("w.npy: found a file of 20 bytes, expected a header up to byte 128"));
   EXPECT_EQ(parse(NumpyFile(good, "1234567")),
             "DATA_LOSS: w.npy: found 7 bytes of data, expected 8 for [2] f32");
-  EXPECT_EQ(parse(NumpyFile("{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", "")),
-            "UNIMPLEMENTED: w.npy: descr: found \"<c8\", expected one of f4, f8, f2, i1, i4, i8, u1, "
-            "b1, i2, u2, u4, u8 with a byte order");
-  EXPECT_EQ(parse(NumpyFile("{'descr': '|O', 'fortran_order': False, 'shape': (2,), }", "")),
-            "UNIMPLEMENTED: w.npy: descr: found \"|O\", expected one of f4, f8, f2, i1, i4, i8, u1, "
-            "b1, i2, u2, u4, u8 with a byte order");
+  EXPECT_EQ(
+      parse(NumpyFile("{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", "")),
+      "UNIMPLEMENTED: w.npy: descr: found \"<c8\", expected one of f4, f8, f2, i1, i4, i8, u1, "
+      "b1, i2, u2, u4, u8 with a byte order");
+  EXPECT_EQ(
+      parse(NumpyFile("{'descr': '|O', 'fortran_order': False, 'shape': (2,), }", "")),
+      "UNIMPLEMENTED: w.npy: descr: found \"|O\", expected one of f4, f8, f2, i1, i4, i8, u1, "
+      "b1, i2, u2, u4, u8 with a byte order");
   EXPECT_EQ(parse(NumpyFile("{'descr': '<f4', 'fortran_order': False}", "")),
             "DATA_LOSS: w.npy: header: found no shape");
   EXPECT_THAT(parse(NumpyFile("{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}", "")),
@@ -159,7 +169,8 @@ TEST(Npy, ErrorsNameFileByteFoundAndExpected) {
   EXPECT_THAT(parse(NumpyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (2)}", "")),
               HasSubstr("expected a comma: a tuple of one"));
   EXPECT_THAT(parse(NumpyFile("{'descr': '<f4', 'fortran_order': False, 'shape': "
-                              "(9223372036854775807, 2)}", "")),
+                              "(9223372036854775807, 2)}",
+                              "")),
               HasSubstr("w.npy: "));
   std::string version = NumpyFile(good, "12345678");
   version[6] = 9;
@@ -171,9 +182,12 @@ TEST(Npy, ErrorsNameFileByteFoundAndExpected) {
   EXPECT_EQ(ErrorOf([] { ReadNpz(Path("none.npz")); }).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ErrorOf([] { WriteNpy(Path("none/x.npy"), Ones({2})); }).code(),
             absl::StatusCode::kNotFound);
-  EXPECT_EQ(ErrorOf([] { WriteNpz(Path("none/x.npz"), {{"x", Ones({2})}}); }).code(),
+  EXPECT_EQ(ErrorOf([] {
+              WriteNpz(Path("none/x.npz"), {{"x", Ones({2})}});
+            }).code(),
             absl::StatusCode::kNotFound);
-  EXPECT_EQ(ErrorOf([] { WriteNpz(Path("x.npz"), {}); }).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ErrorOf([] { WriteNpz(Path("x.npz"), {}); }).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 // A zip with entries of this kind, made by libzip itself.

@@ -83,11 +83,11 @@ class DictReader {
     if (at_ != text_.size()) Fail("the end of the header");
   }
   [[noreturn]] void Fail(const std::string& expected) const {
-    ThrowDataLoss(absl::StrCat(name_, ": header: character ", at_, ": found ",
-                               at_ < text_.size()
-                                   ? absl::StrCat("\"", OneLine(std::string(text_.substr(at_, 12))), "\"")
-                                   : std::string("its end"),
-                               ", expected ", expected));
+    ThrowDataLoss(absl::StrCat(
+        name_, ": header: character ", at_, ": found ",
+        at_ < text_.size() ? absl::StrCat("\"", OneLine(std::string(text_.substr(at_, 12))), "\"")
+                           : std::string("its end"),
+        ", expected ", expected));
   }
 
  private:
@@ -137,8 +137,8 @@ NpyHeaderRange FindNpyHeader(absl::string_view prefix, const std::string& name) 
                                "\", expected \"\\x93NUMPY\""));
   }
   if (prefix.size() < kNpyPrefixBytes) {
-    ThrowDataLoss(absl::StrCat(name, ": found a file of ", prefix.size(),
-                               " bytes, expected a header"));
+    ThrowDataLoss(
+        absl::StrCat(name, ": found a file of ", prefix.size(), " bytes, expected a header"));
   }
   const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(prefix[i])); };
   if (byte(6) < 1 || byte(6) > 3 || byte(7) != 0) {
@@ -211,10 +211,10 @@ std::string SerializeNpyHeader(DType dtype, const Shape& shape) {
     ThrowInvalidArgument(absl::StrCat("npy: found ", DTypeName(dtype),
                                       ", which the format has no name for; Cast() to f32 first"));
   }
-  std::string text = absl::StrCat("{'descr': '", DTypeBytes(dtype) == 1 ? "|" : "<", code,
-                                  "', 'fortran_order': False, 'shape': (",
-                                  absl::StrJoin(shape.span(), ", "),
-                                  shape.rank() == 1 ? ",), }" : "), }");
+  std::string text =
+      absl::StrCat("{'descr': '", DTypeBytes(dtype) == 1 ? "|" : "<", code,
+                   "', 'fortran_order': False, 'shape': (", absl::StrJoin(shape.span(), ", "),
+                   shape.rank() == 1 ? ",), }" : "), }");
   const size_t unpadded = 10 + text.size() + 1;
   text.append((unpadded + 63) / 64 * 64 - unpadded, ' ');
   text += '\n';

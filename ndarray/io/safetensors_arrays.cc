@@ -53,9 +53,11 @@ void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info,
   reader.Read(info, 0, {});  // nothing, of one of the reader's
   const uint64_t bytes = info.bytes();
   const auto width = static_cast<uint64_t>(DTypeBytes(array.dtype()));
-  if (NameOf(array.dtype()) != info.dtype) refuse(absl::StrCat("an array of ", NameOf(array.dtype())), info.dtype);
+  if (NameOf(array.dtype()) != info.dtype)
+    refuse(absl::StrCat("an array of ", NameOf(array.dtype())), info.dtype);
   if (static_cast<uint64_t>(array.NumElements()) * width != bytes) {
-    refuse(absl::StrCat("an array of ", array.NumElements(), " elements"), absl::StrCat(bytes / width));
+    refuse(absl::StrCat("an array of ", array.NumElements(), " elements"),
+           absl::StrCat(bytes / width));
   }
   if (!array.is_dense()) refuse("an array whose elements lie apart", "a dense one");
   if (bytes == 0) return;
@@ -63,11 +65,13 @@ void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info,
   const auto read = [&](uint64_t begin, absl::Span<std::byte> to) {
     reader.Read(info, begin, to);
     // A bool of another value than 0 and 1 is not one.
-    if (is_bool) std::transform(to.begin(), to.end(), to.begin(), [](std::byte b) { return std::byte(b != std::byte{0}); });
+    if (is_bool)
+      std::transform(to.begin(), to.end(), to.begin(),
+                     [](std::byte b) { return std::byte(b != std::byte{0}); });
   };
   if (array.device() == Host()) {
-    const internal::LockedView view(array, array.dtype(), internal::LockedView::Side::kHost, /*writes=*/true,
-                                    ViewContents::kOverwritten);
+    const internal::LockedView view(array, array.dtype(), internal::LockedView::Side::kHost,
+                                    /*writes=*/true, ViewContents::kOverwritten);
     return read(0, absl::MakeSpan(static_cast<std::byte*>(view.data()), bytes));
   }
   // As any other write to the array, which may have a copy on the host, or be looked at.
@@ -76,7 +80,8 @@ void ReadSafetensor(const SafetensorsReader& reader, const SafetensorInfo& info,
   NDArray piece({in_piece}, array.dtype(), Place::Heap());
   for (int64_t begin = 0; begin < all.NumElements(); begin += in_piece) {
     const int64_t count = std::min(in_piece, all.NumElements() - begin);
-    read(static_cast<uint64_t>(begin) * width, absl::MakeSpan(piece.raw_data(), static_cast<uint64_t>(count) * width));
+    read(static_cast<uint64_t>(begin) * width,
+         absl::MakeSpan(piece.raw_data(), static_cast<uint64_t>(count) * width));
     piece.MarkWritten();
     const NDArray from = piece.Slice(0, 0, count);
     NDArray to = all.Slice(0, begin, begin + count);
@@ -105,9 +110,8 @@ void WriteSafetensorsArrays(const std::string& path, const std::map<std::string,
   std::vector<SafetensorView> views;
   for (const auto& [name, array] : arrays) {
     array.CheckAlive("write_safetensors", name.c_str());
-    dense.push_back(array.is_dense() && array.device() == Host()
-                        ? array
-                        : array.CopyTo(Place::Heap()));
+    dense.push_back(array.is_dense() && array.device() == Host() ? array
+                                                                 : array.CopyTo(Place::Heap()));
     const NDArray& kept = dense.back();
     const size_t bytes = static_cast<size_t>(kept.NumElements()) * DTypeBytes(kept.dtype());
     views.push_back({name, NameOf(kept.dtype()),

@@ -40,13 +40,15 @@ TEST(SafetensorsArrays, EveryTypeGoesThereAndBackAndViewsBecomeDense) {
 
 TEST(SafetensorsArrays, BoolsAreZeroOrOne) {
   const std::byte bytes[] = {std::byte{0}, std::byte{1}, std::byte{2}, std::byte{255}};
-  WriteSafetensors(Path("bool.safetensors"), {}, {{{"b", "BOOL", {4}, absl::MakeConstSpan(bytes)}}});
+  WriteSafetensors(Path("bool.safetensors"), {},
+                   {{{"b", "BOOL", {4}, absl::MakeConstSpan(bytes)}}});
   const NDArray b = ReadSafetensorsArrays(Path("bool.safetensors")).at("b");
   EXPECT_EQ(std::memcmp(b.raw_data(), "\0\1\1\1", 4), 0);
 }
 
 TEST(SafetensorsArrays, ArraysThatCannotTakeATensorAreNotTouched) {
-  WriteSafetensorsArrays(Path("x.safetensors"), {{"x", Arange(0, 6, 1, DType::kFloat32).Reshape({2, 3})}});
+  WriteSafetensorsArrays(Path("x.safetensors"),
+                         {{"x", Arange(0, 6, 1, DType::kFloat32).Reshape({2, 3})}});
   const SafetensorsReader reader = SafetensorsReader::Open(Path("x.safetensors"));
   const SafetensorInfo& info = reader.Find("x");
   const auto refusal = [&](NDArray array) -> std::string {
@@ -62,10 +64,12 @@ TEST(SafetensorsArrays, ArraysThatCannotTakeATensorAreNotTouched) {
     return "nothing was thrown";
   };
   EXPECT_THAT(refusal(NDArray()), HasSubstr("read_safetensor"));
-  EXPECT_THAT(refusal(Zeros({5})), HasSubstr("tensor \"x\": found an array of 5 elements, expected 6"));
+  EXPECT_THAT(refusal(Zeros({5})),
+              HasSubstr("tensor \"x\": found an array of 5 elements, expected 6"));
   EXPECT_THAT(refusal(Zeros({2, 4}).Slice(1, 0, 2)), HasSubstr("found an array of 4 elements"));
   EXPECT_THAT(refusal(Zeros({6}, DType::kInt32)), HasSubstr("found an array of I32, expected F32"));
-  EXPECT_THAT(refusal(Zeros({3, 2}).Transpose()), HasSubstr("elements lie apart, expected a dense one"));
+  EXPECT_THAT(refusal(Zeros({3, 2}).Transpose()),
+              HasSubstr("elements lie apart, expected a dense one"));
   NDArray closed = Zeros({6});
   closed.Close();
   EXPECT_THAT(refusal(closed), HasSubstr("closed"));
@@ -74,10 +78,12 @@ TEST(SafetensorsArrays, ArraysThatCannotTakeATensorAreNotTouched) {
   SafetensorInfo altered = info;
   altered.begin = altered.end, altered.shape = {0};
   NDArray nothing = Zeros({0});
-  EXPECT_EQ(CatchStatus([&] { ReadSafetensor(reader, altered, nothing); }).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CatchStatus([&] { ReadSafetensor(reader, altered, nothing); }).code(),
+            absl::StatusCode::kInvalidArgument);
   altered = info, altered.dtype = "I32";
   NDArray integers = Zeros({6}, DType::kInt32);
-  EXPECT_EQ(CatchStatus([&] { ReadSafetensor(reader, altered, integers); }).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CatchStatus([&] { ReadSafetensor(reader, altered, integers); }).code(),
+            absl::StatusCode::kInvalidArgument);
   ReadSafetensor(reader, info, good);
   EXPECT_EQ(good.ToVector<float>(), (std::vector<float>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(integers.ToVector<int32_t>(), std::vector<int32_t>(6));
@@ -85,7 +91,8 @@ TEST(SafetensorsArrays, ArraysThatCannotTakeATensorAreNotTouched) {
 
 TEST(SafetensorsArrays, NothingIsHeldTwiceWhileTheyAreRead) {
   constexpr int64_t kBytes = int64_t{8} << 20;
-  WriteSafetensorsArrays(Path("large.safetensors"), {{"x", Arange(0, kBytes / 8, 1, DType::kFloat64)}});
+  WriteSafetensorsArrays(Path("large.safetensors"),
+                         {{"x", Arange(0, kBytes / 8, 1, DType::kFloat64)}});
   PeakScope peak;
   const int64_t before = peak.start().in_use;
   const auto arrays = ReadSafetensorsArrays(Path("large.safetensors"));
@@ -122,15 +129,16 @@ TEST(SafetensorsArrays, ShapesThatArraysDoNotHaveAreNamed) {
 
 TEST(SafetensorsArrays, OtherTypesAreNamed) {
   const uint16_t value = 1;
-  const SafetensorView view{"odd", "F8_E4M3", {2},
-                            absl::MakeConstSpan(reinterpret_cast<const std::byte*>(&value), 2)};
+  const SafetensorView view{
+      "odd", "F8_E4M3", {2}, absl::MakeConstSpan(reinterpret_cast<const std::byte*>(&value), 2)};
   WriteSafetensors(Path("odd.safetensors"), {}, {view});
   try {
     ReadSafetensorsArrays(Path("odd.safetensors"));
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(error.message(), HasSubstr("tensor \"odd\": found type F8_E4M3, expected F32, F64"));
+    EXPECT_THAT(error.message(),
+                HasSubstr("tensor \"odd\": found type F8_E4M3, expected F32, F64"));
   }
 }
 

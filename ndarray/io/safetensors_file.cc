@@ -127,20 +127,27 @@ const SafetensorInfo& SafetensorsReader::Find(absl::string_view name) const {
 void SafetensorsReader::Check(const SafetensorInfo& info) const {
   // One of the list itself, as nearly always.
   const std::vector<SafetensorInfo>& all = header_.tensors;
-  if (std::less_equal<>()(all.data(), &info) && std::less<>()(&info, all.data() + all.size())) return;
+  if (std::less_equal<>()(all.data(), &info) && std::less<>()(&info, all.data() + all.size()))
+    return;
   const SafetensorInfo& expected = Find(info.name);
   const auto refuse = [&](const char* field, const std::string& found, const std::string& in_file) {
-    ThrowInvalidArgument(absl::StrCat(name_, ": tensor ", ShownName(info), ": ", field, ": found ", found,
-                                      ", expected ", in_file, ", as in the file"));
+    ThrowInvalidArgument(absl::StrCat(name_, ": tensor ", ShownName(info), ": ", field, ": found ",
+                                      found, ", expected ", in_file, ", as in the file"));
   };
-  const auto offsets = [](const SafetensorInfo& of) { return absl::StrCat("[", of.begin, ",", of.end, "]"); };
-  const auto shape = [](const SafetensorInfo& of) { return absl::StrCat("[", absl::StrJoin(of.shape, ","), "]"); };
-  if (info.begin != expected.begin || info.end != expected.end) refuse("data_offsets", offsets(info), offsets(expected));
+  const auto offsets = [](const SafetensorInfo& of) {
+    return absl::StrCat("[", of.begin, ",", of.end, "]");
+  };
+  const auto shape = [](const SafetensorInfo& of) {
+    return absl::StrCat("[", absl::StrJoin(of.shape, ","), "]");
+  };
+  if (info.begin != expected.begin || info.end != expected.end)
+    refuse("data_offsets", offsets(info), offsets(expected));
   if (info.dtype != expected.dtype) refuse("dtype", OneLine(info.dtype), expected.dtype);
   if (info.shape != expected.shape) refuse("shape", shape(info), shape(expected));
 }
 
-void SafetensorsReader::Read(const SafetensorInfo& info, uint64_t begin, absl::Span<std::byte> to) const {
+void SafetensorsReader::Read(const SafetensorInfo& info, uint64_t begin,
+                             absl::Span<std::byte> to) const {
   Check(info);
   if (begin > info.bytes() || to.size() > info.bytes() - begin) {
     ThrowInvalidArgument(absl::StrCat(name_, ": tensor ", ShownName(info), ": found ", to.size(),

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <string>
@@ -15,10 +15,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/safetensors_info.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/memory/testing/failing_new.h"
+#include "tidepool/ndarray/io/safetensors_info.h"
 
 namespace tidepool {
 namespace {
@@ -148,27 +148,37 @@ TEST(SafetensorsReader, AlteredInfosAreRefused) {
   const SafetensorsReader opened = SafetensorsReader::Open(path);
   const SafetensorsReader parsed = SafetensorsReader::Parse(Bytes(Golden()), path);
   for (const SafetensorsReader* reader : {&opened, &parsed}) {
-    const auto expect_refused = [&](const std::function<void(SafetensorInfo&)>& alter, StatusCode code,
-                                    const std::vector<std::string>& words) {
+    const auto expect_refused = [&](const std::function<void(SafetensorInfo&)>& alter,
+                                    StatusCode code, const std::vector<std::string>& words) {
       SafetensorInfo info = reader->Find("w");
       alter(info);
       std::byte to[1];
-      EXPECT_THAT(ErrorOf([&] { reader->Read(info, 0, absl::MakeSpan(to)); }), IsError(code, words));
+      EXPECT_THAT(ErrorOf([&] { reader->Read(info, 0, absl::MakeSpan(to)); }),
+                  IsError(code, words));
       EXPECT_THAT(ErrorOf([&] { reader->data(info); }), IsError(code, words));
     };
     using Info = SafetensorInfo&;
     const StatusCode invalid = StatusCode::kInvalidArgument;
-    expect_refused([](Info w) { w.begin = 0; }, invalid, {path, "\"w\"", "data_offsets: found [0,40], expected [16,40]"});
+    expect_refused([](Info w) { w.begin = 0; }, invalid,
+                   {path, "\"w\"", "data_offsets: found [0,40], expected [16,40]"});
     expect_refused([](Info w) { w.begin = w.end; }, invalid, {"found [40,40], expected [16,40]"});
     expect_refused([](Info w) { w.begin = 41; }, invalid, {"found [41,40]"});
-    expect_refused([](Info w) { w.end = UINT64_MAX; }, invalid, {"found [16,18446744073709551615]"});
+    expect_refused([](Info w) { w.end = UINT64_MAX; }, invalid,
+                   {"found [16,18446744073709551615]"});
     expect_refused([](Info w) { w.end = 20; }, invalid, {"found [16,20]"});
-    expect_refused([](Info w) { w.dtype = "I32"; }, invalid, {"\"w\"", "dtype: found I32, expected F32, as in the file"});
+    expect_refused([](Info w) { w.dtype = "I32"; }, invalid,
+                   {"\"w\"", "dtype: found I32, expected F32, as in the file"});
     expect_refused([](Info w) { w.dtype = "\n"; }, invalid, {"dtype: found \\n, expected F32"});
-    expect_refused([](Info w) { w.shape = {3, 2}; }, invalid, {"shape: found [3,2], expected [2,3]"});
+    expect_refused(
+        [](Info w) {
+          w.shape = {3, 2};
+        },
+        invalid, {"shape: found [3,2], expected [2,3]"});
     expect_refused([](Info w) { w.shape = {}; }, invalid, {"shape: found []"});
-    expect_refused([](Info w) { w.name = "h"; }, invalid, {"\"h\"", "data_offsets: found [16,40], expected [40,42]"});
-    expect_refused([](Info w) { w.name = "v"; }, StatusCode::kNotFound, {path, "\"v\": found no such tensor"});
+    expect_refused([](Info w) { w.name = "h"; }, invalid,
+                   {"\"h\"", "data_offsets: found [16,40], expected [40,42]"});
+    expect_refused([](Info w) { w.name = "v"; }, StatusCode::kNotFound,
+                   {path, "\"v\": found no such tensor"});
     const SafetensorInfo copy = reader->Find("w");
     EXPECT_EQ(reader->data(copy).size(), 24u);
   }
@@ -211,10 +221,12 @@ TEST(SafetensorsReader, ReadsPartsOfTensorsToWhereTheyAreWanted) {
       for (uint64_t begin = 0; begin <= info.bytes(); ++begin) {
         std::vector<std::byte> part(info.bytes() - begin);
         reader->Read(info, begin, absl::MakeSpan(part));
-        EXPECT_EQ(part, std::vector<std::byte>(whole.begin() + static_cast<ptrdiff_t>(begin), whole.end()));
+        EXPECT_EQ(part, std::vector<std::byte>(whole.begin() + static_cast<ptrdiff_t>(begin),
+                                               whole.end()));
         part.push_back({});
-        EXPECT_THAT(ErrorOf([&] { reader->Read(info, begin, absl::MakeSpan(part)); }),
-                    IsError(StatusCode::kInvalidArgument, {path, info.name, "bytes to read from byte"}));
+        EXPECT_THAT(
+            ErrorOf([&] { reader->Read(info, begin, absl::MakeSpan(part)); }),
+            IsError(StatusCode::kInvalidArgument, {path, info.name, "bytes to read from byte"}));
       }
       std::byte none[1];
       EXPECT_THAT(ErrorOf([&] { reader->Read(info, UINT64_MAX, absl::MakeSpan(none)); }),
@@ -227,10 +239,12 @@ TEST(SafetensorsReader, AFileThatBecomesShorterIsAnError) {
   const std::string path = WriteTestFile("shorter.safetensors", Golden());
   const SafetensorsReader reader = SafetensorsReader::Open(path);
   std::filesystem::resize_file(path, Golden().size() - 1);
-  EXPECT_THAT(ErrorOf([&] { reader.data(reader.tensors().front()); }),
-              IsError(StatusCode::kDataLoss, {path, "byte 344: data: found 42 bytes", "expected 43"}));
+  EXPECT_THAT(
+      ErrorOf([&] { reader.data(reader.tensors().front()); }),
+      IsError(StatusCode::kDataLoss, {path, "byte 344: data: found 42 bytes", "expected 43"}));
   WriteTestFile("shorter.safetensors", Golden());
-  EXPECT_EQ(reader.data(reader.tensors().front()).size(), reader.tensors().front().bytes());  // asked again
+  EXPECT_EQ(reader.data(reader.tensors().front()).size(),
+            reader.tensors().front().bytes());  // asked again
 }
 
 TEST(SafetensorsReader, NotAFile) {
@@ -288,7 +302,8 @@ TEST(WriteSafetensors, WhenMemoryRunsOutTheOldFileIsThereOrTheWholeNewOne) {
   const std::string path = folder + "/model, by a name that is longer than a string has room for";
   const std::vector<float> two = {1, 2};
   const auto write = [&] {
-    WriteSafetensors(path, {{"key, longer than a string has room for", "value, longer than that too"}},
+    WriteSafetensors(path,
+                     {{"key, longer than a string has room for", "value, longer than that too"}},
                      {{"tensor, longer than a string has room for", "F32", {2}, Bytes(two)}});
   };
   write();

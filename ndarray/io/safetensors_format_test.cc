@@ -9,10 +9,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/io/safetensors_info.h"
 #include "tidepool/memory/io/testing/byte_mutator.h"
 #include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/memory/testing/failing_new.h"
+#include "tidepool/ndarray/io/safetensors_info.h"
 
 namespace tidepool {
 namespace {
@@ -276,7 +276,8 @@ TEST(SerializeSafetensorsHeader, RoundTripPaddedAndUtf8Only) {
 TEST(SerializeSafetensorsHeader, MemoryThatRunsOutIsAnExceptionAndNothingElse) {
   const SafetensorsHeader header = LayOutSafetensors(
       {{"key, longer than what a string has room for", "value, longer than that as well, by far"}},
-      {{"tensor, longer than what a string has room for", "F32", {2, 3}}, {"x", "U8", {1}}}, "f.st");
+      {{"tensor, longer than what a string has room for", "F32", {2, 3}}, {"x", "U8", {1}}},
+      "f.st");
   const std::string expected = SerializeSafetensorsHeader(header, "f.st");
   const auto with_faults = [](auto call) {
     int faults = 0;
@@ -291,8 +292,8 @@ TEST(SerializeSafetensorsHeader, MemoryThatRunsOutIsAnExceptionAndNothingElse) {
   EXPECT_EQ(bytes, expected);
   SafetensorsHeader read;
   EXPECT_GT(with_faults([&] {
-              read = ParseSafetensorsHeader(absl::string_view(expected).substr(8), header.data_bytes,
-                                            "f.st");
+              read = ParseSafetensorsHeader(absl::string_view(expected).substr(8),
+                                            header.data_bytes, "f.st");
             }),
             3);
   EXPECT_EQ(read.metadata, header.metadata);

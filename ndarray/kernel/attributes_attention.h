@@ -9,8 +9,8 @@ namespace tidepool {
 
 // Z = softmax(scale * query key^T + mask) value, row by row.
 struct AttentionAttributes {
-  double scale = 0;        // 0: 1 / sqrt(width)
-  bool causal = false;     // query i sees the keys up to first_query + i
+  double scale = 0;         // 0: 1 / sqrt(width)
+  bool causal = false;      // query i sees the keys up to first_query + i
   int64_t first_query = 0;  // where the first query stands among the keys: how many came before it
 
   double ScaleOf(int64_t width) const {

@@ -12,7 +12,13 @@ struct AxisAttributes {
 };
 
 // What becomes of an element and what is placed on it.
-enum class ScatterReduction : uint8_t { kNone, kAdd, kMultiply, kMin, kMax };  // kNone: written over
+enum class ScatterReduction : uint8_t {
+  kNone,
+  kAdd,
+  kMultiply,
+  kMin,
+  kMax
+};  // kNone: written over
 
 struct ScatterAttributes {
   ScatterReduction reduction = ScatterReduction::kNone;

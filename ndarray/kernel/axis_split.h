@@ -31,10 +31,14 @@ void VisitIndexType(DType dtype, Visit&& visit) {
 template <typename Visit>
 void VisitBits(DType dtype, Visit&& visit) {
   switch (DTypeBytes(dtype)) {
-    case 1: return visit(uint8_t());
-    case 2: return visit(uint16_t());
-    case 4: return visit(uint32_t());
-    default: return visit(uint64_t());
+    case 1:
+      return visit(uint8_t());
+    case 2:
+      return visit(uint16_t());
+    case 4:
+      return visit(uint32_t());
+    default:
+      return visit(uint64_t());
   }
 }
 

@@ -14,8 +14,7 @@ namespace tidepool {
 namespace {
 
 const Kernel* FindStep(OpCode op, DType dtype, const char* provider) {
-  const absl::Span<const Kernel> kernels =
-      KernelRegistry::Find(op, DeviceType::kHost, dtype);
+  const absl::Span<const Kernel> kernels = KernelRegistry::Find(op, DeviceType::kHost, dtype);
   for (const Kernel& kernel : kernels) {
     if (std::strcmp(kernel.provider, provider) == 0) return &kernel;
   }
@@ -35,12 +34,17 @@ struct StepAttributes {
       : scale_shift{step.a, step.b}, clip{step.a, step.b}, alpha{step.a}, gelu{step.a != 0} {}
   const void* Of(OpCode op) const {
     switch (op) {
-      case OpCode::kScaleShift: return &scale_shift;
-      case OpCode::kClip: return &clip;
+      case OpCode::kScaleShift:
+        return &scale_shift;
+      case OpCode::kClip:
+        return &clip;
       case OpCode::kLeakyRelu:
-      case OpCode::kElu: return &alpha;
-      case OpCode::kGelu: return &gelu;
-      default: return nullptr;
+      case OpCode::kElu:
+        return &alpha;
+      case OpCode::kGelu:
+        return &gelu;
+      default:
+        return nullptr;
     }
   }
 };
@@ -72,7 +76,8 @@ struct BlockRef {
 ChainBlocks::ChainBlocks(const KernelCall& call, const char* provider)
     : call_(call), chain_(call.attrs<ElementwiseChainAttributes>()) {
   const TensorRef& z = call.outputs[0];
-  for (int i = 0; i < chain_.count; ++i) kernels_[i] = FindStep(chain_.steps[i].op, z.dtype, provider);
+  for (int i = 0; i < chain_.count; ++i)
+    kernels_[i] = FindStep(chain_.steps[i].op, z.dtype, provider);
   int64_t all[kOperands][kMaxRank] = {};
   for (int n = 0; n < kOperands; ++n) {
     const TensorRef& ref = n == kZ ? z : call.inputs[n];

@@ -24,7 +24,8 @@ std::optional<int> FindGradient(const char* operands, int count, std::string_vie
   if (name.starts_with("d")) {
     if (const auto found = Find(operands, count, name.substr(1))) return found;
   }
-  if (name.ends_with(kSuffix)) return Find(operands, count, name.substr(0, name.size() - kSuffix.size()));
+  if (name.ends_with(kSuffix))
+    return Find(operands, count, name.substr(0, name.size() - kSuffix.size()));
   return std::nullopt;
 }
 
@@ -33,9 +34,11 @@ bool IsOptional(const char* operands, int position) {
   return all[static_cast<size_t>(position)].find('?') != std::string::npos;
 }
 
-[[noreturn]] void ThrowNoOperand(const OperatorInfo& forward, const OperatorInfo& gradient, const std::string& name) {
-  ThrowInvalidArgument(absl::StrCat("operator \"", gradient.name, "\", gradient of \"", forward.name, "\": found operand ",
-                                    name, ", expected one of (", forward.inputs, ") and (", forward.outputs,
+[[noreturn]] void ThrowNoOperand(const OperatorInfo& forward, const OperatorInfo& gradient,
+                                 const std::string& name) {
+  ThrowInvalidArgument(absl::StrCat("operator \"", gradient.name, "\", gradient of \"",
+                                    forward.name, "\": found operand ", name, ", expected one of (",
+                                    forward.inputs, ") and (", forward.outputs,
                                     ") or, as dX or X_gradient, the gradient of one"));
 }
 
@@ -59,7 +62,8 @@ GradientRule RuleOf(OpCode op, OpCode gradient_op) {
   }
   for (int o = 0; o < gradient.output_count; ++o) {
     const std::string name = OperandName(gradient.outputs, o);
-    const auto of = name == "gradient" ? std::optional<int>(0) : FindGradient(forward.inputs, forward.input_count, name);
+    const auto of = name == "gradient" ? std::optional<int>(0)
+                                       : FindGradient(forward.inputs, forward.input_count, name);
     if (!of) ThrowNoOperand(forward, gradient, name);
     rule.with_respect_to.push_back(*of);
   }

@@ -52,8 +52,7 @@ inline constexpr DTypeSet kF32 = SetOf(DType::kFloat32), kF64 = SetOf(DType::kFl
                           kU32 = SetOf(DType::kUInt32), kU64 = SetOf(DType::kUInt64),
                           kBoolean = SetOf(DType::kBool), kFloats = kF32 | kF64 | kF16 | kBF16,
                           kIntegers = kI8 | kU8 | kI16 | kU16 | kI32 | kU32 | kI64 | kU64,
-                          kNumbers = kFloats | kIntegers,
-                          kAllTypes = kNumbers | kBoolean;
+                          kNumbers = kFloats | kIntegers, kAllTypes = kNumbers | kBoolean;
 inline constexpr char kNoGradient[] = "none", kComposed[] = "composed", kUnwritten[] = "unwritten";
 }  // namespace operator_list
 
@@ -85,8 +84,10 @@ struct CostRule {
   void (*adjust)(const KernelCall& call, OperatorCost& cost) = nullptr;
 
   constexpr CostRule() = default;
-  constexpr CostRule(float of_output, float of_input) : each_output(of_output), each_input(of_input) {}
-  constexpr CostRule(void (*function)(const KernelCall&, OperatorCost&)) : adjust(function) {}  // NOLINT: a row's column
+  constexpr CostRule(float of_output, float of_input)
+      : each_output(of_output), each_input(of_input) {}
+  constexpr CostRule(void (*function)(const KernelCall&, OperatorCost&))
+      : adjust(function) {}  // NOLINT: a row's column
   bool operator==(const CostRule&) const = default;
 };
 namespace operator_list {

@@ -23,7 +23,8 @@ constexpr int8_t CountOperands(const char* names) {
 
 // What ":word" says of an operand's type, by the type that the kernel is registered for.
 inline constexpr std::string_view kTypeWords[] = {"", "any", "index", "total", "real", "statistic"};
-inline constexpr uint8_t kFixedType = static_cast<uint8_t>(std::size(kTypeWords));  // and up: one type, ":i64"
+inline constexpr uint8_t kFixedType =
+    static_cast<uint8_t>(std::size(kTypeWords));  // and up: one type, ":i64"
 inline constexpr uint8_t kTypeMarks = kFixedType + kDTypes;
 inline constexpr uint8_t kNoTypeMark = 0xff;
 
@@ -41,13 +42,20 @@ constexpr uint8_t TypeMarkOf(std::string_view word) {
 // The types that an operand with that mark may have.
 constexpr DTypeSet TypesOf(uint8_t mark, DType key) {
   switch (mark) {
-    case 0: return SetOf(key);
-    case 1: return operator_list::kAllTypes;
-    case 2: return SetOf(DType::kInt32) | SetOf(DType::kInt64);
-    case 3: return SetOf(TotalType(key));
-    case 4: return SetOf(IsFloating(key) ? key : DType::kFloat64);
-    case 5: return SetOf(key == DType::kFloat64 ? key : DType::kFloat32);
-    default: return SetOf(static_cast<DType>(mark - kFixedType));
+    case 0:
+      return SetOf(key);
+    case 1:
+      return operator_list::kAllTypes;
+    case 2:
+      return SetOf(DType::kInt32) | SetOf(DType::kInt64);
+    case 3:
+      return SetOf(TotalType(key));
+    case 4:
+      return SetOf(IsFloating(key) ? key : DType::kFloat64);
+    case 5:
+      return SetOf(key == DType::kFloat64 ? key : DType::kFloat32);
+    default:
+      return SetOf(static_cast<DType>(mark - kFixedType));
   }
 }
 

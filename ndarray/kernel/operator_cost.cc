@@ -34,8 +34,10 @@ double BytesOf(const TensorRef& ref) {
 std::string Describe(const CostRule& cost) {
   if (cost.adjust != nullptr) return "by shapes and attributes";
   std::string text;
-  if (cost.each_output != 0 || cost.each_input == 0) absl::StrAppend(&text, cost.each_output, " an output");
-  if (cost.each_input != 0) absl::StrAppend(&text, text.empty() ? "" : ", ", cost.each_input, " an input");
+  if (cost.each_output != 0 || cost.each_input == 0)
+    absl::StrAppend(&text, cost.each_output, " an output");
+  if (cost.each_input != 0)
+    absl::StrAppend(&text, text.empty() ? "" : ", ", cost.each_input, " an input");
   return text;
 }
 
@@ -43,7 +45,8 @@ std::string Describe(const CostRule& cost) {
 
 std::string DescribeOperators() {
   std::string out;
-  const auto add = [&](const char* name, const std::string& operations, const std::string& gradient) {
+  const auto add = [&](const char* name, const std::string& operations,
+                       const std::string& gradient) {
     AppendFormat(&out, "%-28s %-24s %s\n", name, operations.c_str(), gradient.c_str());
   };
   add("operator", "operations an element", "gradient by");
@@ -62,7 +65,8 @@ OperatorCost CostOf(const KernelCall& call) {
   const OperatorInfo& info = Info(call.op);
   OperatorCost cost;
   for (const TensorRef& input : call.inputs) cost.bytes += BytesOf(input);
-  for (const TensorRef& output : call.outputs) cost.bytes += BytesOf(output) * (info.updates() ? 2 : 1);
+  for (const TensorRef& output : call.outputs)
+    cost.bytes += BytesOf(output) * (info.updates() ? 2 : 1);
   cost.operations = static_cast<double>(info.cost.each_output) * ElementsOf(call.outputs[0]);
   if (info.cost.each_input != 0) {
     cost.operations += static_cast<double>(info.cost.each_input) * ElementsOf(call.inputs[0]);
@@ -82,7 +86,8 @@ void CostOfProduct(const KernelCall& call, OperatorCost& cost) {
 namespace {
 
 // Of each of the three there is a filter and the larger of two images is passed over once.
-void CostOfConvolution(const KernelCall& call, OpCode forward, OpCode grad_input, bool accumulates, OperatorCost& cost) {
+void CostOfConvolution(const KernelCall& call, OpCode forward, OpCode grad_input, bool accumulates,
+                       OperatorCost& cost) {
   const bool of_filter = call.op != forward && call.op != grad_input;
   const TensorRef& filter = of_filter ? call.outputs[0] : call.inputs[1];
   const TensorRef& output = call.op == forward      ? call.outputs[0]
@@ -96,11 +101,13 @@ void CostOfConvolution(const KernelCall& call, OpCode forward, OpCode grad_input
 }  // namespace
 
 void CostOfConv2d(const KernelCall& call, OperatorCost& cost) {
-  CostOfConvolution(call, OpCode::kConv2d, OpCode::kConv2dGradInput, call.attrs<Conv2dAttributes>().accumulate, cost);
+  CostOfConvolution(call, OpCode::kConv2d, OpCode::kConv2dGradInput,
+                    call.attrs<Conv2dAttributes>().accumulate, cost);
 }
 
 void CostOfConv3d(const KernelCall& call, OperatorCost& cost) {
-  CostOfConvolution(call, OpCode::kConv3d, OpCode::kConv3dGradInput, call.attrs<Conv3dAttributes>().accumulate, cost);
+  CostOfConvolution(call, OpCode::kConv3d, OpCode::kConv3dGradInput,
+                    call.attrs<Conv3dAttributes>().accumulate, cost);
 }
 
 // Two products for each query and key forwards, five backwards, where scores are computed once more; what a causal mask
@@ -115,7 +122,8 @@ void CostOfAttention(const KernelCall& call, OperatorCost& cost) {
     for (int64_t i = 0; i < queries; ++i) seen += static_cast<double>(a.Visible(i, keys));
   }
   const double pairs = static_cast<double>(query.dims[0] * query.dims[1]) * seen;
-  const double of_keys = static_cast<double>(query.dims[3]), of_values = static_cast<double>(value.dims[3]);
+  const double of_keys = static_cast<double>(query.dims[3]),
+               of_values = static_cast<double>(value.dims[3]);
   cost.operations = call.op == OpCode::kAttention ? pairs * (2 * of_keys + 2 * of_values + 10)
                                                   : pairs * (6 * of_keys + 4 * of_values + 16);
 }
@@ -131,7 +139,8 @@ void CostOfPool2d(const KernelCall& call, OperatorCost& cost) {
 void CostOfChain(const KernelCall& call, OperatorCost& cost) {
   const auto& chain = call.attrs<ElementwiseChainAttributes>();
   for (int i = 0; i < chain.count; ++i) {
-    cost.operations += static_cast<double>(Info(chain.steps[i].op).cost.each_output) * ElementsOf(call.outputs[0]);
+    cost.operations +=
+        static_cast<double>(Info(chain.steps[i].op).cost.each_output) * ElementsOf(call.outputs[0]);
   }
 }
 
@@ -149,7 +158,8 @@ void CostOfScatter(const KernelCall& call, OperatorCost& cost) {
 
 void CostOfSort(const KernelCall& call, OperatorCost& cost) {
   const TensorRef& x = call.inputs[0];
-  const int axis = call.op == OpCode::kTopK ? call.attrs<AxisAttributes>().axis : call.attrs<SortAttributes>().axis;
+  const int axis = call.op == OpCode::kTopK ? call.attrs<AxisAttributes>().axis
+                                            : call.attrs<SortAttributes>().axis;
   const double length = x.rank > 0 ? static_cast<double>(x.dims[axis]) : 1;
   cost.operations = ElementsOf(x) * std::max(1.0, std::ceil(std::log2(std::max(1.0, length))));
 }

@@ -18,8 +18,8 @@ std::string DescribeOperators();
 
 // Columns of rows.
 void CostOfProduct(const KernelCall& call, OperatorCost& cost);
-void CostOfConv2d(const KernelCall& call, OperatorCost& cost);  // and its gradients
-void CostOfConv3d(const KernelCall& call, OperatorCost& cost);  // likewise
+void CostOfConv2d(const KernelCall& call, OperatorCost& cost);     // and its gradients
+void CostOfConv3d(const KernelCall& call, OperatorCost& cost);     // likewise
 void CostOfAttention(const KernelCall& call, OperatorCost& cost);  // likewise
 void CostOfPool2d(const KernelCall& call, OperatorCost& cost);
 void CostOfChain(const KernelCall& call, OperatorCost& cost);

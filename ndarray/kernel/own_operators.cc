@@ -62,37 +62,44 @@ std::string ProblemOf(const char* operands) {
     const absl::string_view name = operand.substr(0, operand.find_first_of(":?"));
     absl::string_view marks = operand.substr(name.size());
     if (!absl::ConsumePrefix(&marks, "?")) absl::ConsumeSuffix(&marks, "?");
-    if (!IsOperandName(name) || (!marks.empty() && !(absl::ConsumePrefix(&marks, ":") && IsTypeWord(marks)))) {
-      return absl::StrCat("found operand \"", operand, "\", expected a letter or underscore, letters, digits and "
+    if (!IsOperandName(name) ||
+        (!marks.empty() && !(absl::ConsumePrefix(&marks, ":") && IsTypeWord(marks)))) {
+      return absl::StrCat("found operand \"", operand,
+                          "\", expected a letter or underscore, letters, digits and "
                           "underscores, and perhaps ? and the name of a type as :i64");
     }
-    if (!names.insert(name).second) return absl::StrCat("found operand \"", name, "\" twice, expected once");
+    if (!names.insert(name).second)
+      return absl::StrCat("found operand \"", name, "\" twice, expected once");
   }
   return "";
 }
 
 bool IsSame(const OperatorInfo& a, const OperatorInfo& b) {
   return std::strcmp(a.inputs, b.inputs) == 0 && std::strcmp(a.outputs, b.outputs) == 0 &&
-         a.attributes == b.attributes && a.flags == b.flags && a.types == b.types && a.shape == b.shape &&
-         std::strcmp(a.gradient, b.gradient) == 0 && a.cost == b.cost;
+         a.attributes == b.attributes && a.flags == b.flags && a.types == b.types &&
+         a.shape == b.shape && std::strcmp(a.gradient, b.gradient) == 0 && a.cost == b.cost;
 }
 
 void Check(const OperatorInfo& info) {
   const auto refuse = [&](const std::string& what) {
-    ThrowInvalidArgument(absl::StrCat("operator \"", info.name != nullptr ? info.name : "", "\": ", what));
+    ThrowInvalidArgument(
+        absl::StrCat("operator \"", info.name != nullptr ? info.name : "", "\": ", what));
   };
   if (info.name == nullptr) refuse("found null as its name, expected one");
   if (info.inputs == nullptr) refuse("found null as its inputs, expected names, or \"\" for none");
   if (info.outputs == nullptr) refuse("found null as its outputs, expected names");
-  if (info.gradient == nullptr) refuse("found null as its gradient, expected operators' names, or kUnwritten");
+  if (info.gradient == nullptr)
+    refuse("found null as its gradient, expected operators' names, or kUnwritten");
   if (const size_t bytes = std::strlen(info.name); bytes > kMostNameBytes) {
-    ThrowInvalidArgument(absl::StrCat("operator \"", std::string(info.name, kMostNameBytes), "...\": found a name of ", bytes,
-                                      " bytes, expected at most ", kMostNameBytes));
+    ThrowInvalidArgument(absl::StrCat("operator \"", std::string(info.name, kMostNameBytes),
+                                      "...\": found a name of ", bytes, " bytes, expected at most ",
+                                      kMostNameBytes));
   }
   if (!IsName(info.name)) {
     refuse("found that name, expected lower case letters, digits and underscores");
   }
-  for (const char* const word : {operator_list::kNoGradient, operator_list::kComposed, operator_list::kUnwritten}) {
+  for (const char* const word :
+       {operator_list::kNoGradient, operator_list::kComposed, operator_list::kUnwritten}) {
     if (std::strcmp(info.name, word) != 0) continue;
     refuse("found a word that rows say in place of a gradient, expected another name");
   }
@@ -102,10 +109,11 @@ void Check(const OperatorInfo& info) {
                         kMostInputs, " and 1 to ", kMostOutputs));
   }
   // A row may leave them to the names; what it says otherwise is a row for other operands.
-  if ((info.input_count != 0 && info.input_count != inputs) || (info.output_count != 0 && info.output_count != outputs)) {
-    refuse(absl::StrCat("found input_count ", static_cast<int>(info.input_count), " and output_count ",
-                        static_cast<int>(info.output_count), ", expected 0, or as many as there are names: ", inputs,
-                        " and ", outputs));
+  if ((info.input_count != 0 && info.input_count != inputs) ||
+      (info.output_count != 0 && info.output_count != outputs)) {
+    refuse(absl::StrCat("found input_count ", static_cast<int>(info.input_count),
+                        " and output_count ", static_cast<int>(info.output_count),
+                        ", expected 0, or as many as there are names: ", inputs, " and ", outputs));
   }
   for (const char* const operands : {info.inputs, info.outputs}) {
     const std::string problem = ProblemOf(operands);
@@ -116,30 +124,37 @@ void Check(const OperatorInfo& info) {
                         ": kInPlace, kUpdates, kKeyIsInput and kHeavy"));
   }
   if ((info.types & ~kKnownTypes) != 0) {
-    refuse(absl::StrCat("found types ", info.types, ", expected bits of the ", kDTypes, " there are"));
+    refuse(
+        absl::StrCat("found types ", info.types, ", expected bits of the ", kDTypes, " there are"));
   }
   if (info.types == 0) refuse("found no element types, expected those it is defined for");
   if (info.has_gradient_operators()) {
     for (const absl::string_view name : absl::StrSplit(info.gradient, ',')) {
       if (IsName(std::string_view(name.data(), name.size()))) continue;
-      refuse(absl::StrCat("found gradient \"", info.gradient, "\", expected names of operators, comma-separated, or "
+      refuse(absl::StrCat("found gradient \"", info.gradient,
+                          "\", expected names of operators, comma-separated, or "
                           "kNoGradient, kComposed or kUnwritten"));
     }
   }
   if (static_cast<int>(info.shape) > static_cast<int>(ShapeRule::kReduced)) {
-    refuse(absl::StrCat("found shape rule ", static_cast<int>(info.shape), ", expected one of ShapeRule"));
+    refuse(absl::StrCat("found shape rule ", static_cast<int>(info.shape),
+                        ", expected one of ShapeRule"));
   }
-  if ((info.shape == ShapeRule::kLikeFirst || info.shape == ShapeRule::kReduced || info.cost.each_input != 0) &&
+  if ((info.shape == ShapeRule::kLikeFirst || info.shape == ShapeRule::kReduced ||
+       info.cost.each_input != 0) &&
       inputs == 0) {
     refuse("its shape or cost is of the first input, and there is none");
   }
   for (const float cost : {info.cost.each_output, info.cost.each_input}) {
     if (std::isfinite(cost) && cost >= 0) continue;
-    refuse(absl::StrCat("found a cost of ", cost, " for each element, expected 0 or more operations, and a finite number"));
+    refuse(absl::StrCat("found a cost of ", cost,
+                        " for each element, expected 0 or more operations, and a finite number"));
   }
-  if (info.shape == ShapeRule::kReduced && info.attributes != AttributesType::Of<ReduceAttributes>()) {
+  if (info.shape == ShapeRule::kReduced &&
+      info.attributes != AttributesType::Of<ReduceAttributes>()) {
     refuse(absl::StrCat("found attributes ", info.attributes.name(), ", expected ",
-                        AttributesType::Of<ReduceAttributes>().name(), ", by which kReduced makes shapes"));
+                        AttributesType::Of<ReduceAttributes>().name(),
+                        ", by which kReduced makes shapes"));
   }
   if (info.key_is_input() && inputs == 0) {
     refuse("kKeyIsInput names the first input, and there is none");
@@ -147,12 +162,14 @@ void Check(const OperatorInfo& info) {
   const OperatorInfo marked = WithOperands(info);
   for (int o = 0; o < outputs; ++o) {
     if (marked.output_mark(o).optional) {
-      refuse(absl::StrCat("output ", OperandName(info.outputs, o), " is optional, expected outputs that every call has"));
+      refuse(absl::StrCat("output ", OperandName(info.outputs, o),
+                          " is optional, expected outputs that every call has"));
     }
   }
   const OperandMark& key = info.key_is_input() ? marked.input_mark(0) : marked.output_mark(0);
   if (key.optional || key.type != 0) {
-    refuse(absl::StrCat("found marks behind ", OperandName(info.key_is_input() ? info.inputs : info.outputs, 0),
+    refuse(absl::StrCat("found marks behind ",
+                        OperandName(info.key_is_input() ? info.inputs : info.outputs, 0),
                         ", whose type is the one that kernels are registered for, expected none"));
   }
 }
@@ -162,8 +179,8 @@ void Check(const OperatorInfo& info) {
 const OperatorInfo& internal::InfoOfAdded(OpCode op) {
   const int code = static_cast<int>(op);
   if (code >= OperatorCount()) {
-    ThrowInvalidArgument(absl::StrCat("found operator ", code, ", expected 0 to ",
-                                      OperatorCount() - 1));
+    ThrowInvalidArgument(
+        absl::StrCat("found operator ", code, ", expected 0 to ", OperatorCount() - 1));
   }
   return table[code - kOpCodes].load(std::memory_order_acquire)->info;
 }
@@ -183,15 +200,16 @@ OpCode AddOperator(const OperatorInfo& info) {
   std::lock_guard<std::mutex> lock(adding);
   if (const std::optional<OpCode> known = FindOperator(info.name)) {
     if (static_cast<int>(*known) >= kOpCodes && IsSame(Info(*known), info)) return *known;
-    ThrowInvalidArgument(absl::StrCat("operator \"", info.name,
-                                      "\": there is another one of that name"));
+    ThrowInvalidArgument(
+        absl::StrCat("operator \"", info.name, "\": there is another one of that name"));
   }
   const int code = OperatorCount();
   if (code == kMaxOpCodes) {
     ThrowResourceExhausted(absl::StrCat("operator \"", info.name, "\": there are ", kMaxOpCodes,
                                         " already, which is all there may be"));
   }
-  auto added = std::make_unique<Added>(Added{info.name, info.inputs, info.outputs, info.gradient, info});
+  auto added =
+      std::make_unique<Added>(Added{info.name, info.inputs, info.outputs, info.gradient, info});
   added->info.name = added->name.c_str();
   added->info.inputs = added->inputs.c_str();
   added->info.outputs = added->outputs.c_str();

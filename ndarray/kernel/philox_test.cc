@@ -57,9 +57,12 @@ TEST(Philox, NormalIsBoxMuller) {
 TEST(Philox, NormalIsNearThatOfWiderNumbers) {
   constexpr long double kPi = 3.141592653589793238462643383279502884L;
   std::vector<std::pair<uint32_t, uint32_t>> words;
-  for (const uint32_t first : {0u, 1u, 2u, 0x7fffffffu, 0xaaaaaaa9u, 0xaaaaaaaau, 0xaaaaaaabu, 0xfffffffdu, 0xfffffffeu}) {
-    for (const uint32_t second : {1u, 0x1fffffffu, 0x20000000u, 0x3fffffffu, 0x40000001u, 0x5fffffffu, 0x60000000u, 0x7fffffffu,
-                                  0x80000001u, 0x9fffffffu, 0xa0000000u, 0xbfffffffu, 0xc0000001u, 0xdfffffffu, 0xffffffffu}) {
+  for (const uint32_t first :
+       {0u, 1u, 2u, 0x7fffffffu, 0xaaaaaaa9u, 0xaaaaaaaau, 0xaaaaaaabu, 0xfffffffdu, 0xfffffffeu}) {
+    for (const uint32_t second :
+         {1u, 0x1fffffffu, 0x20000000u, 0x3fffffffu, 0x40000001u, 0x5fffffffu, 0x60000000u,
+          0x7fffffffu, 0x80000001u, 0x9fffffffu, 0xa0000000u, 0xbfffffffu, 0xc0000001u, 0xdfffffffu,
+          0xffffffffu}) {
       words.emplace_back(first, second);
     }
   }
@@ -69,10 +72,12 @@ TEST(Philox, NormalIsNearThatOfWiderNumbers) {
     words.emplace_back(~(drawn.word[2] >> block % 32), drawn.word[3]);  // near 1
   }
   for (const auto& [first, second] : words) {
-    if (first == UINT32_MAX || second % 0x40000000u == 0) continue;  // zeros, which NormalIsBoxMuller looks at
+    if (first == UINT32_MAX || second % 0x40000000u == 0)
+      continue;  // zeros, which NormalIsBoxMuller looks at
     double pair[2];
     NormalPair(first, second, 0, 1, pair);
-    const long double r = std::sqrt(-2 * std::log((first + 1.0L) * 0x1p-32L)), angle = kPi * (second * 0x1p-31L);
+    const long double r = std::sqrt(-2 * std::log((first + 1.0L) * 0x1p-32L)),
+                      angle = kPi * (second * 0x1p-31L);
     const long double cosine = r * std::cos(angle), sine = r * std::sin(angle);
     ASSERT_LT(std::fabs(pair[0] - cosine), 4e-7L * std::fabs(cosine)) << first << " " << second;
     ASSERT_LT(std::fabs(pair[1] - sine), 4e-7L * std::fabs(sine)) << first << " " << second;

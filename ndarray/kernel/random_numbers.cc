@@ -8,8 +8,7 @@ UniformOf<double>::UniformOf(double low, double high)
     : low_(low), range_(high - low), last_(std::nextafter(high, low)) {}
 
 double UniformOf<double>::operator()(uint32_t first, uint32_t second) const {
-  const double value =
-      std::fma(range_, static_cast<double>(Bits53(first, second)) * 0x1p-53, low_);
+  const double value = std::fma(range_, static_cast<double>(Bits53(first, second)) * 0x1p-53, low_);
   return value < last_ ? value : last_;
 }
 

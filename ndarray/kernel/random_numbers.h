@@ -36,7 +36,9 @@ namespace tidepool {
 constexpr uint64_t Bits53(uint32_t first, uint32_t second) {
   return (uint64_t{first} >> 5) << 26 | second >> 6;
 }
-constexpr uint64_t Bits64(uint32_t first, uint32_t second) { return uint64_t{first} << 32 | second; }
+constexpr uint64_t Bits64(uint32_t first, uint32_t second) {
+  return uint64_t{first} << 32 | second;
+}
 
 // Uniform numbers of a type from a word, and of f64 from two.
 template <typename T>

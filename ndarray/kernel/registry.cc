@@ -37,8 +37,10 @@ std::atomic<int> thread_count{0};
 }  // namespace
 
 constexpr OperatorInfo internal::kListedOperators[kOpCodes] = {
-#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, shape, gradient, cost) \
-  WithOperands({name, inputs, outputs, AttributesType::Of<attributes>(), flags, types, shape, gradient, cost}),
+#define TIDEPOOL_OPERATOR(code, name, inputs, outputs, attributes, flags, types, shape, gradient, \
+                          cost)                                                                   \
+  WithOperands({name, inputs, outputs, AttributesType::Of<attributes>(), flags, types, shape,     \
+                gradient, cost}),
 #include "tidepool/ndarray/kernel/operator_list.inc"
 #undef TIDEPOOL_OPERATOR
 };
@@ -58,7 +60,8 @@ constexpr bool AreMarksOfTheListKnown() {
   }
   return true;
 }
-static_assert(AreMarksOfTheListKnown(), "a row's operand has a mark that operator_list.inc does not explain");
+static_assert(AreMarksOfTheListKnown(),
+              "a row's operand has a mark that operator_list.inc does not explain");
 
 std::string ReadableName(const std::type_info& type) {
   int status = 0;
@@ -94,8 +97,8 @@ KernelRegistry& KernelRegistry::Global() {
   return *registry;
 }
 
-constinit std::atomic<const KernelRegistry::Row*>
-    KernelRegistry::rows_[kMaxDeviceTypes][kMaxOpCodes][kDTypes] = {};
+constinit std::atomic<const KernelRegistry::Row*> KernelRegistry::rows_[kMaxDeviceTypes]
+                                                                       [kMaxOpCodes][kDTypes] = {};
 
 template <typename Function>
 void KernelRegistry::ForEachRow(const Function& function) {
@@ -134,12 +137,14 @@ void CheckKernel(const Kernel& kernel) {
     Refuse(absl::StrCat("a kernel for [", Info(kernel.op).name, "] has no provider's name"));
   }
   if (kernel.device.number() >= DeviceType::count()) {
-    Refuse(absl::StrCat("a kernel for [", Info(kernel.op).name, "] by provider \"", provider, "\" is for device type ",
-                        kernel.device.number(), ", expected 0 to ", DeviceType::count() - 1));
+    Refuse(absl::StrCat("a kernel for [", Info(kernel.op).name, "] by provider \"", provider,
+                        "\" is for device type ", kernel.device.number(), ", expected 0 to ",
+                        DeviceType::count() - 1));
   }
   // Tables have a line for each.
   if (std::any_of(provider, provider + std::strlen(provider), absl::ascii_iscntrl)) {
-    Refuse(absl::StrCat("the kernel for ", Describe(kernel), ": found control characters in the provider's name"));
+    Refuse(absl::StrCat("the kernel for ", Describe(kernel),
+                        ": found control characters in the provider's name"));
   }
   if (kernel.run == nullptr) {
     Refuse(absl::StrCat("the kernel for ", Describe(kernel), " has no function to run"));
@@ -149,8 +154,9 @@ void CheckKernel(const Kernel& kernel) {
                         ": the operator is not defined for such elements"));
   }
   if (kernel.op == OpCode::kCopy && !kernel.strided) {
-    Refuse(absl::StrCat("the kernel for ", Describe(kernel),
-                        ": found dense operands only, expected strided ones: it is what makes views dense"));
+    Refuse(absl::StrCat(
+        "the kernel for ", Describe(kernel),
+        ": found dense operands only, expected strided ones: it is what makes views dense"));
   }
 }
 
@@ -172,7 +178,8 @@ void KernelRegistry::Follow(void (*added)(const Kernel& kernel)) {
   std::vector<Kernel> known;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    ForEachRow([&](const Row& kernels) { known.insert(known.end(), kernels.begin(), kernels.end()); });
+    ForEachRow(
+        [&](const Row& kernels) { known.insert(known.end(), kernels.begin(), kernels.end()); });
     followers_.push_back(added);
   }
   for (const Kernel& kernel : known) added(kernel);
@@ -188,9 +195,9 @@ void KernelRegistry::Insert(const Kernel& kernel) {
     Refuse(absl::StrCat("two kernels are linked of one ", same_provider ? "provider" : "priority",
                         ": ", Describe(other), " and ", Describe(kernel)));
   }
-  const auto position =
-      std::find_if(kernels->begin(), kernels->end(),
-                   [&](const Kernel& other) { return other.priority < kernel.priority; });
+  const auto position = std::find_if(kernels->begin(), kernels->end(), [&](const Kernel& other) {
+    return other.priority < kernel.priority;
+  });
   kernels->insert(position, kernel);
   // What is replaced is kept: somebody may be reading it.
   static auto* const replaced = new std::vector<std::unique_ptr<const Row>>;
@@ -209,7 +216,8 @@ std::vector<std::string> KernelRegistry::Providers() const {
 void KernelRegistry::AddNote(const char* provider, std::string (*note)()) {
   if (provider == nullptr || *provider == 0) Refuse("a note has no provider's name");
   if (note == nullptr) {
-    Refuse(absl::StrCat("found null as the note of provider \"", provider, "\", expected a function"));
+    Refuse(
+        absl::StrCat("found null as the note of provider \"", provider, "\", expected a function"));
   }
   std::lock_guard<std::mutex> lock(mutex_);
   notes_.push_back({provider, note});
@@ -242,8 +250,8 @@ std::string KernelRegistry::Table() const {
           absl::StrAppend(&providers, providers.empty() ? "" : ", ", kernel.provider);
         }
         if (providers.empty() && !Contains(info.types, static_cast<DType>(dtype))) continue;
-        AppendFormat(&out, "%-28s %-10s %-5s %s\n", info.name,
-                     DeviceTypeName(device).c_str(), DTypeName(static_cast<DType>(dtype)),
+        AppendFormat(&out, "%-28s %-10s %-5s %s\n", info.name, DeviceTypeName(device).c_str(),
+                     DTypeName(static_cast<DType>(dtype)),
                      providers.empty() ? "- (none linked)" : providers.c_str());
       }
     }

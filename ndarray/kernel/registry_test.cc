@@ -54,7 +54,8 @@ TEST(Registry, FollowersSeeEveryKernelOnce) {
   registry.Follow([](const Kernel& kernel) {
     seen.push_back(std::string(Info(kernel.op).name) + " " + kernel.provider);
     if (kernel.op != OpCode::kAbs || std::string(kernel.provider) != "followed") return;
-    KernelRegistry::Global().Add({OpCode::kNegate, DeviceType::kHost, DType::kFloat32, "follower", 1, &Nothing});
+    KernelRegistry::Global().Add(
+        {OpCode::kNegate, DeviceType::kHost, DType::kFloat32, "follower", 1, &Nothing});
   });
   EXPECT_THAT(seen, testing::UnorderedElementsAre("relu first", "relu second", "relu third"));
   seen.clear();
@@ -88,17 +89,21 @@ TEST(RegistryDeathTest, WhatCannotBeMeantEndsTheProgramAndIsNamed) {
   EXPECT_DEATH(add(OpCode::kRelu, f32, "", 9, &Nothing), "no provider's name");
   EXPECT_DEATH(add(static_cast<OpCode>(400), f32, "other", 9, &Nothing), "operator 400 and");
   EXPECT_DEATH(add(OpCode::kRelu, static_cast<DType>(99), "other", 9, &Nothing), "type 99, exp");
-  EXPECT_DEATH(add(OpCode::kRelu, f32, "a\nb", 9, &Nothing), "found control characters in the provider's name");
+  EXPECT_DEATH(add(OpCode::kRelu, f32, "a\nb", 9, &Nothing),
+               "found control characters in the provider's name");
   // Views are made dense by it.
   EXPECT_DEATH(add(OpCode::kCopy, f32, "other", 9, &Nothing),
-               "\\[copy\\] on host, f32 by provider \"other\", priority 9: found dense operands only, expected strided");
+               "\\[copy\\] on host, f32 by provider \"other\", priority 9: found dense operands "
+               "only, expected strided");
   for (const uint8_t number : {uint8_t{15}, uint8_t{200}}) {
     const auto nobodys = std::bit_cast<DeviceType>(number);
     EXPECT_DEATH(KernelRegistry::Global().Add({OpCode::kRelu, nobodys, f32, "other", 9, &Nothing}),
                  "is for device type " + std::to_string(number) + ", expected 0 to ");
   }
-  EXPECT_DEATH(KernelRegistry::Global().AddNote("other", nullptr), "found null as the note of provider \"other\"");
-  EXPECT_DEATH(KernelRegistry::Global().AddNote(nullptr, [] { return std::string(); }), "a note has no provider's name");
+  EXPECT_DEATH(KernelRegistry::Global().AddNote("other", nullptr),
+               "found null as the note of provider \"other\"");
+  EXPECT_DEATH(KernelRegistry::Global().AddNote(nullptr, [] { return std::string(); }),
+               "a note has no provider's name");
   EXPECT_DEATH(KernelRegistry::Global().Follow(nullptr), "found null as a follower");
 }
 
@@ -112,9 +117,7 @@ TEST(Registry, FindsNothingForWhatIsNoOperatorOrElementType) {
 // As from a library that is opened while the program runs.
 TEST(Registry, KernelsOfAnyDeviceTypeMayComeWhileOthersLook) {
   const DeviceType npu = DeviceType::Named("npu");
-  const auto find = [&] {
-    return KernelRegistry::Find(OpCode::kTanh, npu, DType::kFloat32);
-  };
+  const auto find = [&] { return KernelRegistry::Find(OpCode::kTanh, npu, DType::kFloat32); };
   EXPECT_TRUE(find().empty());
   static constexpr const char* kProviders[] = {"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"};
   std::atomic<bool> done{false};
@@ -223,8 +226,8 @@ TEST(Registry, ProgramsAddOperators) {
   other.flags = 16;
   EXPECT_THAT(refused(other), HasSubstr("operator \"other\": found flags 16, expected at most 15"));
   other.flags = 0;
-  for (const char* const operands : {",", "X,,Y", "X,", " ", "X, Y", "1X", "X?Y", "?", ":i64", "X:", "X:i63", "X??",
-                                     "X:i64:f32", "X\n"}) {
+  for (const char* const operands : {",", "X,,Y", "X,", " ", "X, Y", "1X", "X?Y", "?", ":i64",
+                                     "X:", "X:i63", "X??", "X:i64:f32", "X\n"}) {
     other.inputs = operands;
     other.outputs = "Z";
     EXPECT_THAT(refused(other), HasSubstr("operator \"other\": found operand \"")) << operands;
@@ -234,13 +237,17 @@ TEST(Registry, ProgramsAddOperators) {
   }
   other.inputs = "X,Y,X?";
   other.outputs = "Z";
-  EXPECT_THAT(refused(other), HasSubstr("found operand \"X\" twice, expected once (in \"X,Y,X?\")"));
+  EXPECT_THAT(refused(other),
+              HasSubstr("found operand \"X\" twice, expected once (in \"X,Y,X?\")"));
   other.inputs = "X,Y";
   other.outputs = "Z,W?";
-  EXPECT_EQ(refused(other), "operator \"other\": output W is optional, expected outputs that every call has");
+  EXPECT_EQ(refused(other),
+            "operator \"other\": output W is optional, expected outputs that every call has");
   for (const char* const key : {"Z:f32", "Z:any", "Z:total"}) {
     other.outputs = key;
-    EXPECT_THAT(refused(other), HasSubstr("found marks behind Z, whose type is the one that kernels are registered for"));
+    EXPECT_THAT(
+        refused(other),
+        HasSubstr("found marks behind Z, whose type is the one that kernels are registered for"));
   }
   other.outputs = "Z";
   other.flags = operator_list::kKeyIsInput;
@@ -250,12 +257,16 @@ TEST(Registry, ProgramsAddOperators) {
   }
   other.flags = 0;
   other.inputs = "X,Y";
-  for (const char* const word : {operator_list::kNoGradient, operator_list::kComposed, operator_list::kUnwritten}) {
+  for (const char* const word :
+       {operator_list::kNoGradient, operator_list::kComposed, operator_list::kUnwritten}) {
     other.name = word;
-    EXPECT_THAT(refused(other), HasSubstr("found a word that rows say in place of a gradient, expected another name"));
+    EXPECT_THAT(
+        refused(other),
+        HasSubstr("found a word that rows say in place of a gradient, expected another name"));
   }
   other.name = "other";
-  for (const float cost : {-1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+  for (const float cost :
+       {-1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     other.cost = CostRule(cost, 0);
     EXPECT_THAT(refused(other), HasSubstr("expected 0 or more operations, and a finite number"));
     other.cost = CostRule(0, cost);
@@ -263,7 +274,8 @@ TEST(Registry, ProgramsAddOperators) {
   }
   other.cost = {};
   other.shape = ShapeRule::kReduced;
-  EXPECT_THAT(refused(other), HasSubstr("expected tidepool::ReduceAttributes, by which kReduced makes shapes"));
+  EXPECT_THAT(refused(other),
+              HasSubstr("expected tidepool::ReduceAttributes, by which kReduced makes shapes"));
   other.shape = mine.shape;
   other.inputs = nullptr;
   EXPECT_THAT(refused(other), HasSubstr("operator \"other\": found null as its inputs"));
@@ -275,13 +287,16 @@ TEST(Registry, ProgramsAddOperators) {
   EXPECT_THAT(refused(other), HasSubstr("operator \"\": found null as its name"));
   const std::string longest(200, 'a'), longer = longest + "a";
   other.name = longer.c_str();
-  EXPECT_EQ(refused(other), "operator \"" + longest + "...\": found a name of 201 bytes, expected at most 200");
+  EXPECT_EQ(refused(other),
+            "operator \"" + longest + "...\": found a name of 201 bytes, expected at most 200");
   // Counts are those of the names, as rows that are given back have them.
   other.name = "other";
   other.inputs = "X,Y";
   other.input_count = -5;
-  EXPECT_EQ(refused(other), "operator \"other\": found input_count -5 and output_count 0, expected 0, or as many as there "
-                            "are names: 2 and 1");
+  EXPECT_EQ(refused(other),
+            "operator \"other\": found input_count -5 and output_count 0, expected 0, or as many "
+            "as there "
+            "are names: 2 and 1");
   other.input_count = 2;
   other.output_count = 100;
   EXPECT_THAT(refused(other), HasSubstr("found input_count 2 and output_count 100"));
@@ -309,7 +324,8 @@ TEST(Registry, MarksSayWhichTypesOperandsHave) {
     EXPECT_EQ(types("statistic", dtype), SetOf(dtype == kFloat64 ? kFloat64 : kFloat32));
   }
   EXPECT_EQ(TypeMarkOf("i63"), kNoTypeMark);
-  const OperatorInfo info = WithOperands({.inputs = "X,Y?:i64,W:index?,V?", .outputs = "Z,places:bool"});
+  const OperatorInfo info =
+      WithOperands({.inputs = "X,Y?:i64,W:index?,V?", .outputs = "Z,places:bool"});
   EXPECT_EQ(info.input_count, 4);
   EXPECT_EQ(info.output_count, 2);
   EXPECT_TRUE(info.has_marks);

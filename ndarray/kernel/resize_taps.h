@@ -21,9 +21,12 @@ inline ResizeTaps TapsOf(const ResizeAttributes& a, int64_t in, int64_t out, int
   if (a.mode == ResizeMode::kNearest) return {1, {std::min(place * in / out, in - 1)}, {1}};
   double at;
   if (a.align_corners) {
-    at = out > 1 ? static_cast<double>(place) * static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0;
+    at = out > 1 ? static_cast<double>(place) * static_cast<double>(in - 1) /
+                       static_cast<double>(out - 1)
+                 : 0;
   } else {
-    at = (static_cast<double>(place) + 0.5) * (static_cast<double>(in) / static_cast<double>(out)) - 0.5;
+    at = (static_cast<double>(place) + 0.5) * (static_cast<double>(in) / static_cast<double>(out)) -
+         0.5;
   }
   const auto inside = [in](int64_t i) { return std::clamp<int64_t>(i, 0, in - 1); };
   if (a.mode == ResizeMode::kLinear) {

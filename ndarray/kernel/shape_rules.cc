@@ -16,7 +16,8 @@ Shape Reduced(const Shape& x, const ReduceAttributes& attributes) {
 
 }  // namespace
 
-std::optional<Shape> ShapeByRule(OpCode op, absl::Span<const Shape* const> inputs, AttributesRef attributes) {
+std::optional<Shape> ShapeByRule(OpCode op, absl::Span<const Shape* const> inputs,
+                                 AttributesRef attributes) {
   const OperatorInfo& info = Info(op);
   switch (info.shape) {
     case ShapeRule::kLikeFirst:

@@ -13,7 +13,8 @@ namespace tidepool {
 
 // Of every output, which are all alike; null inputs are absent. Nothing where the row says kOwnShape. Throws
 // kInvalidArgument for shapes that do not broadcast.
-std::optional<Shape> ShapeByRule(OpCode op, absl::Span<const Shape* const> inputs, AttributesRef attributes = {});
+std::optional<Shape> ShapeByRule(OpCode op, absl::Span<const Shape* const> inputs,
+                                 AttributesRef attributes = {});
 
 }  // namespace tidepool
 

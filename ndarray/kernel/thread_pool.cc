@@ -87,7 +87,8 @@ void WorkerPool::Work(int slot) {
       sleepers_.fetch_add(1);
       // Between the load above and here a job may have begun; the kernel compares once more.
       state = state_.load();
-      if (((state & kOpen) == 0 || state / kJob == done) && !stop_.load()) SleepWhile(state_, state);
+      if (((state & kOpen) == 0 || state / kJob == done) && !stop_.load())
+        SleepWhile(state_, state);
       sleepers_.fetch_sub(1);
       spins = 0;
       continue;

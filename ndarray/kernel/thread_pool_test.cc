@@ -99,7 +99,8 @@ TEST(ParallelFor, PiecesAreTheSameForAnyThreadCount) {
 }
 
 TEST(ParallelFor, AnyGrain) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max(), kLeast = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max(),
+                    kLeast = std::numeric_limits<int64_t>::min();
   using Pieces = std::vector<std::pair<int64_t, int64_t>>;
   const auto pieces = [](int64_t count, int64_t grain, Threads threads) {
     Pieces pieces(static_cast<size_t>(count));
@@ -117,7 +118,8 @@ TEST(ParallelFor, AnyGrain) {
     }
     // To the end of what can be counted.
     std::atomic<int64_t> done{0};
-    ParallelFor(threads, kMost, kMost / 2, kMost, [&](int64_t begin, int64_t end) { done += end - begin; });
+    ParallelFor(threads, kMost, kMost / 2, kMost,
+                [&](int64_t begin, int64_t end) { done += end - begin; });
     EXPECT_EQ(done, kMost);
     ParallelFor(threads, kLeast, 5, kMost, [&](int64_t, int64_t) { FAIL(); });
   }
@@ -152,7 +154,8 @@ TEST(ThreadPool, ProgramsHandInTheirOwn) {
   EXPECT_EQ(threads.count, 3);
   EXPECT_EQ(PoolOf(threads).get(), &pool);
   int64_t sum = 0;
-  ParallelFor(threads, 100, 7, kMinParallelWork, [&](int64_t begin, int64_t end) { sum += end - begin; });
+  ParallelFor(threads, 100, 7, kMinParallelWork,
+              [&](int64_t begin, int64_t end) { sum += end - begin; });
   EXPECT_EQ(sum, 100);
   EXPECT_EQ(pool.runs, 1);
   ParallelFor(threads, 100, 7, kMinParallelWork - 1, [&](int64_t, int64_t) {});  // not worth it

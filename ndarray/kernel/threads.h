@@ -32,7 +32,8 @@ class ThreadPool {
 // How many threads a kernel may use, and of which pool: KernelCall::threads, which ParallelFor
 // takes.
 struct Threads {
-  constexpr Threads(int its_count = 1) : count(its_count) {}  // NOLINT: a number is threads of the shared pool
+  constexpr Threads(int its_count = 1)
+      : count(its_count) {}  // NOLINT: a number is threads of the shared pool
   Threads(ThreadPool& its_pool) : count(its_pool.threads()), pool(&its_pool) {}  // NOLINT
 
   int count;                   // at most this many

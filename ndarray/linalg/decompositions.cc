@@ -28,8 +28,13 @@ struct Decomposed {
 
   Decomposed(const char* op, const NDArray& array, bool square)
       : x((CheckMatrix(op, "X", array, square), array)),
-        lead(LeadOf(array)), rows(x.rows), columns(x.columns), least(std::min(rows, columns)),
-        place(ResultPlace(op, {&array})), dtype(array.dtype()), device(array.device()) {}
+        lead(LeadOf(array)),
+        rows(x.rows),
+        columns(x.columns),
+        least(std::min(rows, columns)),
+        place(ResultPlace(op, {&array})),
+        dtype(array.dtype()),
+        device(array.device()) {}
   Result Make(std::initializer_list<int64_t> more) const {
     return Result(With(lead, absl::MakeConstSpan(more.begin(), more.size())), dtype, place, device);
   }
@@ -38,12 +43,14 @@ struct Decomposed {
 template <typename T>
 void CheckFinite(const char* op, int64_t item, const Eigen::Map<const RowMajor<T>>& matrix) {
   if (matrix.allFinite()) return;
-  ThrowInvalidArgument(absl::StrCat("Op [", op, "]: matrix ", item,
-                                    " of the batch has elements that are not finite, expected finite ones"));
+  ThrowInvalidArgument(
+      absl::StrCat("Op [", op, "]: matrix ", item,
+                   " of the batch has elements that are not finite, expected finite ones"));
 }
 
 template <typename T>
-void SvdOf(const char* op, const Decomposed& d, SvdMode mode, Result* u, Result& values, Result* v) {
+void SvdOf(const char* op, const Decomposed& d, SvdMode mode, Result* u, Result& values,
+           Result* v) {
   const bool full = mode == SvdMode::kFull;
   const int64_t wide = full ? d.rows : d.least, high = full ? d.columns : d.least;
   ForEachItem(Items(d.lead), 8 * Cube(d.rows, d.columns), [&](int64_t item) {
@@ -55,7 +62,9 @@ void SvdOf(const char* op, const Decomposed& d, SvdMode mode, Result* u, Result&
     const auto matrix = View<T>(d.x, item);
     CheckFinite<T>(op, item, matrix);
     unsigned options = 0;
-    if (u != nullptr) options = full ? Eigen::ComputeFullU | Eigen::ComputeFullV : Eigen::ComputeThinU | Eigen::ComputeThinV;
+    if (u != nullptr)
+      options = full ? Eigen::ComputeFullU | Eigen::ComputeFullV
+                     : Eigen::ComputeThinU | Eigen::ComputeThinV;
     const Eigen::BDCSVD<Dense<T>> svd(matrix, options);
     View<T>(values, item, 1, d.least) = svd.singularValues().transpose();
     if (u == nullptr) return;
@@ -73,16 +82,20 @@ NDArray Cholesky(const NDArray& x) {
     ForEachItem(Items(d.lead), Cube(d.rows, d.rows) / 3, [&](int64_t item) {
       const Eigen::LLT<Dense<T>> llt(View<T>(d.x, item));
       if (llt.info() != Eigen::Success) {
-        ThrowInvalidArgument(absl::StrCat("Op [cholesky]: matrix ", item,
-                                          " of the batch is not positive definite, expected one that is"));
+        ThrowInvalidArgument(
+            absl::StrCat("Op [cholesky]: matrix ", item,
+                         " of the batch is not positive definite, expected one that is"));
       }
       View<T>(l, item, d.rows, d.rows) = Dense<T>(llt.matrixL());
     });
   });
   NDArray lower = l.Take();
-  Note("cholesky", {&x}, [lower](absl::Span<const NDArray> dz) {
-    return std::vector<NDArray>{CholeskyGrad(lower, dz[0])};
-  }, lower);
+  Note(
+      "cholesky", {&x},
+      [lower](absl::Span<const NDArray> dz) {
+        return std::vector<NDArray>{CholeskyGrad(lower, dz[0])};
+      },
+      lower);
   return lower;
 }
 
@@ -102,7 +115,8 @@ QrResult Qr(const NDArray& x, QrMode mode) {
       const Eigen::HouseholderQR<Dense<T>> qr(View<T>(d.x, item));
       to_q = qr.householderQ() * Dense<T>::Identity(d.rows, inner);
       to_r.setZero();
-      to_r.topRows(d.least) = qr.matrixQR().topRows(d.least).template triangularView<Eigen::Upper>();
+      to_r.topRows(d.least) =
+          qr.matrixQR().topRows(d.least).template triangularView<Eigen::Upper>();
     });
   });
   QrResult result{q.Take(), r.Take()};
@@ -112,7 +126,8 @@ QrResult Qr(const NDArray& x, QrMode mode) {
 
 LuResult Lu(const NDArray& x) {
   const Decomposed d("lu", x, /*square=*/false);
-  Result p = d.Make({d.rows, d.rows}), l = d.Make({d.rows, d.least}), u = d.Make({d.least, d.columns});
+  Result p = d.Make({d.rows, d.rows}), l = d.Make({d.rows, d.least}),
+         u = d.Make({d.least, d.columns});
   VisitType(d.dtype, [&]<typename T>(T) {
     ForEachItem(Items(d.lead), Cube(d.rows, d.columns), [&](int64_t item) {
       // Of any shape: Eigen's own with partial pivoting is of square matrices that are regular.
@@ -133,8 +148,10 @@ LuResult Lu(const NDArray& x) {
             a.col(k).tail(d.rows - k - 1) * a.row(k).tail(d.columns - k - 1);
       }
       to_p = permutation.transpose();
-      View<T>(l, item, d.rows, d.least) = Dense<T>(a.leftCols(d.least).template triangularView<Eigen::UnitLower>());
-      View<T>(u, item, d.least, d.columns) = Dense<T>(a.topRows(d.least).template triangularView<Eigen::Upper>());
+      View<T>(l, item, d.rows, d.least) =
+          Dense<T>(a.leftCols(d.least).template triangularView<Eigen::UnitLower>());
+      View<T>(u, item, d.least, d.columns) =
+          Dense<T>(a.topRows(d.least).template triangularView<Eigen::Upper>());
     });
   });
   LuResult result{p.Take(), l.Take(), u.Take()};

@@ -33,7 +33,8 @@ SymmetricEigenResult SymmetricEigen(const NDArray& x) {
     ForEachItem(Items(lead), 9 * n * n * n, [&](int64_t item) {
       if (n == 0) return;
       const auto matrix = View<T>(m, item);
-      if (!LowerIsFinite<T>(matrix)) Fail(kOp, item, "has elements that are not finite, expected finite ones");
+      if (!LowerIsFinite<T>(matrix))
+        Fail(kOp, item, "has elements that are not finite, expected finite ones");
       const Eigen::SelfAdjointEigenSolver<Dense<T>> solver(matrix);
       if (solver.info() != Eigen::Success) Fail(kOp, item, "has eigenvalues that did not converge");
       View<T>(values, item, 1, n) = solver.eigenvalues().transpose();
@@ -52,14 +53,16 @@ GeneralEigenResult GeneralEigen(const NDArray& x) {
   const Shape lead = LeadOf(x);
   const int64_t n = m.rows;
   const Place place = ResultPlace(kOp, {&x});
-  Result real(With(lead, {n}), x.dtype(), place, x.device()), imaginary(With(lead, {n}), x.dtype(), place, x.device());
+  Result real(With(lead, {n}), x.dtype(), place, x.device()),
+      imaginary(With(lead, {n}), x.dtype(), place, x.device());
   Result vectors(With(lead, {n, n}), x.dtype(), place, x.device()),
       imaginary_vectors(With(lead, {n, n}), x.dtype(), place, x.device());
   VisitType(x.dtype(), [&]<typename T>(T) {
     ForEachItem(Items(lead), 25 * n * n * n, [&](int64_t item) {
       if (n == 0) return;
       const auto matrix = View<T>(m, item);
-      if (!matrix.allFinite()) Fail(kOp, item, "has elements that are not finite, expected finite ones");
+      if (!matrix.allFinite())
+        Fail(kOp, item, "has elements that are not finite, expected finite ones");
       const Eigen::EigenSolver<Dense<T>> solver(matrix);
       if (solver.info() != Eigen::Success) Fail(kOp, item, "has eigenvalues that did not converge");
       const auto eigenvalues = solver.eigenvalues();
@@ -70,8 +73,10 @@ GeneralEigenResult GeneralEigen(const NDArray& x) {
       View<T>(imaginary_vectors, item, n, n) = eigenvectors.imag();
     });
   });
-  GeneralEigenResult result{real.Take(), imaginary.Take(), vectors.Take(), imaginary_vectors.Take()};
-  Note(kOp, {&x}, nullptr, result.values, result.imaginary_values, result.vectors, result.imaginary_vectors);
+  GeneralEigenResult result{real.Take(), imaginary.Take(), vectors.Take(),
+                            imaginary_vectors.Take()};
+  Note(kOp, {&x}, nullptr, result.values, result.imaginary_values, result.vectors,
+       result.imaginary_vectors);
   return result;
 }
 

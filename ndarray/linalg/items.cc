@@ -25,13 +25,15 @@ void CheckMatrix(const char* op, const char* operand, const NDArray& x, bool squ
   CheckType(op, operand, x);
   const int rank = x.rank();
   if (rank >= 2 && (!square || x.dim(rank - 1) == x.dim(rank - 2))) return;
-  ThrowInvalidArgument(absl::StrCat("Op [", op, "]: ", operand, " has shape ", x.shape().ToString(), ", expected ",
-                                    square ? "square matrices [..., n, n]" : "matrices [..., rows, columns]"));
+  ThrowInvalidArgument(
+      absl::StrCat("Op [", op, "]: ", operand, " has shape ", x.shape().ToString(), ", expected ",
+                   square ? "square matrices [..., n, n]" : "matrices [..., rows, columns]"));
 }
 
 void ThrowSingular(const char* op, int64_t item, int64_t pivot, int64_t size) {
-  ThrowInvalidArgument(absl::StrCat("Op [", op, "]: matrix ", item, " of the batch is singular: pivot ", pivot,
-                                    " of ", size, " is 0, expected regular matrices"));
+  ThrowInvalidArgument(absl::StrCat("Op [", op, "]: matrix ", item,
+                                    " of the batch is singular: pivot ", pivot, " of ", size,
+                                    " is 0, expected regular matrices"));
 }
 
 Matrices::Matrices(const NDArray& x)
@@ -84,8 +86,9 @@ void ForEachItem(int64_t items, int64_t work_of_item, absl::FunctionRef<void(int
 
 double CutoffOf(std::optional<double> given, int64_t rows, int64_t columns, DType dtype) {
   if (given.has_value()) return *given;
-  const double epsilon = dtype == DType::kFloat32 ? static_cast<double>(std::numeric_limits<float>::epsilon())
-                                                  : std::numeric_limits<double>::epsilon();
+  const double epsilon = dtype == DType::kFloat32
+                             ? static_cast<double>(std::numeric_limits<float>::epsilon())
+                             : std::numeric_limits<double>::epsilon();
   return static_cast<double>(std::max(rows, columns)) * epsilon;
 }
 

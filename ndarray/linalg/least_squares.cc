@@ -19,10 +19,12 @@ struct PseudoInverseFactors {
   Eigen::Matrix<T, Eigen::Dynamic, 1> inverse;
   int64_t rank = 0;
 
-  PseudoInverseFactors(const char* op, int64_t item, const Eigen::Map<const RowMajor<T>>& x, double cutoff) {
+  PseudoInverseFactors(const char* op, int64_t item, const Eigen::Map<const RowMajor<T>>& x,
+                       double cutoff) {
     if (!x.allFinite()) {
-      ThrowInvalidArgument(absl::StrCat("Op [", op, "]: matrix ", item,
-                                        " of the batch has elements that are not finite, expected finite ones"));
+      ThrowInvalidArgument(
+          absl::StrCat("Op [", op, "]: matrix ", item,
+                       " of the batch has elements that are not finite, expected finite ones"));
     }
     svd.compute(x, Eigen::ComputeThinU | Eigen::ComputeThinV);
     inverse = svd.singularValues();
@@ -68,14 +70,16 @@ NDArray PseudoInverse(const NDArray& x, std::optional<double> cutoff) {
   CheckMatrix("pseudo_inverse", "X", x, /*square=*/false);
   const Matrices m(x);
   const double relative = CutoffOf(cutoff, m.rows, m.columns, x.dtype());
-  Result z(With(LeadOf(x), {m.columns, m.rows}), x.dtype(), ResultPlace("pseudo_inverse", {&x}), x.device());
+  Result z(With(LeadOf(x), {m.columns, m.rows}), x.dtype(), ResultPlace("pseudo_inverse", {&x}),
+           x.device());
   VisitType(x.dtype(), [&]<typename T>(T) {
-    ForEachItem(Items(LeadOf(x)), 8 * m.rows * m.columns * std::min(m.rows, m.columns), [&](int64_t item) {
-      if (m.rows == 0 || m.columns == 0) return;
-      const PseudoInverseFactors<T> f("pseudo_inverse", item, View<T>(m, item), relative);
-      const Dense<T> scaled = f.svd.matrixV() * f.inverse.asDiagonal();
-      View<T>(z, item, m.columns, m.rows) = scaled * f.svd.matrixU().transpose();
-    });
+    ForEachItem(
+        Items(LeadOf(x)), 8 * m.rows * m.columns * std::min(m.rows, m.columns), [&](int64_t item) {
+          if (m.rows == 0 || m.columns == 0) return;
+          const PseudoInverseFactors<T> f("pseudo_inverse", item, View<T>(m, item), relative);
+          const Dense<T> scaled = f.svd.matrixV() * f.inverse.asDiagonal();
+          View<T>(z, item, m.columns, m.rows) = scaled * f.svd.matrixU().transpose();
+        });
   });
   NDArray result = z.Take();
   Note("pseudo_inverse", {&x}, nullptr, result);

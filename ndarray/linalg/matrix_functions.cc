@@ -52,13 +52,16 @@ NDArray MatrixRank(const NDArray& x, std::optional<double> cutoff) {
 NDArray MatrixPower(const NDArray& x, int64_t exponent) {
   CheckMatrix("matrix_power", "X", x, /*square=*/true);
   NDArray base = exponent < 0 ? Inverse(x) : x, power;
-  for (uint64_t left = exponent < 0 ? 0 - static_cast<uint64_t>(exponent) : static_cast<uint64_t>(exponent); left > 0;
-       left >>= 1) {
+  for (uint64_t left = exponent < 0 ? 0 - static_cast<uint64_t>(exponent)
+                                    : static_cast<uint64_t>(exponent);
+       left > 0; left >>= 1) {
     if ((left & 1) != 0) power = power.is_defined() ? MatMul(power, base) : base;
     if (left > 1) base = MatMul(base, base);
   }
   if (!power.is_defined()) {
-    power = Eye(x.dim(x.rank() - 1), x.dim(x.rank() - 1), 0, x.dtype(), Place::CurrentOn(x.device())).BroadcastTo(x.shape());
+    power =
+        Eye(x.dim(x.rank() - 1), x.dim(x.rank() - 1), 0, x.dtype(), Place::CurrentOn(x.device()))
+            .BroadcastTo(x.shape());
   }
   // A result of its own, whatever it is of x.
   NDArray z(x.shape(), x.dtype(), ResultPlace("matrix_power", {&x}));

@@ -11,14 +11,14 @@ const NDArray& Checked(const char* op, const NDArray& a, const NDArray& b, bool 
   CheckMatrix(op, "A", a, square);
   CheckType(op, "B", b);
   if (b.dtype() != a.dtype()) {
-    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: B has type ", DTypeName(b.dtype()), ", expected A's, ",
-                                      DTypeName(a.dtype())));
+    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: B has type ", DTypeName(b.dtype()),
+                                      ", expected A's, ", DTypeName(a.dtype())));
   }
   const int64_t rows = a.dim(a.rank() - 2);
   if (b.rank() < 1 || b.dim(b.rank() == 1 ? 0 : b.rank() - 2) != rows) {
-    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: A has shape ", a.shape().ToString(), ", B has shape ",
-                                      b.shape().ToString(), ", expected [", rows, "] or [..., ", rows,
-                                      ", right sides]"));
+    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: A has shape ", a.shape().ToString(),
+                                      ", B has shape ", b.shape().ToString(), ", expected [", rows,
+                                      "] or [..., ", rows, ", right sides]"));
   }
   return a;
 }

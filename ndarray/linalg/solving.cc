@@ -16,7 +16,8 @@ namespace {
 
 // The factors, where no pivot is 0.
 template <typename T>
-Eigen::PartialPivLU<Dense<T>> Factors(const char* op, const Eigen::Map<const RowMajor<T>>& matrix, int64_t item) {
+Eigen::PartialPivLU<Dense<T>> Factors(const char* op, const Eigen::Map<const RowMajor<T>>& matrix,
+                                      int64_t item) {
   Eigen::PartialPivLU<Dense<T>> lu(matrix);
   for (int64_t i = 0; i < matrix.rows(); ++i) {
     if (lu.matrixLU()(i, i) == T(0)) ThrowSingular(op, item, i, matrix.rows());
@@ -29,7 +30,8 @@ void SolveMode(const A& a, const B& b, bool transposed, Z z) {
   const Dense<T> sides = b;
   const Dense<T> matrix = a;
   if (transposed) {
-    constexpr unsigned kOther = (kMode & Eigen::UnitDiag) | ((kMode & Eigen::Lower) != 0 ? Eigen::Upper : Eigen::Lower);
+    constexpr unsigned kOther =
+        (kMode & Eigen::UnitDiag) | ((kMode & Eigen::Lower) != 0 ? Eigen::Upper : Eigen::Lower);
     z = matrix.transpose().template triangularView<kOther>().solve(sides);
   } else {
     z = matrix.template triangularView<kMode>().solve(sides);
@@ -73,10 +75,13 @@ NDArray Solve(const NDArray& a, const NDArray& b) {
     });
   });
   NDArray solution = x.Take();
-  Note("solve", {&a, &b}, [a, b, solution](absl::Span<const NDArray> dz) {
-    SolveGradients gradients = SolveGrad(a, b, solution, dz[0]);
-    return std::vector<NDArray>{std::move(gradients.a), std::move(gradients.b)};
-  }, solution);
+  Note(
+      "solve", {&a, &b},
+      [a, b, solution](absl::Span<const NDArray> dz) {
+        SolveGradients gradients = SolveGrad(a, b, solution, dz[0]);
+        return std::vector<NDArray>{std::move(gradients.a), std::move(gradients.b)};
+      },
+      solution);
   return solution;
 }
 
@@ -103,10 +108,13 @@ NDArray SolveTriangular(const NDArray& a, const NDArray& b, const TriangularOpti
     });
   });
   NDArray solution = x.Take();
-  Note("solve_triangular", {&a, &b}, [a, b, solution, options](absl::Span<const NDArray> dz) {
-    SolveGradients gradients = SolveTriangularGrad(a, b, solution, dz[0], options);
-    return std::vector<NDArray>{std::move(gradients.a), std::move(gradients.b)};
-  }, solution);
+  Note(
+      "solve_triangular", {&a, &b},
+      [a, b, solution, options](absl::Span<const NDArray> dz) {
+        SolveGradients gradients = SolveTriangularGrad(a, b, solution, dz[0], options);
+        return std::vector<NDArray>{std::move(gradients.a), std::move(gradients.b)};
+      },
+      solution);
   return solution;
 }
 
@@ -120,9 +128,12 @@ NDArray Inverse(const NDArray& x) {
     });
   });
   NDArray inverse = z.Take();
-  Note("inverse", {&x}, [inverse](absl::Span<const NDArray> dz) {
-    return std::vector<NDArray>{InverseGrad(inverse, dz[0])};
-  }, inverse);
+  Note(
+      "inverse", {&x},
+      [inverse](absl::Span<const NDArray> dz) {
+        return std::vector<NDArray>{InverseGrad(inverse, dz[0])};
+      },
+      inverse);
   return inverse;
 }
 
@@ -131,12 +142,16 @@ NDArray Determinant(const NDArray& x) {
   const Matrices m(x);
   Result z(LeadOf(x), x.dtype(), ResultPlace("determinant", {&x}), x.device());
   VisitType(x.dtype(), [&]<typename T>(T) {
-    ForEachDeterminant<T>(m, Items(LeadOf(x)), [&](int64_t item, T, T, T value) { *z.At<T>(item, 1) = value; });
+    ForEachDeterminant<T>(m, Items(LeadOf(x)),
+                          [&](int64_t item, T, T, T value) { *z.At<T>(item, 1) = value; });
   });
   NDArray determinant = z.Take();
-  Note("determinant", {&x}, [x, determinant](absl::Span<const NDArray> dz) {
-    return std::vector<NDArray>{DeterminantGrad(x, determinant, dz[0])};
-  }, determinant);
+  Note(
+      "determinant", {&x},
+      [x, determinant](absl::Span<const NDArray> dz) {
+        return std::vector<NDArray>{DeterminantGrad(x, determinant, dz[0])};
+      },
+      determinant);
   return determinant;
 }
 
@@ -145,7 +160,8 @@ LogDeterminant SignAndLogDeterminant(const NDArray& x) {
   CheckMatrix(kOp, "X", x, /*square=*/true);
   const Matrices m(x);
   const Place place = ResultPlace(kOp, {&x});
-  Result signs(LeadOf(x), x.dtype(), place, x.device()), logs(LeadOf(x), x.dtype(), place, x.device());
+  Result signs(LeadOf(x), x.dtype(), place, x.device()),
+      logs(LeadOf(x), x.dtype(), place, x.device());
   VisitType(x.dtype(), [&]<typename T>(T) {
     ForEachDeterminant<T>(m, Items(LeadOf(x)), [&](int64_t item, T sign, T log, T) {
       *signs.At<T>(item, 1) = sign;
@@ -154,9 +170,12 @@ LogDeterminant SignAndLogDeterminant(const NDArray& x) {
   });
   LogDeterminant result{signs.Take(), logs.Take()};
   // The sign is the same when x is moved a little.
-  Note(kOp, {&x}, [x](absl::Span<const NDArray> dz) {
-    return std::vector<NDArray>{dz[1].is_defined() ? LogDeterminantGrad(x, dz[1]) : NDArray()};
-  }, result.sign, result.log);
+  Note(
+      kOp, {&x},
+      [x](absl::Span<const NDArray> dz) {
+        return std::vector<NDArray>{dz[1].is_defined() ? LogDeterminantGrad(x, dz[1]) : NDArray()};
+      },
+      result.sign, result.log);
   return result;
 }
 

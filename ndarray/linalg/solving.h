@@ -41,16 +41,18 @@ struct LeastSquaresResult {
   NDArray rank;             // i64, of each matrix
   NDArray singular_values;  // of a
 };
-LeastSquaresResult LeastSquares(const NDArray& a, const NDArray& b, std::optional<double> cutoff = {});
+LeastSquaresResult LeastSquares(const NDArray& a, const NDArray& b,
+                                std::optional<double> cutoff = {});
 NDArray PseudoInverse(const NDArray& x, std::optional<double> cutoff = {});
 
 // Gradients: from the results and their gradients.
 struct SolveGradients {
   NDArray a, b;  // as the operands of Solve; axes that were broadcast are summed up
 };
-SolveGradients SolveGrad(const NDArray& a, const NDArray& b, const NDArray& solution, const NDArray& gradient);
-SolveGradients SolveTriangularGrad(const NDArray& a, const NDArray& b, const NDArray& solution, const NDArray& gradient,
-                                   const TriangularOptions& options = {});
+SolveGradients SolveGrad(const NDArray& a, const NDArray& b, const NDArray& solution,
+                         const NDArray& gradient);
+SolveGradients SolveTriangularGrad(const NDArray& a, const NDArray& b, const NDArray& solution,
+                                   const NDArray& gradient, const TriangularOptions& options = {});
 NDArray InverseGrad(const NDArray& inverse, const NDArray& gradient);
 // Of regular matrices x alone.
 NDArray DeterminantGrad(const NDArray& x, const NDArray& determinant, const NDArray& gradient);

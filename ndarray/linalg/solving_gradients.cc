@@ -31,7 +31,8 @@ NDArray SummedTo(NDArray x, const Shape& shape) {
   return axes.empty() ? x : Sum(x, axes, /*keep_dims=*/true);
 }
 
-void CheckAs(const char* op, const char* operand, const NDArray& x, const NDArray& like, const Shape& shape) {
+void CheckAs(const char* op, const char* operand, const NDArray& x, const NDArray& like,
+             const Shape& shape) {
   x.CheckAlive(op, operand);
   CheckDType(op, operand, x, like.dtype());
   CheckShape(op, operand, x, shape);
@@ -54,7 +55,8 @@ NDArray CholeskyGrad(const NDArray& l, const NDArray& gradient) {
   return Swapped(SolveTriangular(l, Swapped(left).Dup(), transposed)).Dup();
 }
 
-SolveGradients SolveGrad(const NDArray& a, const NDArray& b, const NDArray& solution, const NDArray& gradient) {
+SolveGradients SolveGrad(const NDArray& a, const NDArray& b, const NDArray& solution,
+                         const NDArray& gradient) {
   constexpr const char* kOp = "solve_grad";
   CheckMatrix(kOp, "A", a, /*square=*/true);
   CheckType(kOp, "B", b);
@@ -69,8 +71,8 @@ SolveGradients SolveGrad(const NDArray& a, const NDArray& b, const NDArray& solu
   return {of_a, SummedTo(vector ? of_b.Squeeze(-1) : of_b, b.shape())};
 }
 
-SolveGradients SolveTriangularGrad(const NDArray& a, const NDArray& b, const NDArray& solution, const NDArray& gradient,
-                                   const TriangularOptions& options) {
+SolveGradients SolveTriangularGrad(const NDArray& a, const NDArray& b, const NDArray& solution,
+                                   const NDArray& gradient, const TriangularOptions& options) {
   constexpr const char* kOp = "solve_triangular_grad";
   CheckMatrix(kOp, "A", a, /*square=*/true);
   CheckType(kOp, "B", b);
@@ -81,7 +83,8 @@ SolveGradients SolveTriangularGrad(const NDArray& a, const NDArray& b, const NDA
   TriangularOptions other = options;
   other.transposed = !options.transposed;
   const NDArray of_b = SolveTriangular(a, columns(gradient), other);
-  const NDArray &left = options.transposed ? columns(solution) : of_b, &right = options.transposed ? of_b : columns(solution);
+  const NDArray &left = options.transposed ? columns(solution) : of_b,
+                &right = options.transposed ? of_b : columns(solution);
   NDArray of_a = MatMul(left, right, {.transpose_y = true});
   const int64_t diagonal = options.unit_diagonal ? (options.lower ? -1 : 1) : 0;
   of_a = options.lower ? LowerTriangle(of_a, diagonal) : UpperTriangle(of_a, diagonal);
@@ -91,7 +94,8 @@ SolveGradients SolveTriangularGrad(const NDArray& a, const NDArray& b, const NDA
 NDArray InverseGrad(const NDArray& inverse, const NDArray& gradient) {
   CheckMatrix("inverse_grad", "inverse", inverse, /*square=*/true);
   CheckAs("inverse_grad", "gradient", gradient, inverse, inverse.shape());
-  return MatMul(MatMul(inverse, gradient, {.transpose_x = true}), inverse, {.transpose_y = true}) * -1;
+  return MatMul(MatMul(inverse, gradient, {.transpose_x = true}), inverse, {.transpose_y = true}) *
+         -1;
 }
 
 NDArray DeterminantGrad(const NDArray& x, const NDArray& determinant, const NDArray& gradient) {

@@ -47,9 +47,8 @@ void NDList::Close() {
 std::string NDList::ToString() const {
   std::string text;
   for (size_t i = 0; i < arrays_.size(); ++i) {
-    absl::StrAppend(&text, i > 0 ? ", " : "",
-                    names_[i].empty() ? absl::StrCat(i, ":") : names_[i], " ",
-                    DTypeName(arrays_[i].dtype()), " ", arrays_[i].shape().ToString());
+    absl::StrAppend(&text, i > 0 ? ", " : "", names_[i].empty() ? absl::StrCat(i, ":") : names_[i],
+                    " ", DTypeName(arrays_[i].dtype()), " ", arrays_[i].shape().ToString());
   }
   return text;
 }

@@ -40,8 +40,8 @@ namespace tidepool {
 // An array or a list, as an argument of the functions that take many.
 class NDResource {
  public:
-  NDResource(const NDArray& array) : array_(&array) {}                 // NOLINT: implicit
-  NDResource(const NDList& list) : list_(&list) {}                     // NOLINT: implicit
+  NDResource(const NDArray& array) : array_(&array) {}  // NOLINT: implicit
+  NDResource(const NDList& list) : list_(&list) {}      // NOLINT: implicit
   // How many arrays it is, and the i-th of them.
   size_t size() const { return array_ != nullptr ? 1 : list_->size(); }
   const NDArray& operator[](size_t i) const { return array_ != nullptr ? *array_ : (*list_)[i]; }
@@ -141,7 +141,9 @@ class NDManager {
   // The manager the array is with now: its last borrower, else its owner; none: its handles'.
   static OwnerRef ManagerOf(const NDArray& array);
   // Resources that are no arrays: closed with the manager, after its arrays. kInvalidArgument for none.
-  OwnedResource& Own(std::unique_ptr<OwnedResource> resource) { return node_.Own(std::move(resource)); }
+  OwnedResource& Own(std::unique_ptr<OwnedResource> resource) {
+    return node_.Own(std::move(resource));
+  }
 
   // Sub-manager, inputs lent to it, `compute(sub)` with it entered, result to this manager, closed:
   //   NDArray z = manager.Scoped({x, y}, [&](NDManager&) { return Softmax(x + y); });
@@ -188,7 +190,9 @@ class NDManager {
   int64_t loans() const { return node_.loans(); }
 
   // It and all below it, as a list or as text (ownership_snapshot.h); with each array where asked.
-  OwnershipSnapshot Snapshot(bool list_arrays = false) const { return SnapshotOf(node_, list_arrays); }
+  OwnershipSnapshot Snapshot(bool list_arrays = false) const {
+    return SnapshotOf(node_, list_arrays);
+  }
   // Likewise, a line for each manager.
   void DebugDump(std::ostream& out, bool list_arrays = false) const {
     tidepool::DebugDump(node_, out, list_arrays);

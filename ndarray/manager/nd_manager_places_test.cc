@@ -34,8 +34,7 @@ std::string MessageOf(const std::function<void()>& call) {
 
 class NdManagerPlacesTest : public ::testing::Test {
  protected:
-  NdManagerPlacesTest()
-      : root_(NDManager::NewRoot("test")), model_(root_.NewSubManager("model")) {}
+  NdManagerPlacesTest() : root_(NDManager::NewRoot("test")), model_(root_.NewSubManager("model")) {}
   NDManager root_, model_;
 };
 
@@ -98,9 +97,10 @@ TEST_F(NdManagerPlacesTest, APlaceWhoseWorkspaceIsGoneSaysSo) {
     EXPECT_EQ(MessageOf([&] { Zeros({2}, DType::kFloat32, place); }),
               "place: workspace [gone] was destroyed; expected one that outlives what keeps it");
   }
-  EXPECT_EQ(MessageOf([&] { Zeros({2}, DType::kFloat32, of); }),
-            "place of owner [model/step]: workspace [gone] was destroyed; expected one that outlives "
-            "what keeps it");
+  EXPECT_EQ(
+      MessageOf([&] { Zeros({2}, DType::kFloat32, of); }),
+      "place of owner [model/step]: workspace [gone] was destroyed; expected one that outlives "
+      "what keeps it");
   EXPECT_THAT(MessageOf([&] { below.Ones({2}); }),
               HasSubstr("place of owner [model/step/below]: workspace [gone] was destroyed"));
   EXPECT_THAT(MessageOf([&] { ManagerScope scope(below); }),
@@ -197,10 +197,8 @@ TEST_F(NdManagerPlacesTest, ADeviceThatThereCannotBeIsRefusedWhereItIsNamed) {
              [&] { NDManager::Null().NewSubManager("nowhere", device); },
              [&] { Ownership::Process().NewChild("nowhere", device); },
              [&] { Empty({0}, DType::kFloat32, Place::On(device)); },
-             [&] { Place::Scratch(device); },
-             [&] { Place::CurrentOn(device); },
-             [&] { Place::Here().OnDevice(device); },
-             [&] { Ones({0}).To(device); },
+             [&] { Place::Scratch(device); }, [&] { Place::CurrentOn(device); },
+             [&] { Place::Here().OnDevice(device); }, [&] { Ones({0}).To(device); },
              [&] { BufferHandle(NewHeapBuffer(0, 64, MemoryKind::kAllocated, device)); },
              [&] { WorkspaceConfig().Validate("nowhere", device); },
              [&] { Workspace("nowhere", WorkspaceConfig(), device); }}) {

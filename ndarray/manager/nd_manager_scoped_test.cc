@@ -235,8 +235,8 @@ TEST_F(ScopedTest, WhatIsMovedOutOutlivesTheManagerInAllModes) {
         return x.Migrate(/*detach_if_none=*/true);
       },
   };
-  for (const WorkspaceMode mode : {WorkspaceMode::kEnabled, WorkspaceMode::kSingle,
-                                   WorkspaceMode::kNone}) {
+  for (const WorkspaceMode mode :
+       {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kNone}) {
     for (const DebugMode debug : {DebugMode::kDisabled, DebugMode::kSpillEverything,
                                   DebugMode::kBypassEverything, DebugMode::kGuard}) {
       WorkspaceConfig config = WorkspaceConfig::Training();

@@ -63,9 +63,10 @@ TEST_F(NdManagerTest, ACappedResultNamesOperatorOperandAndManager) {
             "Op [add]: a result of shape [2, 3] f32 would belong where argument X does: owner "
             "[model] is capped: what would stay in it is a leak; make it in a sub-manager, enter "
             "one with ManagerScope, or give an explicit destination");
-  EXPECT_THAT(MessageOf([&] { loose * x; }),
-              StartsWith("Op [multiply]: a result of shape [2, 3] f32 would belong where argument Y "
-                         "does: owner [model] is capped: "));
+  EXPECT_THAT(
+      MessageOf([&] { loose* x; }),
+      StartsWith("Op [multiply]: a result of shape [2, 3] f32 would belong where argument Y "
+                 "does: owner [model] is capped: "));
   EXPECT_THAT(MessageOf([&] { model_.Zeros({5}, DType::kInt64); }),
               StartsWith("a new array of shape [5] i64: owner [model] is capped: "));
   ManagerScope scope(model_);
@@ -175,7 +176,7 @@ TEST_F(NdManagerTest, CastsWithinOperatorsLeaveNothing) {
       ASSERT_EQ(z.dtype(), DType::kFloat64);
       ASSERT_EQ(step.arrays(), 1);
       Mean(n);
-      x / n - b * n;
+      x / n - b* n;
     }
   }
   EXPECT_EQ(Growth(), "");
@@ -258,7 +259,8 @@ TEST_F(NdManagerTest, WhatIsReadWhileItsManagerClosesStaysUntilItIsRead) {
   std::thread closer([&] {
     for (int i = 0; i < kRounds; ++i) {
       while (round.load(std::memory_order_acquire) < i) std::this_thread::yield();
-      for (int spin = i * 997 % 100000; spin > 0; --spin) std::atomic_signal_fence(std::memory_order_seq_cst);
+      for (int spin = i * 997 % 100000; spin > 0; --spin)
+        std::atomic_signal_fence(std::memory_order_seq_cst);
       manager.Close();
       done.store(i, std::memory_order_release);
     }
@@ -266,8 +268,8 @@ TEST_F(NdManagerTest, WhatIsReadWhileItsManagerClosesStaysUntilItIsRead) {
   for (int i = 0; i < kRounds; ++i) {
     std::fill(memory.begin(), memory.end(), 1.0f);
     manager = root_.NewSubManager("read");
-    const NDArray x(BufferHandle(NewImportedBuffer(memory.data(), kElements * sizeof(float), scribble,
-                                                   nullptr)),
+    const NDArray x(BufferHandle(NewImportedBuffer(memory.data(), kElements * sizeof(float),
+                                                   scribble, nullptr)),
                     {kElements}, DType::kFloat32);
     const NDArray few = x.Slice(0, 0, 500);
     const std::string text = few.ToString();
@@ -276,9 +278,15 @@ TEST_F(NdManagerTest, WhatIsReadWhileItsManagerClosesStaysUntilItIsRead) {
     try {
       for (;; ++read) {
         switch (i % 3) {
-          case 0: wrong += x.ToVector<float>() != expected; break;
-          case 1: wrong += few.ToString() != text; break;
-          case 2: wrong += x.At<float>({kElements - 1}) != 1.0f; break;
+          case 0:
+            wrong += x.ToVector<float>() != expected;
+            break;
+          case 1:
+            wrong += few.ToString() != text;
+            break;
+          case 2:
+            wrong += x.At<float>({kElements - 1}) != 1.0f;
+            break;
         }
       }
     } catch (const Error& error) {

@@ -20,12 +20,12 @@ enum class GeluForm {
 };
 
 // f of each element, NaN of NaN; and the same into z.
-NDArray Relu(const NDArray& x);                                // max(x, 0)
-NDArray LeakyRelu(const NDArray& x, double alpha = 0.01);      // x > 0 ? x : alpha * x
-NDArray Elu(const NDArray& x, double alpha = 1);               // x > 0 ? x : alpha * (exp(x) - 1)
+NDArray Relu(const NDArray& x);                            // max(x, 0)
+NDArray LeakyRelu(const NDArray& x, double alpha = 0.01);  // x > 0 ? x : alpha * x
+NDArray Elu(const NDArray& x, double alpha = 1);           // x > 0 ? x : alpha * (exp(x) - 1)
 NDArray Gelu(const NDArray& x, GeluForm form = GeluForm::kErf);
-NDArray Swish(const NDArray& x);                               // x * sigmoid(x)
-NDArray Mish(const NDArray& x);                                // x * tanh(log(1 + exp(x)))
+NDArray Swish(const NDArray& x);  // x * sigmoid(x)
+NDArray Mish(const NDArray& x);   // x * tanh(log(1 + exp(x)))
 void ReluInto(const NDArray& x, NDArray& z);
 void MishInto(const NDArray& x, NDArray& z);
 void LeakyReluInto(const NDArray& x, double alpha, NDArray& z);

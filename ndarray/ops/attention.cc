@@ -25,15 +25,17 @@ void Check(OpCode op, const NDArray& query, const NDArray& key, const NDArray& v
   CheckDType(name, "value", value, query.dtype());
   const int64_t key_heads = key.dim(1);
   if (query.dim(3) < 1 || key_heads < 1 || query.dim(1) % key_heads != 0) {
-    ThrowInvalidArgument(absl::StrCat(
-        "Op [", name, "]: query has shape ", query.shape().ToString(), ", key has shape ",
-        key.shape().ToString(), "; expected a width of at least 1 and heads that are a multiple of key's"));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [", name, "]: query has shape ", query.shape().ToString(),
+                     ", key has shape ", key.shape().ToString(),
+                     "; expected a width of at least 1 and heads that are a multiple of key's"));
   }
   CheckShape(name, "key", key, {query.dim(0), key_heads, key.dim(2), query.dim(3)});
   CheckShape(name, "value", value, {query.dim(0), key_heads, key.dim(2), value.dim(3)});
   if (!std::isfinite(attributes.scale) || attributes.first_query < 0) {
     ThrowInvalidArgument(absl::StrCat("Op [", name, "]: scale ", attributes.scale, ", first_query ",
-                                      attributes.first_query, ", expected a finite scale and at least 0"));
+                                      attributes.first_query,
+                                      ", expected a finite scale and at least 0"));
   }
 }
 
@@ -62,7 +64,8 @@ NDArray MaskOf(OpCode op, const NDArray& mask, const NDArray& query, const NDArr
   return added;
 }
 
-void CheckGiven(OpCode op, const char* operand, const NDArray& array, const Shape& shape, DType dtype) {
+void CheckGiven(OpCode op, const char* operand, const NDArray& array, const Shape& shape,
+                DType dtype) {
   array.CheckAlive(Info(op).name, operand);
   CheckShape(Info(op).name, operand, array, shape);
   CheckDType(Info(op).name, operand, array, dtype);
@@ -75,8 +78,8 @@ Shape OutputShape(const NDArray& query, const NDArray& value) {
 Shape RowsShape(const NDArray& query) { return {query.dim(0), query.dim(1), query.dim(2)}; }
 
 // Where outputs are given, they are checked; else they are made.
-void Run(const NDArray& query, const NDArray& key, const NDArray& value, Attended& result, bool given,
-         const AttentionAttributes& attributes, const NDArray* mask) {
+void Run(const NDArray& query, const NDArray& key, const NDArray& value, Attended& result,
+         bool given, const AttentionAttributes& attributes, const NDArray* mask) {
   constexpr OpCode kOp = OpCode::kAttention;
   CheckOperands(kOp, {&query, &key, &value, mask});
   Check(kOp, query, key, value, attributes);
@@ -88,15 +91,16 @@ void Run(const NDArray& query, const NDArray& key, const NDArray& value, Attende
     CheckGiven(kOp, "log_sum_exp", result.log_sum_exp, RowsShape(query), statistics);
   } else {
     const Place place = ResultPlace(kOp, {&query, &key, &value, mask});
-    result = {NDArray(OutputShape(query, value), dtype, place), NDArray(RowsShape(query), statistics, place)};
+    result = {NDArray(OutputShape(query, value), dtype, place),
+              NDArray(RowsShape(query), statistics, place)};
   }
   Dispatch(kOp, {&query, &key, &value, mask != nullptr ? &added : nullptr},
            {&result.output, &result.log_sum_exp}, &attributes);
 }
 
-void RunGrad(const NDArray& query, const NDArray& key, const NDArray& value, const Attended& attended,
-             const NDArray& output_gradient, AttentionGradients& result, bool given,
-             const AttentionAttributes& attributes, const NDArray* mask) {
+void RunGrad(const NDArray& query, const NDArray& key, const NDArray& value,
+             const Attended& attended, const NDArray& output_gradient, AttentionGradients& result,
+             bool given, const AttentionAttributes& attributes, const NDArray* mask) {
   constexpr OpCode kOp = OpCode::kAttentionGrad;
   const NDArray &output = attended.output, &log_sum_exp = attended.log_sum_exp;
   CheckOperands(kOp, {&query, &key, &value, mask, &output, &log_sum_exp, &output_gradient});

@@ -9,7 +9,8 @@ namespace tidepool {
 
 Axes::Axes(absl::Span<const int> axes) {
   if (axes.size() > kMaxRank) {
-    ThrowInvalidArgument(absl::StrCat("axes: ", axes.size(), " of them, expected at most ", kMaxRank));
+    ThrowInvalidArgument(
+        absl::StrCat("axes: ", axes.size(), " of them, expected at most ", kMaxRank));
   }
   count_ = static_cast<int>(axes.size());
   std::copy(axes.begin(), axes.end(), axes_);

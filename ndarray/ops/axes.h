@@ -14,12 +14,12 @@ namespace tidepool {
 class Axes {
  public:
   Axes() = default;
-  Axes(int axis) : Axes(absl::Span<const int>(&axis, 1)) {}                    // NOLINT
-  Axes(std::initializer_list<int> axes)                                        // NOLINT
+  Axes(int axis) : Axes(absl::Span<const int>(&axis, 1)) {}  // NOLINT
+  Axes(std::initializer_list<int> axes)                      // NOLINT
       : Axes(absl::Span<const int>(axes.begin(), axes.size())) {}
-  Axes(const std::vector<int>& axes) : Axes(absl::Span<const int>(axes)) {}    // NOLINT
+  Axes(const std::vector<int>& axes) : Axes(absl::Span<const int>(axes)) {}  // NOLINT
   // Throws kInvalidArgument for more than kMaxRank axes.
-  Axes(absl::Span<const int> axes);                                            // NOLINT
+  Axes(absl::Span<const int> axes);  // NOLINT
 
   absl::Span<const int> span() const { return absl::Span<const int>(axes_, count_); }
   // Bit i: axis i of an array of `rank`. Throws kInvalidArgument naming `op` for an axis outside of

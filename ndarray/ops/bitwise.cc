@@ -24,8 +24,9 @@ bool AreTruths(OpCode op, const NDArray& x, const NDArray& y) {
   CheckBits(Info(op).name, "X", x);
   CheckBits(Info(op).name, "Y", y);
   if (IsFloating(PromoteTypes(x.dtype(), y.dtype()))) {
-    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: X is ", DTypeName(x.dtype()), ", Y is ",
-                                      DTypeName(y.dtype()), ", expected types that an integer type holds; Cast one"));
+    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: X is ", DTypeName(x.dtype()),
+                                      ", Y is ", DTypeName(y.dtype()),
+                                      ", expected types that an integer type holds; Cast one"));
   }
   return x.dtype() == DType::kBool && y.dtype() == DType::kBool;
 }
@@ -39,34 +40,34 @@ NDArray OperandOf(OpCode op, const NDArray& x, const Scalar& y) {
 
 }  // namespace
 
-#define TIDEPOOL_BITWISE(Name)                                                                \
-  NDArray Bitwise##Name(const NDArray& x, const NDArray& y) {                                 \
-    if (AreTruths(OpCode::kBitwise##Name, x, y)) return Logical##Name(x, y);                  \
-    return Binary(OpCode::kBitwise##Name, x, y);                                              \
-  }                                                                                           \
-  void Bitwise##Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                  \
-    if (AreTruths(OpCode::kBitwise##Name, x, y)) return Logical##Name##Into(x, y, z);         \
-    BinaryInto(OpCode::kBitwise##Name, x, y, z);                                              \
-  }                                                                                           \
-  NDArray Bitwise##Name(const NDArray& x, const Scalar& y) {                                  \
-    return Bitwise##Name(x, OperandOf(OpCode::kBitwise##Name, x, y));                         \
+#define TIDEPOOL_BITWISE(Name)                                                        \
+  NDArray Bitwise##Name(const NDArray& x, const NDArray& y) {                         \
+    if (AreTruths(OpCode::kBitwise##Name, x, y)) return Logical##Name(x, y);          \
+    return Binary(OpCode::kBitwise##Name, x, y);                                      \
+  }                                                                                   \
+  void Bitwise##Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {          \
+    if (AreTruths(OpCode::kBitwise##Name, x, y)) return Logical##Name##Into(x, y, z); \
+    BinaryInto(OpCode::kBitwise##Name, x, y, z);                                      \
+  }                                                                                   \
+  NDArray Bitwise##Name(const NDArray& x, const Scalar& y) {                          \
+    return Bitwise##Name(x, OperandOf(OpCode::kBitwise##Name, x, y));                 \
   }
 TIDEPOOL_BITWISE(And)
 TIDEPOOL_BITWISE(Or)
 TIDEPOOL_BITWISE(Xor)
 #undef TIDEPOOL_BITWISE
 
-#define TIDEPOOL_SHIFT(Name)                                                                  \
-  NDArray Name(const NDArray& x, const NDArray& y) {                                          \
-    AreTruths(OpCode::k##Name, x, y);                                                         \
-    return Binary(OpCode::k##Name, x, y);                                                     \
-  }                                                                                           \
-  void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                           \
-    AreTruths(OpCode::k##Name, x, y);                                                         \
-    BinaryInto(OpCode::k##Name, x, y, z);                                                     \
-  }                                                                                           \
-  NDArray Name(const NDArray& x, const Scalar& y) {                                           \
-    return Name(x, OperandOf(OpCode::k##Name, x, y));                                         \
+#define TIDEPOOL_SHIFT(Name)                                        \
+  NDArray Name(const NDArray& x, const NDArray& y) {                \
+    AreTruths(OpCode::k##Name, x, y);                               \
+    return Binary(OpCode::k##Name, x, y);                           \
+  }                                                                 \
+  void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) { \
+    AreTruths(OpCode::k##Name, x, y);                               \
+    BinaryInto(OpCode::k##Name, x, y, z);                           \
+  }                                                                 \
+  NDArray Name(const NDArray& x, const Scalar& y) {                 \
+    return Name(x, OperandOf(OpCode::k##Name, x, y));               \
   }
 TIDEPOOL_SHIFT(ShiftLeft)
 TIDEPOOL_SHIFT(ShiftRight)

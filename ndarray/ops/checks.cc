@@ -12,8 +12,8 @@ void CheckValues(const char* op, const int64_t* values, int64_t stride, int64_t 
   for (int64_t i = 0; i < count; ++i) {
     const int64_t label = values[i * stride];
     if (label >= 0 && label < classes) continue;
-    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: label ", i, " is ", label, ", expected 0 to ",
-                                      classes - 1));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [", op, "]: label ", i, " is ", label, ", expected 0 to ", classes - 1));
   }
 }
 

@@ -97,10 +97,10 @@ Shape CheckWhere(const NDArray& condition, const NDArray& x, const NDArray& y) {
 
 }  // namespace
 
-#define TIDEPOOL_BINARY(Name, Function)                                                         \
-  NDArray Name(const NDArray& x, const NDArray& y) { return Function(OpCode::k##Name, x, y); }  \
-  void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                             \
-    Function##Into(OpCode::k##Name, x, y, z);                                                   \
+#define TIDEPOOL_BINARY(Name, Function)                                                        \
+  NDArray Name(const NDArray& x, const NDArray& y) { return Function(OpCode::k##Name, x, y); } \
+  void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                            \
+    Function##Into(OpCode::k##Name, x, y, z);                                                  \
   }
 #define TIDEPOOL_OPERATOR(Name, ...) TIDEPOOL_BINARY(Name, Compare)
 #include "tidepool/ndarray/kernel/operators/comparisons.inc"
@@ -122,8 +122,8 @@ void LogicalNotInto(const NDArray& x, NDArray& z) {
   PointwiseInto(OpCode::kLogicalNot, x, kBool, z);
 }
 
-#define TIDEPOOL_OPERATOR(Name, ...)                                         \
-  NDArray Name(const NDArray& x) { return Classify(OpCode::k##Name, x); }    \
+#define TIDEPOOL_OPERATOR(Name, ...)                                      \
+  NDArray Name(const NDArray& x) { return Classify(OpCode::k##Name, x); } \
   void Name##Into(const NDArray& x, NDArray& z) { ClassifyInto(OpCode::k##Name, x, z); }
 #include "tidepool/ndarray/kernel/operators/classifiers.inc"
 #undef TIDEPOOL_OPERATOR

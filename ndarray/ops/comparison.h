@@ -41,9 +41,9 @@ NDArray Greater(const NDArray& x, const Scalar& y);
 NDArray GreaterEqual(const NDArray& x, const Scalar& y);
 
 // Element by element: an array is no condition of an `if`.
-#define TIDEPOOL_COMPARE(op, Name, Turned)                                                       \
-  inline NDArray operator op(const NDArray& x, const NDArray& y) { return Name(x, y); }          \
-  inline NDArray operator op(const NDArray& x, const Scalar& y) { return Name(x, y); }           \
+#define TIDEPOOL_COMPARE(op, Name, Turned)                                              \
+  inline NDArray operator op(const NDArray& x, const NDArray& y) { return Name(x, y); } \
+  inline NDArray operator op(const NDArray& x, const Scalar& y) { return Name(x, y); }  \
   inline NDArray operator op(const Scalar& x, const NDArray& y) { return Turned(y, x); }
 TIDEPOOL_COMPARE(==, Equal, Equal)
 TIDEPOOL_COMPARE(!=, NotEqual, NotEqual)
@@ -76,7 +76,8 @@ NDArray Where(const NDArray& condition, const NDArray& x, const NDArray& y);
 // With a number, of the other's type, which holds it (else kInvalidArgument); of two numbers, `dtype`'s.
 NDArray Where(const NDArray& condition, const NDArray& x, const Scalar& y);
 NDArray Where(const NDArray& condition, const Scalar& x, const NDArray& y);
-NDArray Where(const NDArray& condition, const Scalar& x, const Scalar& y, DType dtype = DType::kFloat32);
+NDArray Where(const NDArray& condition, const Scalar& x, const Scalar& y,
+              DType dtype = DType::kFloat32);
 // The result's type is as elementwise.h says.
 void WhereInto(const NDArray& condition, const NDArray& x, const NDArray& y, NDArray& z);
 

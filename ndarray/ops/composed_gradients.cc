@@ -26,7 +26,8 @@ namespace {
 using Call = const GradientCall&;
 using Results = GradientResults;
 
-constexpr OperandSet kX0 = InputBit(0), kX1 = InputBit(1), kX = kX0, kBoth = kX0 | kX1, kZ = OutputBit(0);
+constexpr OperandSet kX0 = InputBit(0), kX1 = InputBit(1), kX = kX0, kBoth = kX0 | kX1,
+                     kZ = OutputBit(0);
 
 // dz * factor, over dz where that is spare. For functions of one gradient.
 NDArray Scaled(Call c, const NDArray& factor) {
@@ -77,10 +78,12 @@ NDArray Kept(Call c, const NDArray& values) {
   return values.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims, static_cast<size_t>(rank))));
 }
 double CountOfReduced(Call c) {
-  return static_cast<double>(c.x().NumElements()) / static_cast<double>(std::max<int64_t>(1, c.z().NumElements()));
+  return static_cast<double>(c.x().NumElements()) /
+         static_cast<double>(std::max<int64_t>(1, c.z().NumElements()));
 }
 // The reduction over the axes of the call, which stay; no axes are no axes here, not all of them.
-NDArray Reduced(Call c, NDArray (*reduction)(const NDArray&, const Axes&, bool), const NDArray& values) {
+NDArray Reduced(Call c, NDArray (*reduction)(const NDArray&, const Axes&, bool),
+                const NDArray& values) {
   const uint32_t axes = c.attrs<ReduceAttributes>().axes;
   return axes == 0 ? values : reduction(values, AxesOf(axes, c.x().rank()), true);
 }
@@ -104,15 +107,20 @@ Results OfExtreme(Call c) {
   return {Kept(c, c.dz) * (chosen / Reduced(c, &Sum, chosen))};
 }
 
-NDArray Product(Call c, int input, const NDArray& x, const NDArray& y, bool transpose_x, bool transpose_y) {
+NDArray Product(Call c, int input, const NDArray& x, const NDArray& y, bool transpose_x,
+                bool transpose_y) {
   const MatMulAttributes attributes{.transpose_x = transpose_x, .transpose_y = transpose_y};
   NDArray* const destination = c.destination(input);
-  if (destination == nullptr || destination->rank() != 2 || x.rank() != 2 || y.rank() != 2) return MatMul(x, y, attributes);
+  if (destination == nullptr || destination->rank() != 2 || x.rank() != 2 || y.rank() != 2)
+    return MatMul(x, y, attributes);
   MatMulInto(x, y, *destination, attributes);
   return *destination;
 }
 // [.., n] as one matrix.
-NDArray Rows(const NDArray& x) { return x.ReshapeOrCopy({x.NumElements() / std::max<int64_t>(1, x.dim(-1 + x.rank())), x.dim(x.rank() - 1)}); }
+NDArray Rows(const NDArray& x) {
+  return x.ReshapeOrCopy(
+      {x.NumElements() / std::max<int64_t>(1, x.dim(-1 + x.rank())), x.dim(x.rank() - 1)});
+}
 Results OfMatMul(Call c) {
   const auto& a = c.attrs<MatMulAttributes>();
   const NDArray& dz = c.dz;
@@ -120,19 +128,23 @@ Results OfMatMul(Call c) {
   // The weights' first: what they were multiplied by goes before there is a gradient of it.
   if (c.wants(1)) {
     const NDArray &x = c.x(0), &y = c.x(1);
-    if (y.rank() == 2 && x.rank() > 2 && !a.transpose_x && dz.NumElements() > 0 && x.NumElements() > 0) {
+    if (y.rank() == 2 && x.rank() > 2 && !a.transpose_x && dz.NumElements() > 0 &&
+        x.NumElements() > 0) {
       // One product of all rows instead of one of each matrix, which would be added up.
       results[1] = a.transpose_y ? Product(c, 1, Rows(dz), Rows(x), true, false)
                                  : Product(c, 1, Rows(x), Rows(dz), true, false);
     } else {
-      results[1] = a.transpose_y ? Product(c, 1, dz, x, true, a.transpose_x) : Product(c, 1, x, dz, !a.transpose_x, false);
+      results[1] = a.transpose_y ? Product(c, 1, dz, x, true, a.transpose_x)
+                                 : Product(c, 1, x, dz, !a.transpose_x, false);
     }
   }
   c.Done(kX0);
-  if (c.inputs[2] != nullptr && c.wants(2)) results[2] = SumTo(dz, c.x(2).shape(), c.destination(2));
+  if (c.inputs[2] != nullptr && c.wants(2))
+    results[2] = SumTo(dz, c.x(2).shape(), c.destination(2));
   if (c.wants(0)) {
     const NDArray& y = c.x(1);
-    results[0] = a.transpose_x ? Product(c, 0, y, dz, a.transpose_y, true) : Product(c, 0, dz, y, false, !a.transpose_y);
+    results[0] = a.transpose_x ? Product(c, 0, y, dz, a.transpose_y, true)
+                               : Product(c, 0, dz, y, false, !a.transpose_y);
   }
   return results;
 }
@@ -177,39 +189,68 @@ constexpr double kLn2 = 0.69314718055994530942, kLn10 = 2.30258509299404568402,
 
 constexpr ComposedGradient kComposedGradients[] = {
     {OpCode::kCopy, {}, [](Call c) -> Results { return {Cast(c.dz, c.x().dtype())}; }},
-    {OpCode::kAdd, {}, [](Call c) -> Results { return {c.dz, c.dz}; }},
-    {OpCode::kSubtract, {}, [](Call c) -> Results { return {c.dz, If(c, 1, [&] { return -c.dz; })}; }},
-    {OpCode::kMultiply, {kX1, kX0}, &OfMultiply},
-    {OpCode::kDivide, {kX1, kX1 | kZ}, [](Call c) -> Results {
-       return {If(c, 0, [&] { return c.dz / c.x(1); }), If(c, 1, [&] { return -c.dz * c.z() / c.x(1); })};
+    {OpCode::kAdd,
+     {},
+     [](Call c) -> Results {
+       return {c.dz, c.dz};
      }},
-    {OpCode::kMaximum, {kBoth, kBoth}, [](Call c) -> Results {
+    {OpCode::kSubtract,
+     {},
+     [](Call c) -> Results {
+       return {c.dz, If(c, 1, [&] { return -c.dz; })};
+     }},
+    {OpCode::kMultiply, {kX1, kX0}, &OfMultiply},
+    {OpCode::kDivide,
+     {kX1, kX1 | kZ},
+     [](Call c) -> Results {
+       return {If(c, 0, [&] { return c.dz / c.x(1); }),
+               If(c, 1, [&] { return -c.dz * c.z() / c.x(1); })};
+     }},
+    {OpCode::kMaximum,
+     {kBoth, kBoth},
+     [](Call c) -> Results {
        return {If(c, 0, [&] { return Where0(c.x(0) >= c.x(1), c.dz); }),
                If(c, 1, [&] { return Where0(c.x(0) < c.x(1), c.dz); })};
      }},
-    {OpCode::kMinimum, {kBoth, kBoth}, [](Call c) -> Results {
+    {OpCode::kMinimum,
+     {kBoth, kBoth},
+     [](Call c) -> Results {
        return {If(c, 0, [&] { return Where0(c.x(0) <= c.x(1), c.dz); }),
                If(c, 1, [&] { return Where0(c.x(0) > c.x(1), c.dz); })};
      }},
-    {OpCode::kPower, {kBoth, kX0 | kZ}, [](Call c) -> Results {
+    {OpCode::kPower,
+     {kBoth, kX0 | kZ},
+     [](Call c) -> Results {
        return {If(c, 0, [&] { return c.dz * c.x(1) * Power(c.x(0), c.x(1) - 1); }),
                If(c, 1, [&] { return c.dz * c.z() * Log(c.x(0)); })};
      }},
-    {OpCode::kAtan2, {kBoth, kBoth}, [](Call c) -> Results {
+    {OpCode::kAtan2,
+     {kBoth, kBoth},
+     [](Call c) -> Results {
        const NDArray each = c.dz / (Square(c.x(0)) + Square(c.x(1)));
        return {If(c, 0, [&] { return each * c.x(1); }), If(c, 1, [&] { return -each * c.x(0); })};
      }},
-    {OpCode::kHypot, {kX0 | kZ, kX1 | kZ}, [](Call c) -> Results {
-       return {If(c, 0, [&] { return c.dz * c.x(0) / c.z(); }), If(c, 1, [&] { return c.dz * c.x(1) / c.z(); })};
+    {OpCode::kHypot,
+     {kX0 | kZ, kX1 | kZ},
+     [](Call c) -> Results {
+       return {If(c, 0, [&] { return c.dz * c.x(0) / c.z(); }),
+               If(c, 1, [&] { return c.dz * c.x(1) / c.z(); })};
      }},
-    {OpCode::kLogAddExp, {kX0 | kZ, kX1 | kZ}, [](Call c) -> Results {
-       return {If(c, 0, [&] { return c.dz * Exp(c.x(0) - c.z()); }), If(c, 1, [&] { return c.dz * Exp(c.x(1) - c.z()); })};
+    {OpCode::kLogAddExp,
+     {kX0 | kZ, kX1 | kZ},
+     [](Call c) -> Results {
+       return {If(c, 0, [&] { return c.dz * Exp(c.x(0) - c.z()); }),
+               If(c, 1, [&] { return c.dz * Exp(c.x(1) - c.z()); })};
      }},
-    {OpCode::kWhere, {0, kX0, kX0}, [](Call c) -> Results {
+    {OpCode::kWhere,
+     {0, kX0, kX0},
+     [](Call c) -> Results {
        return {NDArray(), If(c, 1, [&] { return Where0(c.x(0), c.dz); }),
                If(c, 2, [&] { return Where0(LogicalNot(c.x(0)), c.dz); })};
      }},
-    {OpCode::kScaleShift, {}, [](Call c) -> Results { return {Scaled(c, c.attrs<ScaleShiftAttributes>().scale)}; }},
+    {OpCode::kScaleShift,
+     {},
+     [](Call c) -> Results { return {Scaled(c, c.attrs<ScaleShiftAttributes>().scale)}; }},
     {OpCode::kNegate, {}, [](Call c) -> Results { return {Scaled(c, -1)}; }},
     {OpCode::kAbs, {kX}, [](Call c) -> Results { return {Scaled(c, Sign(c.x()))}; }},
     {OpCode::kSquare, {kX}, [](Call c) -> Results { return {Scaled(c, c.x() * 2)}; }},
@@ -228,15 +269,23 @@ constexpr ComposedGradient kComposedGradients[] = {
     {OpCode::kSin, {kX}, [](Call c) -> Results { return {Scaled(c, Cos(c.x()))}; }},
     {OpCode::kCos, {kX}, [](Call c) -> Results { return {-c.dz * Sin(c.x())}; }},
     {OpCode::kTan, {kZ}, [](Call c) -> Results { return {Scaled(c, Square(c.z()) + 1)}; }},
-    {OpCode::kAsin, {kX}, [](Call c) -> Results { return {Scaled(c, Rsqrt((1 - c.x()) * (1 + c.x())))}; }},
-    {OpCode::kAcos, {kX}, [](Call c) -> Results { return {-c.dz * Rsqrt((1 - c.x()) * (1 + c.x()))}; }},
+    {OpCode::kAsin,
+     {kX},
+     [](Call c) -> Results { return {Scaled(c, Rsqrt((1 - c.x()) * (1 + c.x())))}; }},
+    {OpCode::kAcos,
+     {kX},
+     [](Call c) -> Results { return {-c.dz * Rsqrt((1 - c.x()) * (1 + c.x()))}; }},
     {OpCode::kAtan, {kX}, [](Call c) -> Results { return {c.dz / (Square(c.x()) + 1)}; }},
     {OpCode::kSinh, {kX}, [](Call c) -> Results { return {Scaled(c, Cosh(c.x()))}; }},
     {OpCode::kCosh, {kX}, [](Call c) -> Results { return {Scaled(c, Sinh(c.x()))}; }},
     {OpCode::kAsinh, {kX}, [](Call c) -> Results { return {Scaled(c, Rsqrt(Square(c.x()) + 1))}; }},
-    {OpCode::kAcosh, {kX}, [](Call c) -> Results { return {Scaled(c, Rsqrt((c.x() - 1) * (c.x() + 1)))}; }},
+    {OpCode::kAcosh,
+     {kX},
+     [](Call c) -> Results { return {Scaled(c, Rsqrt((c.x() - 1) * (c.x() + 1)))}; }},
     {OpCode::kAtanh, {kX}, [](Call c) -> Results { return {c.dz / ((1 - c.x()) * (1 + c.x()))}; }},
-    {OpCode::kErf, {kX}, [](Call c) -> Results { return {Scaled(c, Exp(-Square(c.x())) * kTwoOverSqrtPi)}; }},
+    {OpCode::kErf,
+     {kX},
+     [](Call c) -> Results { return {Scaled(c, Exp(-Square(c.x())) * kTwoOverSqrtPi)}; }},
     {OpCode::kSum, {}, &OfSum},
     {OpCode::kMean, {}, &OfMean},
     {OpCode::kVariance, {kX}, &OfVariance},
@@ -245,10 +294,14 @@ constexpr ComposedGradient kComposedGradients[] = {
     {OpCode::kLogSumExp, {kX | kZ}, &OfLogSumExp},
     {OpCode::kMax, {kX | kZ}, &OfExtreme},
     {OpCode::kMin, {kX | kZ}, &OfExtreme},
-    {OpCode::kGather, {kX1}, [](Call c) -> Results {
+    {OpCode::kGather,
+     {kX1},
+     [](Call c) -> Results {
        return {GatherGrad(c.dz, c.x(1), c.x(0).shape(), c.attrs<AxisAttributes>().axis)};
      }},
-    {OpCode::kFlip, {}, [](Call c) -> Results {
+    {OpCode::kFlip,
+     {},
+     [](Call c) -> Results {
        const uint32_t axes = c.attrs<FlipAttributes>().axes;
        return {axes == 0 ? c.dz : Flip(c.dz, AxesOf(axes, c.x().rank()))};
      }},

@@ -24,7 +24,8 @@ class Contraction {
     std::vector<DType> types;
     for (const Term& term : terms_) types.push_back(term.array.dtype());
     dtype_ = PromoteTypes(types);
-    if (dtype_ == DType::kBool) Refuse(op_, "operands are bool, expected numbers; Cast them, or use LogicalAnd and Any");
+    if (dtype_ == DType::kBool)
+      Refuse(op_, "operands are bool, expected numbers; Cast them, or use LogicalAnd and Any");
     // Those without elements are nowhere.
     for (const Term& term : terms_) {
       if (term.array.device() != Host()) device_ = term.array.device();
@@ -45,7 +46,8 @@ class Contraction {
     while (terms_.size() > 1) {
       const auto [i, j] = NextPair();
       const AxisLabels needed = NeededBeside(i, j);
-      NDArray* target = terms_.size() == 2 && type == dtype_ && z.device() == device_ ? &z : nullptr;
+      NDArray* target =
+          terms_.size() == 2 && type == dtype_ && z.device() == device_ ? &z : nullptr;
       terms_[i] = Product(terms_[i], terms_[j], needed, target);
       terms_.erase(terms_.begin() + static_cast<int64_t>(j));
       if (terms_[0].array.raw_data() == z.raw_data()) return z;
@@ -78,8 +80,9 @@ class Contraction {
         const int64_t found = terms_[t].array.dim(i);
         int64_t& known = sizes_[static_cast<int>(terms_[t].labels[i])];
         if (known >= 0 && known != 1 && found != 1 && found != known) {
-          Refuse(op_, absl::StrCat("operand ", t, " of shape ", terms_[t].array.shape().ToString(), " has ", found,
-                                   " for ", NameOfLabel(terms_[t].labels[i]), ", expected ", known, " as before, or 1"));
+          Refuse(op_, absl::StrCat("operand ", t, " of shape ", terms_[t].array.shape().ToString(),
+                                   " has ", found, " for ", NameOfLabel(terms_[t].labels[i]),
+                                   ", expected ", known, " as before, or 1"));
         }
         if (known < 0 || known == 1) known = found;
       }
@@ -128,7 +131,9 @@ class Contraction {
     if (!summed.empty()) *term = {SumOf(term->array, summed, ShapeOf(kept)), kept};
   }
 
-  NDArray Scratch(const Shape& shape, DType dtype) const { return NDArray(shape, dtype, Place::Scratch(device_)); }
+  NDArray Scratch(const Shape& shape, DType dtype) const {
+    return NDArray(shape, dtype, Place::Scratch(device_));
+  }
 
   NDArray SumOf(const NDArray& x, const std::vector<int>& axes, const Shape& shape) const {
     const DType type = x.dtype();
@@ -176,13 +181,15 @@ class Contraction {
   }
 
   // The term as [batch, rows, columns], the first only where there are such labels: a view, or a copy.
-  NDArray Matrix(const Term& term, const AxisLabels& batch, const AxisLabels& rows, const AxisLabels& columns, bool* turned) const {
+  NDArray Matrix(const Term& term, const AxisLabels& batch, const AxisLabels& rows,
+                 const AxisLabels& columns, bool* turned) const {
     NDArray view = Aligned(term, batch + rows + columns);
     const NDArray other = Aligned(term, batch + columns + rows);
     *turned = !view.is_dense() && other.is_dense();
     if (*turned) view = other;
     if (!view.is_dense()) view = view.CopyTo(Place::Scratch(view.device()));
-    const int64_t m = ShapeOf(*turned ? columns : rows).NumElements(), n = ShapeOf(*turned ? rows : columns).NumElements();
+    const int64_t m = ShapeOf(*turned ? columns : rows).NumElements(),
+                  n = ShapeOf(*turned ? rows : columns).NumElements();
     if (batch.empty()) return view.Reshape({m, n});
     return view.Reshape({ShapeOf(batch).NumElements(), m, n});
   }
@@ -190,7 +197,11 @@ class Contraction {
   // Summed over what is in both and not needed. `target`: where the last result goes if its axes come in that order.
   Term Product(const Term& a, const Term& b, const AxisLabels& needed, NDArray* target) const {
     AxisLabels batch, rows, columns, inner;
-    for (const char label : a.labels) (!HasLabel(b.labels, label) ? rows : HasLabel(needed, label) ? batch : inner).push_back(label);
+    for (const char label : a.labels)
+      (!HasLabel(b.labels, label) ? rows
+       : HasLabel(needed, label)  ? batch
+                                  : inner)
+          .push_back(label);
     for (const char label : b.labels) {
       if (!HasLabel(a.labels, label)) columns.push_back(label);
     }
@@ -209,7 +220,8 @@ class Contraction {
       return {SumOf(products, axes, ShapeOf(batch)), batch};
     }
     // The one whose labels come first in the result is on the left.
-    const bool swap = is_last && !columns.empty() && !rows.empty() && output_.find(columns[0]) < output_.find(rows[0]);
+    const bool swap = is_last && !columns.empty() && !rows.empty() &&
+                      output_.find(columns[0]) < output_.find(rows[0]);
     const Term &left = swap ? b : a, &right = swap ? a : b;
     if (swap) std::swap(rows, columns);
     MatMulAttributes attributes;
@@ -218,7 +230,8 @@ class Contraction {
     const AxisLabels labels = batch + rows + columns;
     NDArray z = is_last && labels == output_ ? *target : Scratch(ShapeOf(labels), a.array.dtype());
     const int64_t m = ShapeOf(rows).NumElements(), n = ShapeOf(columns).NumElements();
-    NDArray matrix = batch.empty() ? z.Reshape({m, n}) : z.Reshape({ShapeOf(batch).NumElements(), m, n});
+    NDArray matrix =
+        batch.empty() ? z.Reshape({m, n}) : z.Reshape({ShapeOf(batch).NumElements(), m, n});
     MatMulInto(x, y, matrix, attributes);
     return {z, labels};
   }

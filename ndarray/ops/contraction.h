@@ -17,7 +17,9 @@ struct Term {
   AxisLabels labels;  // of its axes
 };
 
-inline bool HasLabel(const AxisLabels& labels, char label) { return labels.find(label) != AxisLabels::npos; }
+inline bool HasLabel(const AxisLabels& labels, char label) {
+  return labels.find(label) != AxisLabels::npos;
+}
 std::string NameOfLabel(char label);
 
 // The product of the terms, at least one, summed over the labels that `output` lacks; each of its labels comes once and

@@ -14,11 +14,12 @@ Shape Conv2dOutputShape(const Shape& input, const Shape& filter, const Conv2dAtt
   CheckRank4("conv2d", "input", input);
   CheckRank4("conv2d", "filter", filter);
   if (a.groups < 1 || input[3] != filter[3] * a.groups || filter[0] % a.groups != 0) {
-    ThrowInvalidArgument(absl::StrCat(
-        "Op [conv2d]: input ", input.ToString(), " has ", input[3], " channels, filter ",
-        filter.ToString(), " has ", filter[3],
-        a.groups == 1 ? "" : absl::StrCat(" of each of ", a.groups, " groups, and ", filter[0],
-                                          " filters to divide among them")));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [conv2d]: input ", input.ToString(), " has ", input[3],
+                     " channels, filter ", filter.ToString(), " has ", filter[3],
+                     a.groups == 1 ? ""
+                                   : absl::StrCat(" of each of ", a.groups, " groups, and ",
+                                                  filter[0], " filters to divide among them")));
   }
   return {input[0],
           WindowCount("conv2d", "height", input[1], filter[1], a.stride_height, a.dilation_height,
@@ -51,7 +52,7 @@ NDArray Conv2dGradInput(const NDArray& output_gradient, const NDArray& filter,
   CheckShape("conv2d_grad_input", "output_gradient", output_gradient,
              Conv2dOutputShape(input_shape, filter.shape(), attributes));
   NDArray input_gradient(input_shape, output_gradient.dtype(),
-            ResultPlace(OpCode::kConv2dGradInput, {&output_gradient, &filter}));
+                         ResultPlace(OpCode::kConv2dGradInput, {&output_gradient, &filter}));
   Dispatch(OpCode::kConv2dGradInput, {&output_gradient, &filter}, {&input_gradient}, &attributes);
   return input_gradient;
 }

@@ -17,7 +17,8 @@ namespace tidepool {
 
 // [batch, out height, out width, filters] with
 // out = (in + pads - dilation * (kernel - 1) - 1) / stride + 1, rounded down, at least 1.
-Shape Conv2dOutputShape(const Shape& input, const Shape& filter, const Conv2dAttributes& attributes);
+Shape Conv2dOutputShape(const Shape& input, const Shape& filter,
+                        const Conv2dAttributes& attributes);
 // `bias` may be null. The result is in the current place.
 NDArray Conv2d(const NDArray& input, const NDArray& filter, const NDArray* bias,
                const Conv2dAttributes& attributes);

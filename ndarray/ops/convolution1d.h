@@ -22,17 +22,18 @@ struct Conv1dAttributes {
 // `bias` may be null. Results are in the current place.
 NDArray Conv1d(const NDArray& input, const NDArray& filter, const NDArray* bias = nullptr,
                const Conv1dAttributes& attributes = {});
-NDArray Conv1dGradInput(const NDArray& output_gradient, const NDArray& filter, const Shape& input_shape,
-                        const Conv1dAttributes& attributes = {});
+NDArray Conv1dGradInput(const NDArray& output_gradient, const NDArray& filter,
+                        const Shape& input_shape, const Conv1dAttributes& attributes = {});
 // Into (or added to) `filter_gradient`, a dense array.
-void Conv1dGradFilterInto(const NDArray& input, const NDArray& output_gradient, NDArray& filter_gradient,
-                          const Conv1dAttributes& attributes = {});
+void Conv1dGradFilterInto(const NDArray& input, const NDArray& output_gradient,
+                          NDArray& filter_gradient, const Conv1dAttributes& attributes = {});
 
 NDArray Conv1dTranspose(const NDArray& input, const NDArray& filter, const NDArray* bias = nullptr,
                         const Conv1dAttributes& attributes = {}, int64_t output_padding = 0);
 NDArray Conv1dTransposeGradInput(const NDArray& output_gradient, const NDArray& filter,
                                  const Conv1dAttributes& attributes = {});
-void Conv1dTransposeGradFilterInto(const NDArray& input, const NDArray& output_gradient, NDArray& filter_gradient,
+void Conv1dTransposeGradFilterInto(const NDArray& input, const NDArray& output_gradient,
+                                   NDArray& filter_gradient,
                                    const Conv1dAttributes& attributes = {});
 
 }  // namespace tidepool

@@ -41,8 +41,8 @@ Conv2dAttributes WithoutRelu(Conv2dAttributes attributes) {
 
 }  // namespace
 
-Shape Conv2dTransposeOutputShape(const Shape& input, const Shape& filter,
-                                 const Conv2dAttributes& a, OutputPadding padding) {
+Shape Conv2dTransposeOutputShape(const Shape& input, const Shape& filter, const Conv2dAttributes& a,
+                                 OutputPadding padding) {
   CheckRank4(kName, "input", input);
   CheckRank4(kName, "filter", filter);
   if (input[3] != filter[0]) {

@@ -14,11 +14,12 @@ void Check(const NDArray& x, double rate) {
   CheckOperands(OpCode::kDropout, {&x});
   RefuseWhileCapturing("dropout", "its random numbers would be the same in each replay");
   if (!IsFloating(x.dtype())) {
-    ThrowInvalidArgument(absl::StrCat("Op [dropout]: X is ", DTypeName(x.dtype()),
-                                      ", expected a float type"));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [dropout]: X is ", DTypeName(x.dtype()), ", expected a float type"));
   }
   if (!(rate >= 0 && rate < 1)) {
-    ThrowInvalidArgument(absl::StrCat("Op [dropout]: rate is ", rate, ", expected 0 or more, below 1"));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [dropout]: rate is ", rate, ", expected 0 or more, below 1"));
   }
 }
 

@@ -21,13 +21,15 @@ namespace {
 }
 
 // One operand's labels, "..." made of as many as its other axes are.
-AxisLabels LabelsOf(std::string_view text, const NDArray& operand, size_t number, const std::string& whole) {
+AxisLabels LabelsOf(std::string_view text, const NDArray& operand, size_t number,
+                    const std::string& whole) {
   const size_t dots = text.find("...");
   const auto named = static_cast<int>(text.size()) - (dots != std::string_view::npos ? 3 : 0);
   const int unnamed = operand.rank() - named;
   if (unnamed < 0 || (unnamed > 0 && dots == std::string_view::npos)) {
-    Refuse("einsum", absl::StrCat("operand ", number, " has shape ", operand.shape().ToString(), ", its subscripts \"",
-                                  std::string(text), "\" in \"", whole, "\" are of rank ", named));
+    Refuse("einsum", absl::StrCat("operand ", number, " has shape ", operand.shape().ToString(),
+                                  ", its subscripts \"", std::string(text), "\" in \"", whole,
+                                  "\" are of rank ", named));
   }
   if (dots == std::string_view::npos) return AxisLabels(text);
   AxisLabels labels(text.substr(0, dots));
@@ -40,13 +42,15 @@ void CheckText(std::string_view text, const std::string& whole) {
   for (size_t i = 0; i < text.size(); ++i) {
     const bool is_letter = (text[i] >= 'a' && text[i] <= 'z') || (text[i] >= 'A' && text[i] <= 'Z');
     if (is_letter || (dots != std::string_view::npos && i >= dots && i < dots + 3)) continue;
-    Refuse("einsum", absl::StrCat("\"", whole, "\" has \"", std::string(1, text[i]),
-                                  "\", expected letters, one \"...\" an operand, commas and one \"->\""));
+    Refuse("einsum",
+           absl::StrCat("\"", whole, "\" has \"", std::string(1, text[i]),
+                        "\", expected letters, one \"...\" an operand, commas and one \"->\""));
   }
 }
 
 void CheckOperandsOf(const char* op, absl::Span<const NDArray> operands) {
-  for (size_t i = 0; i < operands.size(); ++i) operands[i].CheckAlive(op, absl::StrCat("operand ", i).c_str());
+  for (size_t i = 0; i < operands.size(); ++i)
+    operands[i].CheckAlive(op, absl::StrCat("operand ", i).c_str());
 }
 
 void CheckPair(const char* op, const NDArray& x, const NDArray& y) {
@@ -64,26 +68,30 @@ AxisLabels Letters(int count, char first) {
 NDArray SumOfPairs(const char* op, const NDArray& x, const NDArray& y, absl::Span<const int> x_axes,
                    absl::Span<const int> y_axes) {
   if (x_axes.size() != y_axes.size()) {
-    Refuse(op, absl::StrCat(x_axes.size(), " axes of X and ", y_axes.size(), " of Y, expected as many"));
+    Refuse(op, absl::StrCat(x_axes.size(), " axes of X and ", y_axes.size(),
+                            " of Y, expected as many"));
   }
   AxisLabels of_x = Letters(x.rank(), 'a'), of_y = Letters(y.rank(), 'A');
   const AxisLabels own = of_x;
   AxisLabels output = of_x + of_y;
   for (size_t i = 0; i < x_axes.size(); ++i) {
-    const int a = NormalizeAxis(op, x_axes[i], x.rank()), b = NormalizeAxis(op, y_axes[i], y.rank());
+    const int a = NormalizeAxis(op, x_axes[i], x.rank()),
+              b = NormalizeAxis(op, y_axes[i], y.rank());
     if (!HasLabel(output, of_x[a]) || !HasLabel(output, of_y[b])) {
       Refuse(op, absl::StrCat("axis ", x_axes[i], " of X or ", y_axes[i], " of Y comes twice"));
     }
     if (x.dim(a) != y.dim(b)) {
-      Refuse(op, absl::StrCat("axis ", a, " of X of shape ", x.shape().ToString(), " and axis ", b, " of Y of shape ",
-                              y.shape().ToString(), " have sizes ", x.dim(a), " and ", y.dim(b), ", expected equal ones"));
+      Refuse(op, absl::StrCat("axis ", a, " of X of shape ", x.shape().ToString(), " and axis ", b,
+                              " of Y of shape ", y.shape().ToString(), " have sizes ", x.dim(a),
+                              " and ", y.dim(b), ", expected equal ones"));
     }
     output.erase(output.find(of_y[b]), 1);
     output.erase(output.find(own[a]), 1);
     of_y[b] = own[a];
   }
   const NDArray pair[] = {x, y};
-  return Contract(op, {{x, of_x}, {y, of_y}}, output, ResultPlace(op, absl::Span<const NDArray>(pair)));
+  return Contract(op, {{x, of_x}, {y, of_y}}, output,
+                  ResultPlace(op, absl::Span<const NDArray>(pair)));
 }
 
 }  // namespace
@@ -105,7 +113,8 @@ NDArray Einsum(std::string_view subscripts, absl::Span<const NDArray> operands) 
     const std::string_view one = inputs.substr(begin, end - begin);
     CheckText(one, whole);
     if (terms.size() < operands.size()) {
-      terms.push_back({operands[terms.size()], LabelsOf(one, operands[terms.size()], terms.size(), whole)});
+      terms.push_back(
+          {operands[terms.size()], LabelsOf(one, operands[terms.size()], terms.size(), whole)});
       all += terms.back().labels;
     } else {
       terms.push_back({});
@@ -115,7 +124,8 @@ NDArray Einsum(std::string_view subscripts, absl::Span<const NDArray> operands) 
   for (const char label : all) unnamed = label < kMaxRank ? std::max(unnamed, label + 1) : unnamed;
   const auto count = static_cast<size_t>(1 + std::count(inputs.begin(), inputs.end(), ','));
   if (operands.empty() || count != operands.size()) {
-    Refuse("einsum", absl::StrCat("\"", whole, "\" is of ", count, " operands, but there are ", operands.size()));
+    Refuse("einsum", absl::StrCat("\"", whole, "\" is of ", count, " operands, but there are ",
+                                  operands.size()));
   }
   AxisLabels ellipsis, output;
   for (int i = unnamed - 1; i >= 0; --i) ellipsis.push_back(static_cast<char>(i));
@@ -140,7 +150,8 @@ NDArray Einsum(std::string_view subscripts, absl::Span<const NDArray> operands) 
   return Contract("einsum", std::move(terms), output, ResultPlace("einsum", operands));
 }
 
-NDArray TensorDot(const NDArray& x, const NDArray& y, absl::Span<const int> x_axes, absl::Span<const int> y_axes) {
+NDArray TensorDot(const NDArray& x, const NDArray& y, absl::Span<const int> x_axes,
+                  absl::Span<const int> y_axes) {
   CheckPair("tensordot", x, y);
   return SumOfPairs("tensordot", x, y, x_axes, y_axes);
 }
@@ -148,8 +159,9 @@ NDArray TensorDot(const NDArray& x, const NDArray& y, absl::Span<const int> x_ax
 NDArray TensorDot(const NDArray& x, const NDArray& y, int axes) {
   CheckPair("tensordot", x, y);
   if (axes < 0 || axes > x.rank() || axes > y.rank()) {
-    Refuse("tensordot", absl::StrCat(axes, " axes of X of shape ", x.shape().ToString(), " and Y of shape ",
-                                     y.shape().ToString(), ", expected 0 to ", std::min(x.rank(), y.rank())));
+    Refuse("tensordot",
+           absl::StrCat(axes, " axes of X of shape ", x.shape().ToString(), " and Y of shape ",
+                        y.shape().ToString(), ", expected 0 to ", std::min(x.rank(), y.rank())));
   }
   std::vector<int> of_x, of_y;
   for (int i = 0; i < axes; ++i) of_x.push_back(x.rank() - axes + i), of_y.push_back(i);
@@ -171,10 +183,12 @@ NDArray Dot(const NDArray& x, const NDArray& y) {
 NDArray Outer(const NDArray& x, const NDArray& y) {
   CheckPair("outer", x, y);
   const auto flat = [](const NDArray& a) {
-    return a.is_dense() ? a.Reshape({a.NumElements()}) : a.CopyTo(Place::Scratch(a.device())).Reshape({a.NumElements()});
+    return a.is_dense() ? a.Reshape({a.NumElements()})
+                        : a.CopyTo(Place::Scratch(a.device())).Reshape({a.NumElements()});
   };
   const NDArray pair[] = {x, y};
-  return Contract("outer", {{flat(x), "a"}, {flat(y), "b"}}, "ab", ResultPlace("outer", absl::Span<const NDArray>(pair)));
+  return Contract("outer", {{flat(x), "a"}, {flat(y), "b"}}, "ab",
+                  ResultPlace("outer", absl::Span<const NDArray>(pair)));
 }
 
 NDArray Kron(const NDArray& x, const NDArray& y) {
@@ -192,8 +206,9 @@ NDArray Kron(const NDArray& x, const NDArray& y) {
     if (b != 1) blocks.push_back(b), is_of_x.push_back(false);
   }
   if (blocks.size() > kMaxRank) {
-    Refuse("kron", absl::StrCat("X has shape ", x.shape().ToString(), ", Y has shape ", y.shape().ToString(),
-                                "; expected at most ", kMaxRank, " axes that are not 1 together"));
+    Refuse("kron", absl::StrCat("X has shape ", x.shape().ToString(), ", Y has shape ",
+                                y.shape().ToString(), "; expected at most ", kMaxRank,
+                                " axes that are not 1 together"));
   }
   NDArray of_x = CastScratch(x, dtype).Squeeze(), of_y = CastScratch(y, dtype).Squeeze();
   for (size_t i = 0; i < blocks.size(); ++i) {

@@ -36,7 +36,8 @@ NDArray Einsum(std::string_view subscripts, absl::Span<const NDArray> operands);
 // Sums over the last `axes` axes of x and the first of y, in order; or over pairs of axes, x_axes[i] and y_axes[i]. What
 // is left of x comes before what is left of y. 0 axes: every product.
 NDArray TensorDot(const NDArray& x, const NDArray& y, int axes = 2);
-NDArray TensorDot(const NDArray& x, const NDArray& y, absl::Span<const int> x_axes, absl::Span<const int> y_axes);
+NDArray TensorDot(const NDArray& x, const NDArray& y, absl::Span<const int> x_axes,
+                  absl::Span<const int> y_axes);
 // Each element of x by each of y: [elements of x, elements of y].
 NDArray Outer(const NDArray& x, const NDArray& y);
 // Sums over the last axes of both; of rank 0: a product.

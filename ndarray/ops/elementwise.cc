@@ -62,10 +62,10 @@ void BinaryInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
   Dispatch(op, {&x, &y}, {&z});
 }
 
-#define TIDEPOOL_BINARY(Name)                                                             \
+#define TIDEPOOL_BINARY(Name)                                                                \
   NDArray Name(const NDArray& x, const NDArray& y) { return Binary(OpCode::k##Name, x, y); } \
-  void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                       \
-    BinaryInto(OpCode::k##Name, x, y, z);                                                 \
+  void Name##Into(const NDArray& x, const NDArray& y, NDArray& z) {                          \
+    BinaryInto(OpCode::k##Name, x, y, z);                                                    \
   }
 #define TIDEPOOL_OPERATOR(Name, ...) TIDEPOOL_BINARY(Name)
 #include "tidepool/ndarray/kernel/operators/arithmetic.inc"
@@ -115,8 +115,12 @@ NDArray& NDArray::operator/=(const NDArray& other) {
   return DivideInto(*this, Apart(other, *this), *this), *this;
 }
 NDArray& NDArray::operator+=(const Scalar& value) { return AddInto(*this, value, *this), *this; }
-NDArray& NDArray::operator-=(const Scalar& value) { return SubtractInto(*this, value, *this), *this; }
-NDArray& NDArray::operator*=(const Scalar& value) { return MultiplyInto(*this, value, *this), *this; }
+NDArray& NDArray::operator-=(const Scalar& value) {
+  return SubtractInto(*this, value, *this), *this;
+}
+NDArray& NDArray::operator*=(const Scalar& value) {
+  return MultiplyInto(*this, value, *this), *this;
+}
 NDArray& NDArray::operator/=(const Scalar& value) { return DivideInto(*this, value, *this), *this; }
 
 }  // namespace tidepool

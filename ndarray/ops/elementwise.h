@@ -54,7 +54,7 @@ void FloorDivideInto(const NDArray& x, const NDArray& y, NDArray& z);
 // Functions of two real numbers: integers and bool become floats as unary.h says.
 NDArray Atan2(const NDArray& y, const NDArray& x);  // the angle of the point (x, y), from -pi to pi
 NDArray Hypot(const NDArray& x, const NDArray& y);  // sqrt(x^2 + y^2) without overflow
-NDArray CopySign(const NDArray& x, const NDArray& y);  // |x| with the sign of y, of -0 too
+NDArray CopySign(const NDArray& x, const NDArray& y);   // |x| with the sign of y, of -0 too
 NDArray Heaviside(const NDArray& x, const NDArray& y);  // 0 below 0, 1 above, y at 0; NaN of NaN
 NDArray LogAddExp(const NDArray& x, const NDArray& y);  // log(exp(x) + exp(y)) without overflow
 void Atan2Into(const NDArray& y, const NDArray& x, NDArray& z);

@@ -17,8 +17,8 @@ constexpr char kName[] = "elementwise_chain";
 ElementwiseChain& ElementwiseChain::Take(const ChainStep& step) {
   if (program_.count == kMaxChainSteps) {
     ThrowInvalidArgument(absl::StrCat("Op [", kName, "]: step ", Info(step.op).name,
-                                      " would be number ", kMaxChainSteps + 1, "; a chain has at most ",
-                                      kMaxChainSteps));
+                                      " would be number ", kMaxChainSteps + 1,
+                                      "; a chain has at most ", kMaxChainSteps));
   }
   program_.steps[program_.count++] = step;
   return *this;
@@ -26,8 +26,8 @@ ElementwiseChain& ElementwiseChain::Take(const ChainStep& step) {
 
 ElementwiseChain& ElementwiseChain::Clip(double low, double high) {
   if (!(low <= high)) {
-    ThrowInvalidArgument(absl::StrCat("Op [", kName, "]: clip to [", low, ", ", high,
-                                      "]; expected low <= high"));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [", kName, "]: clip to [", low, ", ", high, "]; expected low <= high"));
   }
   return Take({OpCode::kClip, 0, false, low, high});
 }
@@ -41,7 +41,8 @@ Shape ElementwiseChain::ResultShape(const NDArray& x, const NDArray* y, const ND
   bool uses[] = {true, false, false};
   for (int i = 0; i < program_.count; ++i) uses[program_.steps[i].operand] = true;
   if (uses[kChainW] && !uses[kChainY]) {
-    ThrowInvalidArgument(absl::StrCat("Op [", kName, "]: W is used by a step and Y is not; expected "
+    ThrowInvalidArgument(absl::StrCat("Op [", kName,
+                                      "]: W is used by a step and Y is not; expected "
                                       "one operand to be Y"));
   }
   Shape shape = x.shape();
@@ -50,9 +51,9 @@ Shape ElementwiseChain::ResultShape(const NDArray& x, const NDArray* y, const ND
     const char* const name = operand == kChainY ? "Y" : "W";
     const bool is_used = uses[operand];
     if (is_used != (operands[operand] != nullptr)) {
-      ThrowInvalidArgument(absl::StrCat("Op [", kName, "]: ", name,
-                                        is_used ? " is used by a step and was not given"
-                                                : " was given and no step uses it"));
+      ThrowInvalidArgument(absl::StrCat(
+          "Op [", kName, "]: ", name,
+          is_used ? " is used by a step and was not given" : " was given and no step uses it"));
     }
     if (!is_used) continue;
     CheckDType(kName, name, *operands[operand], x.dtype());

@@ -45,7 +45,9 @@ class ElementwiseChain {
     return Take({OpCode::kSubtract, operand, true});
   }
   // operand / v.
-  ElementwiseChain& DivideInto(ChainOperand operand) { return Take({OpCode::kDivide, operand, true}); }
+  ElementwiseChain& DivideInto(ChainOperand operand) {
+    return Take({OpCode::kDivide, operand, true});
+  }
 
   // ... and functions that take numbers.
   ElementwiseChain& ScaleShift(double scale, double shift) {

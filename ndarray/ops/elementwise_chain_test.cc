@@ -40,37 +40,57 @@ std::vector<Step> AllSteps() {
   std::vector<Step> steps;
   auto unary = [&](const char* name, std::function<void(ElementwiseChain&)> take,
                    std::function<NDArray(const NDArray&)> apply) {
-    steps.push_back({name, 0, std::move(take), [apply](const NDArray& v, const NDArray&) {
-                       return apply(v);
-                     }});
+    steps.push_back(
+        {name, 0, std::move(take), [apply](const NDArray& v, const NDArray&) { return apply(v); }});
   };
   using C = ElementwiseChain;
   using N = const NDArray&;
   for (const ChainOperand o : {kChainY, kChainW}) {
     steps.push_back({"add", o, [o](C& c) { c.Add(o); }, [](N v, N w) { return v + w; }});
     steps.push_back({"subtract", o, [o](C& c) { c.Subtract(o); }, [](N v, N w) { return v - w; }});
-    steps.push_back({"subtract from", o, [o](C& c) { c.SubtractFrom(o); }, [](N v, N w) { return w - v; }});
+    steps.push_back(
+        {"subtract from", o, [o](C& c) { c.SubtractFrom(o); }, [](N v, N w) { return w - v; }});
     steps.push_back({"multiply", o, [o](C& c) { c.Multiply(o); }, [](N v, N w) { return v * w; }});
     steps.push_back({"divide", o, [o](C& c) { c.Divide(o); }, [](N v, N w) { return v / w; }});
-    steps.push_back({"divide into", o, [o](C& c) { c.DivideInto(o); }, [](N v, N w) { return w / v; }});
-    steps.push_back({"maximum", o, [o](C& c) { c.Maximum(o); }, [](N v, N w) { return Maximum(v, w); }});
-    steps.push_back({"minimum", o, [o](C& c) { c.Minimum(o); }, [](N v, N w) { return Minimum(v, w); }});
+    steps.push_back(
+        {"divide into", o, [o](C& c) { c.DivideInto(o); }, [](N v, N w) { return w / v; }});
+    steps.push_back(
+        {"maximum", o, [o](C& c) { c.Maximum(o); }, [](N v, N w) { return Maximum(v, w); }});
+    steps.push_back(
+        {"minimum", o, [o](C& c) { c.Minimum(o); }, [](N v, N w) { return Minimum(v, w); }});
   }
-  unary("negate", [](C& c) { c.Negate(); }, [](N v) { return Negate(v); });
-  unary("abs", [](C& c) { c.Abs(); }, [](N v) { return Abs(v); });
-  unary("square", [](C& c) { c.Square(); }, [](N v) { return Square(v); });
-  unary("sqrt", [](C& c) { c.Sqrt(); }, [](N v) { return Sqrt(v); });
-  unary("exp", [](C& c) { c.Exp(); }, [](N v) { return Exp(v); });
-  unary("tanh", [](C& c) { c.Tanh(); }, [](N v) { return Tanh(v); });
-  unary("sigmoid", [](C& c) { c.Sigmoid(); }, [](N v) { return Sigmoid(v); });
-  unary("scale_shift", [](C& c) { c.ScaleShift(1.7, -0.3); }, [](N v) { return ScaleShift(v, 1.7, -0.3); });
-  unary("clip", [](C& c) { c.Clip(-0.7, 1.9); }, [](N v) { return Clip(v, -0.7, 1.9); });
-  unary("relu", [](C& c) { c.Relu(); }, [](N v) { return Relu(v); });
-  unary("leaky_relu", [](C& c) { c.LeakyRelu(0.1); }, [](N v) { return LeakyRelu(v, 0.1); });
-  unary("elu", [](C& c) { c.Elu(0.9); }, [](N v) { return Elu(v, 0.9); });
-  unary("gelu", [](C& c) { c.Gelu(); }, [](N v) { return Gelu(v); });
-  unary("gelu tanh", [](C& c) { c.Gelu(GeluForm::kTanh); }, [](N v) { return Gelu(v, GeluForm::kTanh); });
-  unary("swish", [](C& c) { c.Swish(); }, [](N v) { return Swish(v); });
+  unary(
+      "negate", [](C& c) { c.Negate(); }, [](N v) { return Negate(v); });
+  unary(
+      "abs", [](C& c) { c.Abs(); }, [](N v) { return Abs(v); });
+  unary(
+      "square", [](C& c) { c.Square(); }, [](N v) { return Square(v); });
+  unary(
+      "sqrt", [](C& c) { c.Sqrt(); }, [](N v) { return Sqrt(v); });
+  unary(
+      "exp", [](C& c) { c.Exp(); }, [](N v) { return Exp(v); });
+  unary(
+      "tanh", [](C& c) { c.Tanh(); }, [](N v) { return Tanh(v); });
+  unary(
+      "sigmoid", [](C& c) { c.Sigmoid(); }, [](N v) { return Sigmoid(v); });
+  unary(
+      "scale_shift", [](C& c) { c.ScaleShift(1.7, -0.3); },
+      [](N v) { return ScaleShift(v, 1.7, -0.3); });
+  unary(
+      "clip", [](C& c) { c.Clip(-0.7, 1.9); }, [](N v) { return Clip(v, -0.7, 1.9); });
+  unary(
+      "relu", [](C& c) { c.Relu(); }, [](N v) { return Relu(v); });
+  unary(
+      "leaky_relu", [](C& c) { c.LeakyRelu(0.1); }, [](N v) { return LeakyRelu(v, 0.1); });
+  unary(
+      "elu", [](C& c) { c.Elu(0.9); }, [](N v) { return Elu(v, 0.9); });
+  unary(
+      "gelu", [](C& c) { c.Gelu(); }, [](N v) { return Gelu(v); });
+  unary(
+      "gelu tanh", [](C& c) { c.Gelu(GeluForm::kTanh); },
+      [](N v) { return Gelu(v, GeluForm::kTanh); });
+  unary(
+      "swish", [](C& c) { c.Swish(); }, [](N v) { return Swish(v); });
   return steps;
 }
 
@@ -185,8 +205,8 @@ TEST_F(ElementwiseChainTest, ViewsOfAnyStrides) {
 
 TEST_F(ElementwiseChainTest, SpecialValues) {
   const float inf = std::numeric_limits<float>::infinity();
-  const NDArray values = FromValues(
-      std::vector<float>{0, -0.0f, inf, -inf, NAN, 1e-40f, -1e-40f, 1, -1, 65504}, {10});
+  const NDArray values =
+      FromValues(std::vector<float>{0, -0.0f, inf, -inf, NAN, 1e-40f, -1e-40f, 1, -1, 65504}, {10});
   for (const DType dtype : kTypes) {
     const NDArray x = Cast(values, dtype).To(LinkedDevice());
     const NDArray y = Cast(values.Reshape({10, 1}), dtype).To(LinkedDevice());
@@ -239,10 +259,12 @@ TEST_F(ElementwiseChainTest, RefusesWhatMakesNoSense) {
            for (int i = 0; i < 9; ++i) chain.Relu();
          }),
          "step relu would be number 9; a chain has at most 8");
-  expect(MessageOf([] { ElementwiseChain().Clip(1, -1); }), "clip to [1, -1]; expected low <= high");
+  expect(MessageOf([] { ElementwiseChain().Clip(1, -1); }),
+         "clip to [1, -1]; expected low <= high");
   expect(MessageOf([&] { ElementwiseChain().Apply(x); }), "the chain is empty");
   expect(MessageOf([&] { add.Apply(x); }), "Y is used by a step and was not given");
-  expect(MessageOf([&] { ElementwiseChain().Relu().Apply(x, &y); }), "Y was given and no step uses it");
+  expect(MessageOf([&] { ElementwiseChain().Relu().Apply(x, &y); }),
+         "Y was given and no step uses it");
   expect(MessageOf([&] { ElementwiseChain().Add(kChainW).Apply(x, nullptr, &y); }),
          "W is used by a step and Y is not");
   const NDArray ints = Cast(x, DType::kInt32), doubles = Cast(y, DType::kFloat64);

@@ -38,7 +38,8 @@ std::string Refusal(const std::function<void()>& call) {
 }
 
 NDArray Of(DType dtype, const std::vector<double>& values) {
-  return Cast(FromValues(absl::MakeConstSpan(values), {static_cast<int64_t>(values.size())}), dtype);
+  return Cast(FromValues(absl::MakeConstSpan(values), {static_cast<int64_t>(values.size())}),
+              dtype);
 }
 std::vector<double> Values(const NDArray& x) { return Cast(x, kF64).ToVector<double>(); }
 std::vector<bool> Bools(const NDArray& x) { return x.ToVector<bool>(); }
@@ -46,8 +47,9 @@ std::vector<bool> Bools(const NDArray& x) { return x.ToVector<bool>(); }
 TEST(Promotion, ResultsHaveThePromotedType) {
   const struct {
     DType x, y, z;
-  } cases[] = {{kF32, kF64, kF64}, {kF16, kBF16, kF32}, {kI8, kU8, DType::kInt16},  {kI32, kF32, kF64},
-               {kI64, kF32, kF64}, {kU8, kF16, kF16},   {kBool, kI8, kI8}, {kF32, kBool, kF32}};
+  } cases[] = {{kF32, kF64, kF64}, {kF16, kBF16, kF32}, {kI8, kU8, DType::kInt16},
+               {kI32, kF32, kF64}, {kI64, kF32, kF64},  {kU8, kF16, kF16},
+               {kBool, kI8, kI8},  {kF32, kBool, kF32}};
   for (const auto& c : cases) {
     const NDArray x = Of(c.x, {1, 1}), y = Of(c.y, {1, 1});
     for (const NDArray& z : {x + y, y + x}) {
@@ -83,7 +85,9 @@ TEST(Promotion, ResultsOfFloatTypeTakeFloatsOfAnother) {
 
 TEST(Promotion, OtherResultsAreRefused) {
   NDArray ints = Of(kI32, {1, 2}), floats = Of(kF32, {1, 2});
-  EXPECT_EQ(Refusal([&] { ints += Of(kI64, {1, 2}); }),
+  EXPECT_EQ(Refusal([&] {
+              ints += Of(kI64, {1, 2});
+            }),
             "Op [add]: X is i32, Y is i64, Z is i32, expected Z of type i64");
   EXPECT_EQ(Refusal([&] { ints *= floats; }),
             "Op [multiply]: X is i32, Y is f32, Z is i32, expected Z of type f64 or another float "
@@ -94,9 +98,12 @@ TEST(Promotion, OtherResultsAreRefused) {
             "Op [exp]: X is f32, Z is i32, expected Z of type f32 or another float type");
   EXPECT_EQ(Refusal([&] { NegateInto(ints, floats); }),
             "Op [negate]: X is i32, Z is f32, expected Z of type i32");
-  EXPECT_EQ(Refusal([&] { WhereInto(Of(kBool, {1, 0}), floats, floats, ints); }),
-            "Op [where]: condition is bool, X is f32, Y is f32, Z is i32, expected Z of type f32 or "
-            "another float type");
+  EXPECT_EQ(
+      Refusal([&] {
+        WhereInto(Of(kBool, {1, 0}), floats, floats, ints);
+      }),
+      "Op [where]: condition is bool, X is f32, Y is f32, Z is i32, expected Z of type f32 or "
+      "another float type");
   EXPECT_EQ(Refusal([&] { LessInto(ints, ints, ints); }), "Op [less]: Z is i32, expected bool");
   EXPECT_THAT(Values(ints), ElementsAre(1, 2));
 }
@@ -109,7 +116,9 @@ TEST(Bool, ArithmeticIsRefusedLogicIsNot) {
   EXPECT_THAT(Refusal([&] { Negate(x); }), HasSubstr("Op [negate]: operands are bool"));
   EXPECT_THAT(Refusal([&] { x * 2.0; }), HasSubstr("Op [multiply]: operands are bool"));
   EXPECT_THAT(Refusal([&] { Clip(x, 0, 1); }), HasSubstr("Op [clip]: operands are bool"));
-  EXPECT_EQ(Refusal([&] { LogicalAnd(x, Of(kF32, {1, 0})); }),
+  EXPECT_EQ(Refusal([&] {
+              LogicalAnd(x, Of(kF32, {1, 0}));
+            }),
             "Op [logical_and]: Y is f32, expected bool; compare it with something, or Cast it");
   EXPECT_THAT(Refusal([&] { LogicalNot(Of(kI8, {1})); }), HasSubstr("X is i8, expected bool"));
   EXPECT_THAT(Refusal([&] { Where(Of(kU8, {1}), x, y); }),
@@ -157,7 +166,9 @@ TEST(Clip, BoundsAreChecked) {
 
 TEST(Gradients, OperandsAreChecked) {
   const NDArray x = Of(kF32, {1, 2});
-  EXPECT_EQ(Refusal([&] { SwishGrad(x, Of(kF64, {1, 2})); }),
+  EXPECT_EQ(Refusal([&] {
+              SwishGrad(x, Of(kF64, {1, 2}));
+            }),
             "Op [swish_grad]: dZ is f64, expected f32");
   EXPECT_EQ(Refusal([&] { GeluGrad(x, Of(kF32, {1})); }),
             "Op [gelu_grad]: dZ has shape [1], expected [2]");
@@ -169,7 +180,9 @@ TEST(Where, BroadcastsAllThree) {
   const NDArray condition = Of(kBool, {1, 0}).Reshape({2, 1});
   const NDArray x = Of(kI32, {1, 2, 3}), y = Of(kI32, {-1});
   EXPECT_THAT(Values(Where(condition, x, y)), ElementsAre(1, 2, 3, -1, -1, -1));
-  EXPECT_EQ(Refusal([&] { Where(Of(kBool, {1, 0}), x, y); }),
+  EXPECT_EQ(Refusal([&] {
+              Where(Of(kBool, {1, 0}), x, y);
+            }),
             "Op [where]: condition has shape [2], X and Y together [3]; sizes 2 and 3 do not "
             "broadcast");
   NDArray z = Zeros({2, 3}, kI32);

@@ -49,7 +49,8 @@ std::unique_ptr<GradientPlan> MakePlan(OpCode op) {
   if (!plan->rules.empty()) {
     plan->kind = GradientPlan::Kind::kRules;
     AddRuleNeeds(info, plan.get());
-    if (op == OpCode::kSquaredError) plan->needs[1] = plan->needs[0];  // it is that of the other side
+    if (op == OpCode::kSquaredError)
+      plan->needs[1] = plan->needs[0];  // it is that of the other side
   } else if (const ComposedGradient* const composed = ComposedGradientOf(op)) {
     plan->kind = GradientPlan::Kind::kFunction;
     plan->function = composed->function;
@@ -68,22 +69,24 @@ const GradientPlan& PlanOf(OpCode op) {
   if (const GradientPlan* const plan = place.load(std::memory_order_acquire)) return *plan;
   std::unique_ptr<GradientPlan> made = MakePlan(op);
   const GradientPlan* none = nullptr;
-  if (place.compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) return *made.release();
+  if (place.compare_exchange_strong(none, made.get(), std::memory_order_acq_rel))
+    return *made.release();
   return *none;
 }
 
 bool AddGradient(OpCode op, GradientFunction function, OperandSet needs) {
   const OperatorInfo& info = Info(op);
   if (std::strcmp(info.gradient, operator_list::kComposed) != 0) {
-    ThrowInvalidArgument(absl::StrCat("operator \"", info.name, "\": its row says gradient \"", info.gradient,
+    ThrowInvalidArgument(absl::StrCat("operator \"", info.name, "\": its row says gradient \"",
+                                      info.gradient,
                                       "\", expected kComposed where a function is added"));
   }
   const std::lock_guard<std::mutex> lock(making);
   const GradientPlan& old = PlanOf(op);
   if (old.function != nullptr || function == nullptr) {
-    ThrowInvalidArgument(absl::StrCat("operator \"", info.name, "\": found ",
-                                      function == nullptr ? "null" : "a second function for its gradient",
-                                      ", expected one"));
+    ThrowInvalidArgument(absl::StrCat(
+        "operator \"", info.name, "\": found ",
+        function == nullptr ? "null" : "a second function for its gradient", ", expected one"));
   }
   auto plan = std::make_unique<GradientPlan>(old);
   plan->kind = GradientPlan::Kind::kFunction;
@@ -96,19 +99,27 @@ bool AddGradient(OpCode op, GradientFunction function, OperandSet needs) {
 
 bool EndsWithRelu(OpCode op, const void* attributes) {
   switch (op) {
-    case OpCode::kMatMul: return static_cast<const MatMulAttributes*>(attributes)->relu;
-    case OpCode::kConv2d: return static_cast<const Conv2dAttributes*>(attributes)->relu;
-    case OpCode::kConv3d: return static_cast<const Conv3dAttributes*>(attributes)->relu;
-    default: return false;
+    case OpCode::kMatMul:
+      return static_cast<const MatMulAttributes*>(attributes)->relu;
+    case OpCode::kConv2d:
+      return static_cast<const Conv2dAttributes*>(attributes)->relu;
+    case OpCode::kConv3d:
+      return static_cast<const Conv3dAttributes*>(attributes)->relu;
+    default:
+      return false;
   }
 }
 
 bool AddsToResult(OpCode op, const void* attributes) {
   switch (op) {
-    case OpCode::kMatMul: return static_cast<const MatMulAttributes*>(attributes)->accumulate;
-    case OpCode::kConv2dGradFilter: return static_cast<const Conv2dAttributes*>(attributes)->accumulate;
-    case OpCode::kConv3dGradFilter: return static_cast<const Conv3dAttributes*>(attributes)->accumulate;
-    default: return false;
+    case OpCode::kMatMul:
+      return static_cast<const MatMulAttributes*>(attributes)->accumulate;
+    case OpCode::kConv2dGradFilter:
+      return static_cast<const Conv2dAttributes*>(attributes)->accumulate;
+    case OpCode::kConv3dGradFilter:
+      return static_cast<const Conv3dAttributes*>(attributes)->accumulate;
+    default:
+      return false;
   }
 }
 

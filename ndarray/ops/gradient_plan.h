@@ -19,7 +19,7 @@ struct GradientPlan {
   Kind kind = Kind::kUnwritten;
   std::vector<GradientRule> rules;
   GradientFunction function = nullptr;
-  int bias = -1;                       // the input that is added to each row of the result, by rules
+  int bias = -1;  // the input that is added to each row of the result, by rules
   OperandSet needs[kMostInputs] = {};  // by input: whose elements its gradient is computed from
   uint32_t flows = 1;                  // from which outputs, a bit each
 

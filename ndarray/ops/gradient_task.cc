@@ -29,8 +29,8 @@ using From = GradientOperand::From;
 // Nobody else has a handle, and every element is one place.
 bool IsSpare(const NDArray& array) {
   const Buffer* const buffer = array.buffer().get();
-  return buffer != nullptr && buffer->references.load(std::memory_order_acquire) == 1 && !buffer->imported &&
-         buffer->IsAlive() && array.is_dense();
+  return buffer != nullptr && buffer->references.load(std::memory_order_acquire) == 1 &&
+         !buffer->imported && buffer->IsAlive() && array.is_dense();
 }
 
 bool IsLike(const NDArray& a, const NDArray& b) {
@@ -46,21 +46,27 @@ bool BroadcastsTo(const Shape& from, const Shape& to) {
 }
 
 std::string Described(const NDArray& array) {
-  return absl::StrCat(DTypeName(array.dtype()), " ", array.shape().ToString(), " on ", DeviceName(array.device()));
+  return absl::StrCat(DTypeName(array.dtype()), " ", array.shape().ToString(), " on ",
+                      DeviceName(array.device()));
 }
 
 // What a program's own function (AddGradient) returned for an input.
-void CheckReturned(OpCode op, int input, const NDArray& found, const NDArray& of, const NDArray& result) {
+void CheckReturned(OpCode op, int input, const NDArray& found, const NDArray& of,
+                   const NDArray& result) {
   const OperatorInfo& info = Info(op);
   if (!found.IsInScope()) {
-    found.CheckAlive(absl::StrCat("gradient of ", info.name).c_str(), OperandName(info.inputs, input).c_str());
+    found.CheckAlive(absl::StrCat("gradient of ", info.name).c_str(),
+                     OperandName(info.inputs, input).c_str());
   }
-  const bool may_be_summed = !(of.shape() == result.shape()) && BroadcastsTo(of.shape(), result.shape());
-  const bool has_shape = found.shape() == of.shape() || (may_be_summed && found.shape() == result.shape());
+  const bool may_be_summed =
+      !(of.shape() == result.shape()) && BroadcastsTo(of.shape(), result.shape());
+  const bool has_shape =
+      found.shape() == of.shape() || (may_be_summed && found.shape() == result.shape());
   if (has_shape && found.device() == of.device() && IsFloating(found.dtype())) return;
-  ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: its gradient function returned ", Described(found), " for ",
-                                    OperandName(info.inputs, input), ", expected ", Described(of),
-                                    may_be_summed ? absl::StrCat(", or ", result.shape().ToString(), " to be summed") : ""));
+  ThrowInvalidArgument(absl::StrCat(
+      "Op [", info.name, "]: its gradient function returned ", Described(found), " for ",
+      OperandName(info.inputs, input), ", expected ", Described(of),
+      may_be_summed ? absl::StrCat(", or ", result.shape().ToString(), " to be summed") : ""));
 }
 
 }  // namespace
@@ -81,15 +87,15 @@ struct RuleRun {
 
   // Whether the rule's result may be written over that operand, which nobody needs afterwards.
   bool MayTake(const GradientOperand& operand, const NDArray& array) const {
-    if (operand.from == From::kOutputGradient ? !is_last
-                                              : (read_later & BitOf(operand)) != 0) {
+    if (operand.from == From::kOutputGradient ? !is_last : (read_later & BitOf(operand)) != 0) {
       return false;
     }
     return task.may_write_over && IsSpare(array);
   }
   static OperandSet BitOf(const GradientOperand& operand) {
-    return operand.from == From::kInput ? InputBit(operand.index)
-           : operand.from == From::kOutput ? OutputBit(operand.index) : 0;
+    return operand.from == From::kInput    ? InputBit(operand.index)
+           : operand.from == From::kOutput ? OutputBit(operand.index)
+                                           : 0;
   }
 
   void Run() const {
@@ -139,15 +145,18 @@ struct RuleRun {
           break;
         }
       }
-      if (!result.is_defined()) result = NDArray(of.shape(), of.dtype(), Place::CurrentOn(of.device()));
+      if (!result.is_defined())
+        result = NDArray(of.shape(), of.dtype(), Place::CurrentOn(of.device()));
       outputs.push_back(&result);
     }
-    const std::optional<double> weight = rule.of_sum ? WeightOfAll(task.output_gradients[0]) : std::nullopt;
+    const std::optional<double> weight =
+        rule.of_sum ? WeightOfAll(task.output_gradients[0]) : std::nullopt;
     const LossGradAttributes loss{weight.value_or(1)};
     const CrossEntropyGradAttributes entropy{weight.value_or(1)};
     Pool2dAttributes pooling;
     AttributesRef attributes = AttributesOf(loss, entropy);
-    const bool is_weighed = weight.has_value() && (attributes.data() == &loss || attributes.data() == &entropy);
+    const bool is_weighed =
+        weight.has_value() && (attributes.data() == &loss || attributes.data() == &entropy);
     if (task.relu_after) {
       pooling = *static_cast<const Pool2dAttributes*>(task.attributes);
       pooling.relu_grad = true;
@@ -162,22 +171,24 @@ struct RuleRun {
   }
 
   // The operator's own, or, of a loss, a scale of 1.
-  AttributesRef AttributesOf(const LossGradAttributes& loss, const CrossEntropyGradAttributes& entropy) const {
+  AttributesRef AttributesOf(const LossGradAttributes& loss,
+                             const CrossEntropyGradAttributes& entropy) const {
     const AttributesType type = Info(rule.gradient).attributes, own = Info(task.op).attributes;
     if (type == AttributesType::Of<NoAttributes>()) return {};
     if (type == own) return {task.attributes, own};
     if (rule.of_sum && type == AttributesType::Of<LossGradAttributes>()) return &loss;
     if (rule.of_sum && type == AttributesType::Of<CrossEntropyGradAttributes>()) return &entropy;
-    ThrowInvalidArgument(absl::StrCat("Op [", Info(rule.gradient).name, "], gradient of [", Info(task.op).name,
-                                      "]: it takes attributes ", type.name(), ", expected those of [",
-                                      Info(task.op).name, "] or none"));
+    ThrowInvalidArgument(absl::StrCat("Op [", Info(rule.gradient).name, "], gradient of [",
+                                      Info(task.op).name, "]: it takes attributes ", type.name(),
+                                      ", expected those of [", Info(task.op).name, "] or none"));
   }
 
   // Of every row's loss, where it is one power of two that the host has, as of the mean of 32: the gradient operator takes it
   // along, and there is no second pass. Other numbers would round elsewhere than in a pass of their own, which devices
   // make. A tape around this one records that pass.
   static std::optional<double> WeightOfAll(const NDArray& dz) {
-    if (dz.device() != Host() || !dz.buffer() || CallRecorder::Current() != nullptr) return std::nullopt;
+    if (dz.device() != Host() || !dz.buffer() || CallRecorder::Current() != nullptr)
+      return std::nullopt;
     for (int i = 0; i < dz.rank(); ++i) {
       if (dz.dim(i) != 1 && dz.strides()[i] != 0) return std::nullopt;
     }
@@ -198,7 +209,8 @@ struct RuleRun {
     int64_t dims[kMaxRank];
     const int rank = gradient.rank();
     for (int i = 0; i < rank; ++i) dims[i] = i < dz.rank() ? dz.dim(i) : 1;
-    const NDArray weights = dz.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims, static_cast<size_t>(rank))));
+    const NDArray weights =
+        dz.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims, static_cast<size_t>(rank))));
     if (task.may_write_over) {
       MultiplyInto(gradient, weights, gradient);
     } else {
@@ -248,7 +260,8 @@ void GradientTask::RunRules(const GradientPlan& plan) {
     if (is_wanted(rule)) order.insert(order.begin(), &rule);
   }
   const bool wants_bias = plan.bias >= 0 && (wanted & InputBit(plan.bias)) != 0 &&
-                          inputs[static_cast<size_t>(plan.bias)].is_defined() && output_gradients[0].is_defined();
+                          inputs[static_cast<size_t>(plan.bias)].is_defined() &&
+                          output_gradients[0].is_defined();
   const auto bias = [&] {
     const auto b = static_cast<size_t>(plan.bias);
     NDArray* const destination = results[b].is_defined() ? &results[b] : nullptr;
@@ -278,8 +291,9 @@ void GradientTask::CheckComplete() const {
   if (!output_gradients[0].is_defined()) return;  // nothing flows
   for (size_t i = 0; i < inputs.size(); ++i) {
     if ((wanted & InputBit(static_cast<int>(i))) == 0 || results[i].is_defined()) continue;
-    ThrowUnimplemented(absl::StrCat("Op [", Info(op).name, "]: there is no gradient with respect to its ",
-                                    OperandName(Info(op).inputs, static_cast<int>(i)), ", and one is wanted"));
+    ThrowUnimplemented(
+        absl::StrCat("Op [", Info(op).name, "]: there is no gradient with respect to its ",
+                     OperandName(Info(op).inputs, static_cast<int>(i)), ", and one is wanted"));
   }
 }
 
@@ -300,32 +314,43 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
   input_pointers_.clear();
   output_pointers_.clear();
   destinations_.clear();
-  for (const NDArray& input : inputs) input_pointers_.push_back(input.is_defined() ? &input : nullptr);
+  for (const NDArray& input : inputs)
+    input_pointers_.push_back(input.is_defined() ? &input : nullptr);
   for (const NDArray& output : outputs) output_pointers_.push_back(&output);
   for (NDArray& result : results) destinations_.push_back(result.is_defined() ? &result : nullptr);
   const auto release = [](const GradientCall& call, OperandSet operands) {
     static_cast<GradientTask*>(call.released_by)->Release(operands);
   };
-  const GradientCall call{op,     input_pointers_, output_pointers_,   dz, attributes, wanted, destinations_,
-                          may_write_over && IsSpare(dz) ? &dz : nullptr, release, this};
+  const GradientCall call{op,
+                          input_pointers_,
+                          output_pointers_,
+                          dz,
+                          attributes,
+                          wanted,
+                          destinations_,
+                          may_write_over && IsSpare(dz) ? &dz : nullptr,
+                          release,
+                          this};
   GradientResults found = plan.function(call);
   const bool is_own = static_cast<int>(op) >= kOpCodes;
   if (is_own && found.size() > inputs.size()) {
-    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: its gradient function returned ", found.size(),
-                                      " gradients, expected at most ", inputs.size(), ", one for each input (",
-                                      Info(op).inputs, ")"));
+    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: its gradient function returned ",
+                                      found.size(), " gradients, expected at most ", inputs.size(),
+                                      ", one for each input (", Info(op).inputs, ")"));
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const NDArray& input = inputs[i];
     NDArray& result = results[i];
-    if (i >= found.size() || !found[i].is_defined() || (wanted & InputBit(static_cast<int>(i))) == 0 ||
-        !input.is_defined() || !IsFloating(input.dtype())) {
+    if (i >= found.size() || !found[i].is_defined() ||
+        (wanted & InputBit(static_cast<int>(i))) == 0 || !input.is_defined() ||
+        !IsFloating(input.dtype())) {
       result = NDArray();
       continue;
     }
     if (is_own) CheckReturned(op, static_cast<int>(i), found[i], input, outputs[0]);
     NDArray sum = std::move(found[i]);
-    if (!(sum.shape() == input.shape())) sum = SumTo(sum, input.shape(), result.is_defined() ? &result : nullptr);
+    if (!(sum.shape() == input.shape()))
+      sum = SumTo(sum, input.shape(), result.is_defined() ? &result : nullptr);
     if (sum.dtype() != input.dtype()) sum = Cast(sum, input.dtype());
     result = std::move(sum);
   }
@@ -335,7 +360,8 @@ void GradientTask::Run(const GradientPlan& plan) {
   results.resize(inputs.size());
   // Of a sum, say, every element is one: products would copy it for each operand they are asked for.
   if (Info(op).heavy() && output_gradients[0].is_defined() && !output_gradients[0].is_dense()) {
-    output_gradients[0] = output_gradients[0].CopyTo(Place::CurrentOn(output_gradients[0].device()));
+    output_gradients[0] =
+        output_gradients[0].CopyTo(Place::CurrentOn(output_gradients[0].device()));
   }
   if (plan.kind == GradientPlan::Kind::kRules) {
     // A square's two sides are alike.
@@ -351,8 +377,8 @@ void GradientTask::Run(const GradientPlan& plan) {
     RunFunction(plan);
     return is_strict ? CheckComplete() : void();
   }
-  ThrowUnimplemented(absl::StrCat("Op [", Info(op).name, "]: it has no gradients; its row says \"", Info(op).gradient,
-                                  "\" (ndarray/kernel/operator_list.inc)"));
+  ThrowUnimplemented(absl::StrCat("Op [", Info(op).name, "]: it has no gradients; its row says \"",
+                                  Info(op).gradient, "\" (ndarray/kernel/operator_list.inc)"));
 }
 
 void GradientTask::Clear() {

@@ -14,9 +14,9 @@ struct GradientTask {
   OpCode op = OpCode::kAdd;
   const void* attributes = nullptr;  // of its type
   OperandSet wanted = 0;             // of which inputs, as InputBit
-  bool is_strict = false;            // a wanted gradient that is not computed is an error, not undefined
-  bool relu_done = false;            // the gradient has gone through the call's ReLU already
-  bool relu_after = false;           // of a pooling: through that of the call before it
+  bool is_strict = false;   // a wanted gradient that is not computed is an error, not undefined
+  bool relu_done = false;   // the gradient has gone through the call's ReLU already
+  bool relu_after = false;  // of a pooling: through that of the call before it
   // Gradients and operands that nobody else has. A tape that records what is computed here may want each for a gradient of its own.
   bool may_write_over = true;
   std::vector<NDArray> inputs, outputs, output_gradients;

@@ -14,10 +14,12 @@ namespace {
 
 using Operands = absl::Span<const NDArray* const>;
 
-void CheckCall(const OperatorInfo& info, Operands inputs, Operands outputs, Operands output_gradients) {
+void CheckCall(const OperatorInfo& info, Operands inputs, Operands outputs,
+               Operands output_gradients) {
   const auto check = [&](const char* what, size_t found, int expected) {
     if (found == static_cast<size_t>(expected)) return;
-    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "], gradients: found ", found, " ", what, ", expected ", expected));
+    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "], gradients: found ", found, " ", what,
+                                      ", expected ", expected));
   };
   check("inputs", inputs.size(), info.input_count);
   check("outputs", outputs.size(), info.output_count);
@@ -29,13 +31,15 @@ void CheckCall(const OperatorInfo& info, Operands inputs, Operands outputs, Oper
                                         OperandName(info.outputs, static_cast<int>(o)),
                                         " is missing, expected what the call computed"));
     }
-    if (gradient == nullptr || (gradient->shape() == outputs[o]->shape() && gradient->dtype() == outputs[o]->dtype())) {
+    if (gradient == nullptr ||
+        (gradient->shape() == outputs[o]->shape() && gradient->dtype() == outputs[o]->dtype())) {
       continue;
     }
-    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "]: the gradient of output ",
-                                      OperandName(info.outputs, static_cast<int>(o)), " is ", DTypeName(gradient->dtype()),
-                                      " of shape ", gradient->shape().ToString(), ", expected ",
-                                      DTypeName(outputs[o]->dtype()), " of shape ", outputs[o]->shape().ToString()));
+    ThrowInvalidArgument(absl::StrCat(
+        "Op [", info.name, "]: the gradient of output ",
+        OperandName(info.outputs, static_cast<int>(o)), " is ", DTypeName(gradient->dtype()),
+        " of shape ", gradient->shape().ToString(), ", expected ", DTypeName(outputs[o]->dtype()),
+        " of shape ", outputs[o]->shape().ToString()));
   }
 }
 
@@ -56,14 +60,15 @@ bool HasGradients(OpCode op) {
   return kind == GradientPlan::Kind::kRules || kind == GradientPlan::Kind::kFunction;
 }
 
-std::vector<NDArray> Gradients(OpCode op, Operands inputs, Operands outputs, Operands output_gradients,
-                               AttributesRef attributes) {
+std::vector<NDArray> Gradients(OpCode op, Operands inputs, Operands outputs,
+                               Operands output_gradients, AttributesRef attributes) {
   const OperatorInfo& info = Info(op);
   CheckOperands(op, inputs);
   CheckCall(info, inputs, outputs, output_gradients);
   if (!attributes.Is(info.attributes)) {
-    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "], gradients: found attributes ", attributes.type_name(),
-                                      ", expected ", info.attributes.name()));
+    ThrowInvalidArgument(absl::StrCat("Op [", info.name, "], gradients: found attributes ",
+                                      attributes.type_name(), ", expected ",
+                                      info.attributes.name()));
   }
   const GradientPlan& plan = PlanOf(op);
   if (HasGradients(op)) CheckFlows(info, output_gradients, plan.flows);

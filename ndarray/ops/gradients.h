@@ -31,7 +31,8 @@ bool HasGradients(OpCode op);
 // what the operators throw.
 std::vector<NDArray> Gradients(OpCode op, absl::Span<const NDArray* const> inputs,
                                absl::Span<const NDArray* const> outputs,
-                               absl::Span<const NDArray* const> output_gradients, AttributesRef attributes = {});
+                               absl::Span<const NDArray* const> output_gradients,
+                               AttributesRef attributes = {});
 
 // Operands of a call, a bit each.
 using OperandSet = uint32_t;
@@ -45,7 +46,7 @@ struct GradientCall {
   // The call as Dispatch took it, attributes as KernelCall's; dz: of the loss with respect to
   // outputs[0].
   OpCode op;
-  absl::Span<const NDArray* const> inputs, outputs;
+  absl::Span<const NDArray*const> inputs, outputs;
   const NDArray& dz;
   const void* attributes;
 

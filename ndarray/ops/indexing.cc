@@ -70,26 +70,30 @@ Window WindowOf(const NDArray& x) {
     const NDArray copy = x.CopyTo(Place::Scratch(x.device()));
     return WindowOf(copy);
   }
-  window.elements = NDArray::FromStrides(x.buffer(), before / bytes, {(end - begin) / bytes}, {1}, x.dtype());
+  window.elements =
+      NDArray::FromStrides(x.buffer(), before / bytes, {(end - begin) / bytes}, {1}, x.dtype());
   window.first = (x.raw_data() - begin) / bytes;
   std::copy_n(x.strides(), x.rank(), window.strides);
   return window;
 }
 
 // Of what is gathered or scattered; `axis` becomes the axis counted from the first.
-Shape PerElementShape(OpCode op, const char* operand, const NDArray& x, const NDArray& indices, int* axis) {
+Shape PerElementShape(OpCode op, const char* operand, const NDArray& x, const NDArray& indices,
+                      int* axis) {
   const char* name = Info(op).name;
   if (x.rank() != indices.rank() || x.rank() == 0) {
-    ThrowInvalidArgument(absl::StrCat("Op [", name, "]: indices has shape ", indices.shape().ToString(), ", ", operand,
-                                      " has shape ", x.shape().ToString(), "; expected the same rank of at least 1"));
+    ThrowInvalidArgument(absl::StrCat(
+        "Op [", name, "]: indices has shape ", indices.shape().ToString(), ", ", operand,
+        " has shape ", x.shape().ToString(), "; expected the same rank of at least 1"));
   }
   *axis = NormalizeAxis(name, *axis, x.rank());
   int64_t dims[kMaxRank];
   for (int i = 0; i < x.rank(); ++i) {
     const int64_t size = x.dim(i), other = indices.dim(i);
     if (i != *axis && size != other && size != 1 && other != 1) {
-      ThrowInvalidArgument(absl::StrCat("Op [", name, "]: indices has shape ", indices.shape().ToString(), ", ", operand,
-                                        " has shape ", x.shape().ToString(), "; sizes ", other, " and ", size,
+      ThrowInvalidArgument(absl::StrCat("Op [", name, "]: indices has shape ",
+                                        indices.shape().ToString(), ", ", operand, " has shape ",
+                                        x.shape().ToString(), "; sizes ", other, " and ", size,
                                         " of axis ", i, " do not broadcast"));
     }
     dims[i] = i == *axis || size == 1 ? other : size;
@@ -99,11 +103,14 @@ Shape PerElementShape(OpCode op, const char* operand, const NDArray& x, const ND
 }
 
 // For each element of `shape` where in the window of x its index says. On x's device.
-NDArray Places(const NDArray& x, int axis, const NDArray& indices, const Shape& shape, const Window& window) {
-  if (indices.device() != Host()) return Places(x, axis, indices.CopyTo(Place::Scratch(Host())), shape, window);
+NDArray Places(const NDArray& x, int axis, const NDArray& indices, const Shape& shape,
+               const Window& window) {
+  if (indices.device() != Host())
+    return Places(x, axis, indices.CopyTo(Place::Scratch(Host())), shape, window);
   NDArray places(shape, DType::kInt64, Place::Scratch(Host()));
   int64_t strides[3][kMaxRank];
-  BroadcastStrides(indices.rank(), indices.shape().dims(), indices.strides(), shape.rank(), strides[0]);
+  BroadcastStrides(indices.rank(), indices.shape().dims(), indices.strides(), shape.rank(),
+                   strides[0]);
   BroadcastStrides(x.rank(), x.shape().dims(), window.strides, shape.rank(), strides[1]);
   strides[1][axis] = 0;
   shape.SetDenseStrides(strides[2]);
@@ -115,7 +122,8 @@ NDArray Places(const NDArray& x, int axis, const NDArray& indices, const Shape& 
                   [&](const int64_t* offset, int64_t count, const int64_t* stride) {
                     for (int64_t i = 0; i < count; ++i) {
                       to[offset[2] + i * stride[2]] =
-                          first + offset[1] + i * stride[1] + step * int64_t{from[offset[0] + i * stride[0]]};
+                          first + offset[1] + i * stride[1] +
+                          step * int64_t{from[offset[0] + i * stride[0]]};
                     }
                   });
   });
@@ -131,32 +139,37 @@ void GatherElements(const NDArray& x, int axis, const NDArray& indices, NDArray&
   Dispatch(OpCode::kGather, {&window.elements, &places}, {&z}, &flat);
 }
 
-Shape CheckScatter(int* axis, const NDArray& indices, const NDArray& updates, ScatterReduction reduction,
-                   const NDArray& target) {
+Shape CheckScatter(int* axis, const NDArray& indices, const NDArray& updates,
+                   ScatterReduction reduction, const NDArray& target) {
   CheckOperands(OpCode::kScatter, {&updates});
   target.CheckAlive("scatter", "target");
   indices.CheckAlive("scatter", "indices");
   CheckDType("scatter", "updates", updates, target.dtype());
   if (target.dtype() == DType::kBool &&
       (reduction == ScatterReduction::kAdd || reduction == ScatterReduction::kMultiply)) {
-    ThrowInvalidArgument("Op [scatter]: target is bool, expected a number type to add or multiply; kMax is or, kMin and");
+    ThrowInvalidArgument(
+        "Op [scatter]: target is bool, expected a number type to add or multiply; kMax is or, kMin "
+        "and");
   }
   const Shape shape = PerElementShape(OpCode::kScatter, "target", target, indices, axis);
-  if (updates.rank() > shape.rank() || BroadcastShapes("scatter", updates.shape(), shape) != shape) {
-    ThrowInvalidArgument(absl::StrCat("Op [scatter]: updates has shape ", updates.shape().ToString(),
+  if (updates.rank() > shape.rank() ||
+      BroadcastShapes("scatter", updates.shape(), shape) != shape) {
+    ThrowInvalidArgument(absl::StrCat("Op [scatter]: updates has shape ",
+                                      updates.shape().ToString(),
                                       ", expected one that broadcasts to ", shape.ToString()));
   }
   return shape;
 }
 
-void ScatterElements(int axis, const NDArray& indices, const NDArray& updates, ScatterReduction reduction,
-                     const Shape& shape, NDArray& target) {
+void ScatterElements(int axis, const NDArray& indices, const NDArray& updates,
+                     ScatterReduction reduction, const Shape& shape, NDArray& target) {
   if (shape.NumElements() == 0) return;
   Window window = WindowOf(target);
   const NDArray places = Places(target, axis, indices, shape, window);
   const NDArray apart = Apart(updates, window.elements).BroadcastTo(shape);
   // Devices have kernels for these; on the host each element by itself is faster one after the other.
-  if (target.device() != Host() && reduction == ScatterReduction::kAdd && Contains(Info(OpCode::kScatterAdd).types, target.dtype())) {
+  if (target.device() != Host() && reduction == ScatterReduction::kAdd &&
+      Contains(Info(OpCode::kScatterAdd).types, target.dtype())) {
     const AxisAttributes flat{0};
     return Dispatch(OpCode::kScatterAdd, {&apart, &places}, {&window.elements}, &flat);
   }
@@ -247,8 +260,8 @@ NDArray Scatter(const NDArray& target, int axis, const NDArray& indices, const N
   return z;
 }
 
-void ScatterInto(int axis, const NDArray& indices, const NDArray& updates, ScatterReduction reduction,
-                 NDArray& target) {
+void ScatterInto(int axis, const NDArray& indices, const NDArray& updates,
+                 ScatterReduction reduction, NDArray& target) {
   const Shape shape = CheckScatter(&axis, indices, updates, reduction, target);
   if (MayRepeat(target)) {
     ThrowInvalidArgument(absl::StrCat("Op [scatter]: target of shape ", target.shape().ToString(),
@@ -281,8 +294,9 @@ NDArray OneHot(const NDArray& indices, int64_t depth, DType dtype, double on, do
     ThrowInvalidArgument(absl::StrCat("Op [one_hot]: depth is ", depth, ", expected at least 0"));
   }
   if (indices.rank() == kMaxRank) {
-    ThrowInvalidArgument(absl::StrCat("Op [one_hot]: indices has shape ", indices.shape().ToString(),
-                                      ", expected at most rank ", kMaxRank - 1));
+    ThrowInvalidArgument(absl::StrCat("Op [one_hot]: indices has shape ",
+                                      indices.shape().ToString(), ", expected at most rank ",
+                                      kMaxRank - 1));
   }
   CheckIndices(OpCode::kOneHot, indices, depth);
   int64_t dims[kMaxRank];

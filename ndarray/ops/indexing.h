@@ -46,8 +46,8 @@ void GatherInto(const NDArray& x, int axis, const NDArray& indices, NDArray& z);
 // host; devices add f32, f64, i32 and i64 by scatter_add's kernels.
 NDArray Scatter(const NDArray& target, int axis, const NDArray& indices, const NDArray& updates,
                 ScatterReduction reduction = ScatterReduction::kNone);
-void ScatterInto(int axis, const NDArray& indices, const NDArray& updates, ScatterReduction reduction,
-                 NDArray& target);
+void ScatterInto(int axis, const NDArray& indices, const NDArray& updates,
+                 ScatterReduction reduction, NDArray& target);
 
 // z[.., indices[i], ..] += updates[.., i, ..] along `axis` of z, where i runs over the shape of
 // indices. Equal indices are added one after the other, in row-major order, for any number of

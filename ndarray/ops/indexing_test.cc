@@ -42,7 +42,8 @@ TEST(Gather, AnyAxisAndIndexShape) {
   EXPECT_EQ(Gather(x, I({0, 1, 2, 0}).Reshape({2, 2}), -1).shape(), (Shape{3, 2, 2}));
   // A scalar index takes the axis away.
   EXPECT_THAT(Values(Gather(x, Full({}, 1, kI32), 0)), ElementsAre(4, 5, 6, 7));
-  EXPECT_THAT(Values(Gather(x, Cast(I({1, 2}), kI32).Slice(0, 1, 2), 0)), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(Values(Gather(x, Cast(I({1, 2}), kI32).Slice(0, 1, 2), 0)),
+              ElementsAre(8, 9, 10, 11));
   EXPECT_THAT(Values(Gather(x.Transpose(), I({1}), 0)), ElementsAre(1, 5, 9));
   EXPECT_EQ(Gather(x, I({})).shape(), (Shape{0, 4}));
   EXPECT_THAT(Values(Gather(Zeros({0, 2}), I({}))), IsEmpty());
@@ -53,24 +54,36 @@ TEST(Gather, AnyAxisAndIndexShape) {
 
 TEST(Gather, Refusals) {
   const NDArray x = Ones({3, 4});
-  EXPECT_EQ(Refusal([&] { Gather(x, I({0, 3, -1})); }),
+  EXPECT_EQ(Refusal([&] {
+              Gather(x, I({0, 3, -1}));
+            }),
             "Op [gather]: index 3 at position 1, expected 0 to 2");
-  EXPECT_EQ(Refusal([&] { Gather(x, Cast(I({0, 0, 0, -1}), kI32).Reshape({2, 2}), 1); }),
+  EXPECT_EQ(Refusal([&] {
+              Gather(x, Cast(I({0, 0, 0, -1}), kI32).Reshape({2, 2}), 1);
+            }),
             "Op [gather]: index -1 at position 3, expected 0 to 3");
   // Every second element of a row, so that positions are counted along the view.
   const NDArray gaps = I({0, 9, 1, 9, -7, 9}).Reshape({3, 2}).Index(1, 0);
   EXPECT_EQ(Refusal([&] { Gather(x, gaps); }),
             "Op [gather]: index -7 at position 2, expected 0 to 2");
-  EXPECT_EQ(Refusal([&] { Gather(Zeros({0, 2}), I({0})); }),
+  EXPECT_EQ(Refusal([&] {
+              Gather(Zeros({0, 2}), I({0}));
+            }),
             "Op [gather]: index 0 at position 0, but there is nothing to choose from");
-  EXPECT_EQ(Refusal([&] { Gather(x, Ones({2})); }), "Op [gather]: indices is f32, expected i64 or i32");
+  EXPECT_EQ(Refusal([&] { Gather(x, Ones({2})); }),
+            "Op [gather]: indices is f32, expected i64 or i32");
   EXPECT_EQ(Refusal([&] { Gather(x, I({0}), 2); }),
             "Op [gather]: axis 2 of an array of rank 2, expected -2 to 1");
-  EXPECT_EQ(Refusal([&] { Gather(x, Zeros({1, 1, 1, 1, 1, 1, 1, 1}, kI32)); }),
-            "Op [gather]: an array of shape [3, 4] by indices of shape [1, 1, 1, 1, 1, 1, 1, 1] has "
-            "rank 9, expected at most 8");
+  EXPECT_EQ(
+      Refusal([&] {
+        Gather(x, Zeros({1, 1, 1, 1, 1, 1, 1, 1}, kI32));
+      }),
+      "Op [gather]: an array of shape [3, 4] by indices of shape [1, 1, 1, 1, 1, 1, 1, 1] has "
+      "rank 9, expected at most 8");
   NDArray z = Empty({2, 3});
-  EXPECT_EQ(Refusal([&] { GatherInto(x, I({0, 1}), 0, z); }),
+  EXPECT_EQ(Refusal([&] {
+              GatherInto(x, I({0, 1}), 0, z);
+            }),
             "Op [gather]: Z has shape [2, 3], expected [2, 4]");
 }
 
@@ -95,15 +108,23 @@ TEST(ScatterAdd, AddsEqualIndicesInOrder) {
 
 TEST(ScatterAdd, RefusalsLeaveZ) {
   NDArray z = Zeros({3, 2});
-  EXPECT_EQ(Refusal([&] { ScatterAddInto(Ones({2, 2}), I({0, 3}), 0, z); }),
+  EXPECT_EQ(Refusal([&] {
+              ScatterAddInto(Ones({2, 2}), I({0, 3}), 0, z);
+            }),
             "Op [scatter_add]: index 3 at position 1, expected 0 to 2");
-  EXPECT_EQ(Refusal([&] { ScatterAddInto(Ones({2, 3}), I({0, 1}), 0, z); }),
+  EXPECT_EQ(Refusal([&] {
+              ScatterAddInto(Ones({2, 3}), I({0, 1}), 0, z);
+            }),
             "Op [scatter_add]: updates has shape [2, 3], expected [2, 2]");
-  EXPECT_EQ(Refusal([&] { ScatterAddInto(Ones({2, 2}, kI32), I({0, 1}), 0, z); }),
+  EXPECT_EQ(Refusal([&] {
+              ScatterAddInto(Ones({2, 2}, kI32), I({0, 1}), 0, z);
+            }),
             "Op [scatter_add]: updates is i32, expected f32");
   EXPECT_THAT(Values(z), ElementsAre(0, 0, 0, 0, 0, 0));
   NDArray half = Zeros({3}, DType::kFloat16);
-  EXPECT_EQ(Refusal([&] { ScatterAddInto(half, I({0, 1, 2}), 0, half); }),
+  EXPECT_EQ(Refusal([&] {
+              ScatterAddInto(half, I({0, 1, 2}), 0, half);
+            }),
             "Op [scatter_add]: Z is f16, expected f32, f64, i32 or i64");
   EXPECT_EQ(Refusal([&] { GatherGrad(Ones({2}), I({0}), {3}); }),
             "Op [scatter_add]: updates has shape [2], expected [1]");
@@ -137,10 +158,12 @@ TEST(Embedding, LookupAndGradient) {
 // 300 ones in bf16 stop at 256.
 TEST(Embedding, GradientsOfHalfTypesAreSumsInF32) {
   for (const DType type : {DType::kBFloat16, DType::kFloat16}) {
-    const NDArray gradient = GatherGrad(Full({300, 2}, 1.0 + 1.0 / 128, type), Zeros({300}, DType::kInt64), {2, 2});
+    const NDArray gradient =
+        GatherGrad(Full({300, 2}, 1.0 + 1.0 / 128, type), Zeros({300}, DType::kInt64), {2, 2});
     EXPECT_EQ(gradient.dtype(), type);
     EXPECT_THAT(Values(Cast(gradient, DType::kFloat32)),
-                ElementsAre(type == DType::kBFloat16 ? 302 : 302.25, type == DType::kBFloat16 ? 302 : 302.25, 0, 0));
+                ElementsAre(type == DType::kBFloat16 ? 302 : 302.25,
+                            type == DType::kBFloat16 ? 302 : 302.25, 0, 0));
   }
 }
 
@@ -149,7 +172,9 @@ TEST(OneHot, ValuesAndRefusals) {
   EXPECT_THAT(OneHot(Full({}, 1, kI32), 2, DType::kInt8, 5, -1).ToVector<int8_t>(),
               ElementsAre(-1, 5));
   EXPECT_EQ(OneHot(I({}), 4).shape(), (Shape{0, 4}));
-  EXPECT_EQ(Refusal([] { OneHot(I({0, 3}), 3); }),
+  EXPECT_EQ(Refusal([] {
+              OneHot(I({0, 3}), 3);
+            }),
             "Op [one_hot]: index 3 at position 1, expected 0 to 2");
   EXPECT_EQ(Refusal([] { OneHot(I({0}), -1); }), "Op [one_hot]: depth is -1, expected at least 0");
 }

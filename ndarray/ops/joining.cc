@@ -36,7 +36,8 @@ Shape WithAxis(const Shape& shape, int axis, int64_t size) {
 
 void CheckParts(const char* op, absl::Span<const NDArray> parts) {
   if (parts.empty()) Refuse(op, "no parts, expected at least one");
-  for (size_t i = 0; i < parts.size(); ++i) parts[i].CheckAlive(op, absl::StrCat("part ", i).c_str());
+  for (size_t i = 0; i < parts.size(); ++i)
+    parts[i].CheckAlive(op, absl::StrCat("part ", i).c_str());
 }
 
 DType TypeOf(absl::Span<const NDArray> parts) {
@@ -53,10 +54,10 @@ Shape ConcatShape(absl::Span<const NDArray> parts, int* axis) {
   int64_t size = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Shape& shape = parts[i].shape();
-    if (shape.rank() != first.rank() ||
-        !(WithSize(shape, *axis, first[*axis]) == first)) {
-      Refuse("concat", absl::StrCat("part ", i, " has shape ", shape.ToString(), ", part 0 has ",
-                                    first.ToString(), ", expected the same but along axis ", *axis));
+    if (shape.rank() != first.rank() || !(WithSize(shape, *axis, first[*axis]) == first)) {
+      Refuse("concat",
+             absl::StrCat("part ", i, " has shape ", shape.ToString(), ", part 0 has ",
+                          first.ToString(), ", expected the same but along axis ", *axis));
     }
     size += shape[*axis];
   }
@@ -80,8 +81,8 @@ Shape PaddedShape(const NDArray& x, absl::Span<const int64_t> before,
                   absl::Span<const int64_t> after) {
   x.CheckAlive("pad", "X");
   int64_t dims[kMaxRank];
-  for (const auto& [name, sizes] : {std::pair<const char*, absl::Span<const int64_t>>("before", before),
-                                    {"after", after}}) {
+  for (const auto& [name, sizes] :
+       {std::pair<const char*, absl::Span<const int64_t>>("before", before), {"after", after}}) {
     if (static_cast<int>(sizes.size()) != x.rank()) {
       Refuse("pad", absl::StrCat(name, " has ", sizes.size(), " sizes, expected ", x.rank(),
                                  ", the rank of X"));
@@ -160,8 +161,9 @@ std::vector<NDArray> Split(const NDArray& x, absl::Span<const int64_t> sizes, in
     left -= std::min(std::max<int64_t>(size, 0), left + 1);  // does not overflow
   }
   if (negative || left != 0) {
-    Refuse("split", absl::StrCat("sizes ", List(sizes), ", expected sizes of at least 0 that add up to ",
-                                 x.dim(axis), ", the size of axis ", axis));
+    Refuse("split",
+           absl::StrCat("sizes ", List(sizes), ", expected sizes of at least 0 that add up to ",
+                        x.dim(axis), ", the size of axis ", axis));
   }
   std::vector<NDArray> parts;
   parts.reserve(sizes.size());
@@ -208,7 +210,8 @@ NDArray Tile(const NDArray& x, absl::Span<const int64_t> repeats) {
   }
   int64_t dims[kMaxRank], times[kMaxRank], padded[kMaxRank];
   for (int i = 0; i < rank; ++i) {
-    const int of_x = i - (rank - x.rank()), of_repeats = i - (rank - static_cast<int>(repeats.size()));
+    const int of_x = i - (rank - x.rank()),
+              of_repeats = i - (rank - static_cast<int>(repeats.size()));
     padded[i] = of_x < 0 ? 1 : x.dim(of_x);
     times[i] = of_repeats < 0 ? 1 : repeats[of_repeats];
     if (times[i] < 0) {

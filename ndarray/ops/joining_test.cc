@@ -47,7 +47,8 @@ TEST(Concat, AxesTypesAndManyParts) {
 }
 
 TEST(Concat, TypesPromoteAllAtOnce) {
-  const NDArray i8 = Full({2}, -3, DType::kInt8), u8 = Full({1}, 200, DType::kUInt8), f16 = Full({1}, 0.5, DType::kFloat16);
+  const NDArray i8 = Full({2}, -3, DType::kInt8), u8 = Full({1}, 200, DType::kUInt8),
+                f16 = Full({1}, 0.5, DType::kFloat16);
   const NDArray whole = Concat({i8, u8});
   EXPECT_EQ(whole.dtype(), DType::kInt16);
   EXPECT_EQ(whole.ToString(), "[ -3,  -3, 200]");
@@ -63,12 +64,19 @@ TEST(Concat, TypesPromoteAllAtOnce) {
 TEST(Concat, Refusals) {
   const NDArray x = Ones({2, 2});
   EXPECT_EQ(Refusal([] { Concat({}); }), "Op [concat]: no parts, expected at least one");
-  EXPECT_EQ(Refusal([&] { Concat({x, Ones({2, 3})}); }),
+  EXPECT_EQ(Refusal([&] {
+              Concat({x, Ones({2, 3})});
+            }),
             "Op [concat]: part 1 has shape [2, 3], part 0 has [2, 2], expected the same but along "
             "axis 0");
-  EXPECT_EQ(Refusal([&] { Concat({x, Ones({2})}); }),
-            "Op [concat]: part 1 has shape [2], part 0 has [2, 2], expected the same but along axis 0");
-  EXPECT_EQ(Refusal([] { Concat({Ones({}), Ones({})}); }),
+  EXPECT_EQ(
+      Refusal([&] {
+        Concat({x, Ones({2})});
+      }),
+      "Op [concat]: part 1 has shape [2], part 0 has [2, 2], expected the same but along axis 0");
+  EXPECT_EQ(Refusal([] {
+              Concat({Ones({}), Ones({})});
+            }),
             "Op [concat]: axis 0 of an array of rank 0, which has none");
   NDArray z = Empty({4, 2}), half = z.Slice(0, 0, 2);
   EXPECT_EQ(Refusal([&] { ConcatInto({half, x}, 0, z); }), "Op [concat]: Z overlaps part 0");
@@ -80,9 +88,13 @@ TEST(Stack, NewAxisAnywhere) {
   EXPECT_THAT(Values(Stack({x, y}, -1)), ElementsAre(0, 5, 1, 6));
   EXPECT_EQ(Stack({x, y, y}, 1).shape(), (Shape{2, 3}));
   EXPECT_THAT(Values(Stack({Full({}, 3), Full({}, 4)})), ElementsAre(3, 4));
-  EXPECT_EQ(Refusal([&] { Stack({x, Ones({3})}); }),
+  EXPECT_EQ(Refusal([&] {
+              Stack({x, Ones({3})});
+            }),
             "Op [stack]: part 1 has shape [3], part 0 has [2], expected the same");
-  EXPECT_EQ(Refusal([] { Stack({Ones({1, 1, 1, 1, 1, 1, 1, 1})}); }),
+  EXPECT_EQ(Refusal([] {
+              Stack({Ones({1, 1, 1, 1, 1, 1, 1, 1})});
+            }),
             "Op [stack]: part 0 has shape [1, 1, 1, 1, 1, 1, 1, 1], expected at most rank 7");
 }
 
@@ -99,10 +111,14 @@ TEST(Split, PartsAreViews) {
   EXPECT_THAT(Values(Concat(parts, 1)), testing::ElementsAreArray(Values(x)));
   EXPECT_EQ(Refusal([&] { Split(x, 4, 1); }),
             "Op [split]: axis 1 of shape [2, 6] cannot be cut into 4 equal parts");
-  EXPECT_EQ(Refusal([&] { Split(x, {INT64_MAX, INT64_MAX, 8}, 1); }),
+  EXPECT_EQ(Refusal([&] {
+              Split(x, {INT64_MAX, INT64_MAX, 8}, 1);
+            }),
             "Op [split]: sizes [9223372036854775807, 9223372036854775807, 8], expected sizes of at "
             "least 0 that add up to 6, the size of axis 1");
-  EXPECT_EQ(Refusal([&] { Split(x, {-1, 7}, 1); }),
+  EXPECT_EQ(Refusal([&] {
+              Split(x, {-1, 7}, 1);
+            }),
             "Op [split]: sizes [-1, 7], expected sizes of at least 0 that add up to 6, the size of "
             "axis 1");
 }
@@ -118,14 +134,17 @@ TEST(Pad, RandomShapesAgainstIndices) {
       before[i] = static_cast<int64_t>(random() % 3);
       after[i] = static_cast<int64_t>(random() % 3);
     }
-    const NDArray x = Arange(0, static_cast<double>(dims[0] * dims[1] * dims[2])).Reshape(Shape(dims));
+    const NDArray x =
+        Arange(0, static_cast<double>(dims[0] * dims[1] * dims[2])).Reshape(Shape(dims));
     const NDArray z = Pad(x, before, after, -5);
     for (int64_t i = 0; i < z.dim(0); ++i) {
       for (int64_t j = 0; j < z.dim(1); ++j) {
         for (int64_t k = 0; k < z.dim(2); ++k) {
           const int64_t a = i - before[0], b = j - before[1], c = k - before[2];
-          const bool inside = a >= 0 && a < dims[0] && b >= 0 && b < dims[1] && c >= 0 && c < dims[2];
-          ASSERT_EQ(z.At<float>({i, j, k}), inside ? x.At<float>({a, b, c}) : -5) << "round " << round;
+          const bool inside =
+              a >= 0 && a < dims[0] && b >= 0 && b < dims[1] && c >= 0 && c < dims[2];
+          ASSERT_EQ(z.At<float>({i, j, k}), inside ? x.At<float>({a, b, c}) : -5)
+              << "round " << round;
         }
       }
     }
@@ -137,12 +156,18 @@ TEST(Pad, RefusalsAndInto) {
   EXPECT_EQ(Pad(Full({}, 3), {}, {}).Item<float>(), 3);
   EXPECT_THAT(Pad(x, {0, 1}, {0, 0}).ToVector<bool>(),
               ElementsAre(false, true, true, false, true, true));
-  EXPECT_EQ(Refusal([&] { Pad(x, {1}, {1, 1}); }),
+  EXPECT_EQ(Refusal([&] {
+              Pad(x, {1}, {1, 1});
+            }),
             "Op [pad]: before has 1 sizes, expected 2, the rank of X");
-  EXPECT_EQ(Refusal([&] { Pad(x, {1, 0}, {1, -1}); }),
+  EXPECT_EQ(Refusal([&] {
+              Pad(x, {1, 0}, {1, -1});
+            }),
             "Op [pad]: after[1] is -1, expected at least 0");
   NDArray z = Zeros({3, 3});
-  EXPECT_EQ(Refusal([&] { PadInto(Ones({2, 2}), {0, 0}, {1, 0}, 0, z); }),
+  EXPECT_EQ(Refusal([&] {
+              PadInto(Ones({2, 2}), {0, 0}, {1, 0}, 0, z);
+            }),
             "Op [pad]: Z has shape [3, 3], expected [3, 2]");
   const NDArray corner = z.Slice(0, 0, 2).Slice(1, 0, 2);
   EXPECT_EQ(Refusal([&] { PadInto(corner, {0, 0}, {1, 1}, 7, z); }), "Op [pad]: Z overlaps X");
@@ -157,7 +182,8 @@ TEST(Pad, WhatRepeatsItsElementsIsNotWrittenTo) {
   const NDArray memory = Zeros({12}, DType::kFloat32, Place::Heap());
   NDArray z = NDArray::FromStrides(memory.buffer(), 0, {3, 2}, {1, 2}, DType::kFloat32);
   const std::string expected =
-      "Op [copy]: output Z of shape [3, 2] with strides [1, 2] may have two indices of one element; Dup() makes an array of its own";
+      "Op [copy]: output Z of shape [3, 2] with strides [1, 2] may have two indices of one "
+      "element; Dup() makes an array of its own";
   EXPECT_EQ(Refusal([&] { PadInto(Ones({1, 2}), {1, 0}, {1, 0}, 7, z); }), expected);
   const NDArray parts[] = {Ones({3, 1}), Ones({3, 1})};
   EXPECT_EQ(Refusal([&] { ConcatInto(parts, 1, z); }), expected);
@@ -167,13 +193,13 @@ TEST(Pad, WhatRepeatsItsElementsIsNotWrittenTo) {
 TEST(Tile, AsNumPy) {
   const NDArray x = Arange(0, 4).Reshape({2, 2});
   EXPECT_THAT(Values(Tile(x, {1, 2})), ElementsAre(0, 1, 0, 1, 2, 3, 2, 3));
-  EXPECT_THAT(Values(Tile(x, {3})),
-              ElementsAre(0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3));
+  EXPECT_THAT(Values(Tile(x, {3})), ElementsAre(0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3));
   EXPECT_EQ(Tile(x, {2, 1, 3}).shape(), (Shape{2, 2, 6}));
   EXPECT_THAT(Values(Tile(Arange(0, 2), {2, 2})), ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
   EXPECT_THAT(Values(Tile(x, {2, 0})), IsEmpty());
   EXPECT_THAT(Values(Tile(Full({}, 5), {3})), ElementsAre(5, 5, 5));
-  EXPECT_EQ(Refusal([&] { Tile(x, {-1}); }), "Op [tile]: repeats [-1], expected at least 0 of each");
+  EXPECT_EQ(Refusal([&] { Tile(x, {-1}); }),
+            "Op [tile]: repeats [-1], expected at least 0 of each");
   EXPECT_EQ(Refusal([&] { Tile(x, std::vector<int64_t>(9, 1)); }),
             "Op [tile]: 9 repeats, expected at most 8");
   std::mt19937_64 random(8);

@@ -1,7 +1,7 @@
 #include "tidepool/ndarray/ops/loss.h"
 
-#include "tidepool/memory/error.h"
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
@@ -25,7 +25,8 @@ void CheckGradient(const char* op, const NDArray& x, const NDArray& gradient) {
   CheckLike(op, "gradient", gradient, x);
 }
 
-NDArray MeanLoss(OpCode op, const char* operand, const NDArray& x, const NDArray& targets, AttributesRef attributes = {}) {
+NDArray MeanLoss(OpCode op, const char* operand, const NDArray& x, const NDArray& targets,
+                 AttributesRef attributes = {}) {
   CheckOperands(op, {&x, &targets});
   const char* name = Info(op).name;
   CheckFloating(name, operand, x);
@@ -37,8 +38,8 @@ NDArray MeanLoss(OpCode op, const char* operand, const NDArray& x, const NDArray
 }
 
 // By the gradient of each row's loss.
-void RowLossGrad(OpCode op, const NDArray& x, const NDArray& targets, const NDArray& loss_gradient, NDArray& gradient,
-                 AttributesRef attributes = {}) {
+void RowLossGrad(OpCode op, const NDArray& x, const NDArray& targets, const NDArray& loss_gradient,
+                 NDArray& gradient, AttributesRef attributes = {}) {
   CheckOperands(op, {&x, &targets, &loss_gradient});
   const char* name = Info(op).name;
   CheckFloating(name, "predictions", x);
@@ -52,7 +53,8 @@ void RowLossGrad(OpCode op, const NDArray& x, const NDArray& targets, const NDAr
 
 HuberAttributes HuberOf(OpCode op, double delta) {
   if (!(delta > 0)) {
-    ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: delta is ", delta, ", expected more than 0"));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [", Info(op).name, "]: delta is ", delta, ", expected more than 0"));
   }
   return {delta};
 }
@@ -151,13 +153,13 @@ NDArray HuberError(const NDArray& predictions, const NDArray& targets, double de
   return MeanLoss(OpCode::kHuberError, "predictions", predictions, targets, &attributes);
 }
 
-void MeanAbsoluteErrorGradInto(const NDArray& predictions, const NDArray& targets, const NDArray& loss_gradient,
-                               NDArray& gradient) {
+void MeanAbsoluteErrorGradInto(const NDArray& predictions, const NDArray& targets,
+                               const NDArray& loss_gradient, NDArray& gradient) {
   RowLossGrad(OpCode::kAbsoluteErrorGrad, predictions, targets, loss_gradient, gradient);
 }
 
-void HuberErrorGradInto(const NDArray& predictions, const NDArray& targets, const NDArray& loss_gradient, double delta,
-                        NDArray& gradient) {
+void HuberErrorGradInto(const NDArray& predictions, const NDArray& targets,
+                        const NDArray& loss_gradient, double delta, NDArray& gradient) {
   const HuberAttributes attributes = HuberOf(OpCode::kHuberErrorGrad, delta);
   RowLossGrad(OpCode::kHuberErrorGrad, predictions, targets, loss_gradient, gradient, &attributes);
 }

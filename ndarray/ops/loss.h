@@ -53,10 +53,10 @@ void BinaryCrossEntropyGradInto(const NDArray& logits, const NDArray& targets, d
 NDArray MeanAbsoluteError(const NDArray& predictions, const NDArray& targets);
 NDArray HuberError(const NDArray& predictions, const NDArray& targets, double delta = 1);
 // By the gradient of the loss of each item, [batch]. The slope of |d| at 0 is 0.
-void MeanAbsoluteErrorGradInto(const NDArray& predictions, const NDArray& targets, const NDArray& loss_gradient,
-                               NDArray& gradient);
-void HuberErrorGradInto(const NDArray& predictions, const NDArray& targets, const NDArray& loss_gradient, double delta,
-                        NDArray& gradient);
+void MeanAbsoluteErrorGradInto(const NDArray& predictions, const NDArray& targets,
+                               const NDArray& loss_gradient, NDArray& gradient);
+void HuberErrorGradInto(const NDArray& predictions, const NDArray& targets,
+                        const NDArray& loss_gradient, double delta, NDArray& gradient);
 
 }  // namespace tidepool
 

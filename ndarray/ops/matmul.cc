@@ -37,10 +37,11 @@ Shape ResultShape(const NDArray& x, const NDArray& y, const MatMulAttributes& at
   const int64_t n = y.dim(columns + (attributes.transpose_y ? 0 : 1));
   const int64_t y_k = y.dim(columns + (attributes.transpose_y ? 1 : 0));
   if (k != y_k) {
-    ThrowInvalidArgument(absl::StrCat(
-        "Op [matmul]: X has shape ", x.shape().ToString(),
-        attributes.transpose_x ? " (transposed)" : "", ", Y has shape ", y.shape().ToString(),
-        attributes.transpose_y ? " (transposed)" : "", "; inner sizes ", k, " and ", y_k, " differ"));
+    ThrowInvalidArgument(absl::StrCat("Op [matmul]: X has shape ", x.shape().ToString(),
+                                      attributes.transpose_x ? " (transposed)" : "",
+                                      ", Y has shape ", y.shape().ToString(),
+                                      attributes.transpose_y ? " (transposed)" : "",
+                                      "; inner sizes ", k, " and ", y_k, " differ"));
   }
   if (bias != nullptr) CheckShape("matmul", "bias", *bias, {n});
   if (rows == 0 && columns == 0) return {m, n};
@@ -88,8 +89,8 @@ NDArray Product(const NDArray& x, const NDArray& y, const MatMulAttributes& attr
 }
 
 // Of operands that need another type to multiply in than they have.
-void ProductOfCasts(const NDArray& x, const NDArray& y, DType type, NDArray& z, const MatMulAttributes& attributes,
-                    const NDArray* bias) {
+void ProductOfCasts(const NDArray& x, const NDArray& y, DType type, NDArray& z,
+                    const MatMulAttributes& attributes, const NDArray* bias) {
   const NDArray of_x = CastScratch(x, type), of_y = CastScratch(y, type);
   const NDArray of_bias = bias != nullptr ? CastScratch(*bias, type) : NDArray();
   if (bias != nullptr) bias = &of_bias;
@@ -117,7 +118,8 @@ NDArray MatMul(const NDArray& x, const NDArray& y, const MatMulAttributes& attri
   }
   if (x.dtype() != type || y.dtype() != type) {
     const Matrices m(x, y, attributes);
-    NDArray z(m.Left(ResultShape(m.x, m.y, m.attributes, bias)), dtype, ResultPlace(OpCode::kMatMul, {&x, &y, bias}));
+    NDArray z(m.Left(ResultShape(m.x, m.y, m.attributes, bias)), dtype,
+              ResultPlace(OpCode::kMatMul, {&x, &y, bias}));
     ProductOfCasts(x, y, type, z, attributes, bias);
     return z;
   }
@@ -132,7 +134,8 @@ void MatMulInto(const NDArray& x, const NDArray& y, NDArray& z, const MatMulAttr
   const DType dtype = CheckTypes(x, y, bias), type = ProductType(dtype);
   z.CheckAlive("matmul", "Z");
   CheckDType("matmul", "Z", z, dtype);
-  if (x.dtype() != type || y.dtype() != type) return ProductOfCasts(x, y, type, z, attributes, bias);
+  if (x.dtype() != type || y.dtype() != type)
+    return ProductOfCasts(x, y, type, z, attributes, bias);
   if (x.rank() > 1 && y.rank() > 1) {
     CheckShape("matmul", "Z", z, ResultShape(x, y, attributes, bias));
     Dispatch(OpCode::kMatMul, {&x, &y, bias}, {&z}, &attributes);

@@ -32,18 +32,19 @@ void CheckLike(const char* op, const char* operand, const NDArray& array, const 
   CheckDType(op, operand, array, like.dtype());
 }
 
-int64_t CoveredByWindow(const char* op, const char* axis, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
-                        int64_t pads) {
+int64_t CoveredByWindow(const char* op, const char* axis, int64_t in, int64_t kernel,
+                        int64_t stride, int64_t dilation, int64_t pads) {
   if (std::max({in, kernel, stride, dilation, pads}) > kMostOfAWindow) {
-    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: ", axis, ": input ", in, ", kernel ", kernel, ", stride ", stride,
-                                      ", dilation ", dilation, ", padding ", pads, "; expected at most ",
-                                      kMostOfAWindow, " each"));
+    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: ", axis, ": input ", in, ", kernel ", kernel,
+                                      ", stride ", stride, ", dilation ", dilation, ", padding ",
+                                      pads, "; expected at most ", kMostOfAWindow, " each"));
   }
   return dilation * (kernel - 1) + 1;
 }
 
 int64_t SumOfPadding(const char* op, int64_t before, int64_t after) {
-  if (std::min(before, after) < 0) ThrowInvalidArgument(absl::StrCat("Op [", op, "]: a padding is negative"));
+  if (std::min(before, after) < 0)
+    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: a padding is negative"));
   // Their sum may be more than there are numbers for.
   return std::max(before, after) > kMostOfAWindow ? INT64_MAX : before + after;
 }

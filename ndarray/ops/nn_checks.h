@@ -19,8 +19,8 @@ void CheckLike(const char* op, const char* operand, const NDArray& array, const 
 inline constexpr int64_t kMostOfAWindow = INT32_MAX;
 // That each of them is at most kMostOfAWindow, and what the window covers of an axis,
 // dilation * (kernel - 1) + 1. `pads` are before and behind.
-int64_t CoveredByWindow(const char* op, const char* axis, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
-                        int64_t pads);
+int64_t CoveredByWindow(const char* op, const char* axis, int64_t in, int64_t kernel,
+                        int64_t stride, int64_t dilation, int64_t pads);
 // The two together. Throws where one is negative.
 int64_t SumOfPadding(const char* op, int64_t before, int64_t after);
 // Places of a window along one axis: (in + pads - covered) / stride + 1, rounded down, where

@@ -45,8 +45,9 @@ Shape GroupsShape(const char* op, const NDArray& x, int64_t groups) {
   CheckLeastRank(op, "X", x, 2);
   const int64_t channels = x.dim(x.rank() - 1);
   if (groups >= 1 && channels % groups == 0) return {x.dim(0), groups};
-  ThrowInvalidArgument(absl::StrCat("Op [", op, "]: X has shape ", x.shape().ToString(), " and groups are ", groups,
-                                    ", expected at least 1 and channels that are a multiple of them"));
+  ThrowInvalidArgument(
+      absl::StrCat("Op [", op, "]: X has shape ", x.shape().ToString(), " and groups are ", groups,
+                   ", expected at least 1 and channels that are a multiple of them"));
 }
 
 template <typename Attributes, typename StatisticsOf>
@@ -69,7 +70,8 @@ Normalized Forward(OpCode op, const NDArray& x, const NDArray& scale, const NDAr
 
 Normalized Forward(OpCode op, const NDArray& x, const NDArray& scale, const NDArray& shift,
                    const NormalizationAttributes& attributes) {
-  return Forward(op, x, scale, shift, attributes, [&](const char*) { return StatisticsShape(op, x); });
+  return Forward(op, x, scale, shift, attributes,
+                 [&](const char*) { return StatisticsShape(op, x); });
 }
 
 NormalizationGradients Backward(OpCode op, const NDArray& x, const NDArray& scale,
@@ -79,12 +81,12 @@ NormalizationGradients Backward(OpCode op, const NDArray& x, const NDArray& scal
   const char* name = Info(op).name;
   CheckInput(name, x, scale);
   if (op == OpCode::kGroupNormGrad) CheckRank(name, "mean", mean, 2);
-  const Shape statistics = op == OpCode::kGroupNormGrad ? GroupsShape(name, x, mean.dim(1)) : StatisticsShape(op, x);
+  const Shape statistics =
+      op == OpCode::kGroupNormGrad ? GroupsShape(name, x, mean.dim(1)) : StatisticsShape(op, x);
   CheckStatistics(name, "mean", mean, x, statistics);
   CheckStatistics(name, "inverse_deviation", inverse_deviation, x, statistics);
   CheckLike(name, "dZ", output_gradient, x);
-  const Place place =
-      ResultPlace(op, {&x, &scale, &mean, &inverse_deviation, &output_gradient});
+  const Place place = ResultPlace(op, {&x, &scale, &mean, &inverse_deviation, &output_gradient});
   NormalizationGradients result{NDArray(x.shape(), x.dtype(), place),
                                 NDArray(LastAxis(x), x.dtype(), place),
                                 NDArray(LastAxis(x), x.dtype(), place)};
@@ -176,7 +178,8 @@ RmsNormGradients RmsNormGrad(const NDArray& x, const NDArray& scale, const NDArr
   CheckStatistics("rms_norm_grad", "inverse_rms", inverse_rms, x, StatisticsShape(kOp, x));
   CheckLike("rms_norm_grad", "dZ", output_gradient, x);
   const Place place = ResultPlace(kOp, {&x, &scale, &inverse_rms, &output_gradient});
-  RmsNormGradients result{NDArray(x.shape(), x.dtype(), place), NDArray(LastAxis(x), x.dtype(), place)};
+  RmsNormGradients result{NDArray(x.shape(), x.dtype(), place),
+                          NDArray(LastAxis(x), x.dtype(), place)};
   Dispatch(kOp, {&x, &scale, &inverse_rms, &output_gradient}, {&result.input, &result.scale});
   return result;
 }

@@ -122,7 +122,9 @@ TEST(MatMulOp, ShapesAreNamed) {
             "sizes 2 and 5 differ");
   EXPECT_EQ(Refusal([&] { MatMul(Ones({3}), y); }),
             "Op [matmul]: X has shape [1, 3], Y has shape [4, 5]; inner sizes 3 and 4 differ");
-  EXPECT_EQ(Refusal([&] { MatMul(Ones({2, 4}, DType::kBool), Ones({4, 5}, DType::kBool)); }).substr(0, 52),
+  EXPECT_EQ(Refusal([&] {
+              MatMul(Ones({2, 4}, DType::kBool), Ones({4, 5}, DType::kBool));
+            }).substr(0, 52),
             "Op [matmul]: operands are bool, expected numbers; Ca");
   const NDArray bias = Ones({4});
   EXPECT_EQ(Refusal([&] {
@@ -156,17 +158,20 @@ TEST(MatMulOp, TypesPromoteAndIntegersWrap) {
 // The ReLU is of the result: unsigned numbers have no sign, and wrapped ones theirs.
 TEST(MatMulOp, ReluOfIntegersIsThatOfTheResult) {
   const auto relu = [](int64_t x, int64_t y, DType dtype) {
-    return Cast(MatMul(Full({1, 1}, x, dtype), Full({1, 1}, y, dtype), {.relu = true}), DType::kUInt64).Item<uint64_t>();
+    return Cast(MatMul(Full({1, 1}, x, dtype), Full({1, 1}, y, dtype), {.relu = true}),
+                DType::kUInt64)
+        .Item<uint64_t>();
   };
   EXPECT_EQ(relu(-5, 1, DType::kUInt64), UINT64_MAX - 4);
   EXPECT_EQ(relu(3000000000, 1, DType::kUInt32), 3000000000u);
   EXPECT_EQ(relu(50000, 1, DType::kUInt16), 50000u);
-  EXPECT_EQ(relu(300, 150, DType::kInt16), 0u);    // 45000 wraps to -20536
+  EXPECT_EQ(relu(300, 150, DType::kInt16), 0u);  // 45000 wraps to -20536
   EXPECT_EQ(relu(-300, 150, DType::kInt16), 20536u);
-  EXPECT_EQ(relu(16, 10, DType::kInt8), 0u);       // 160 wraps to -96
+  EXPECT_EQ(relu(16, 10, DType::kInt8), 0u);  // 160 wraps to -96
   EXPECT_EQ(relu(-3, 5, DType::kInt32), 0u);
   NDArray z = Full({1, 1}, 40000, DType::kUInt16);
-  MatMulInto(Full({1, 1}, 1, DType::kUInt16), Full({1, 1}, 5, DType::kUInt16), z, {.relu = true, .accumulate = true});
+  MatMulInto(Full({1, 1}, 1, DType::kUInt16), Full({1, 1}, 5, DType::kUInt16), z,
+             {.relu = true, .accumulate = true});
   EXPECT_EQ(z.At<uint16_t>({0, 0}), 40005);
 }
 
@@ -224,16 +229,21 @@ TEST(ConvolutionOp, Refusals) {
     for (const int64_t huge : {INT64_MAX, INT64_MAX / 2, int64_t{1} << 31}) {
       a = {};
       a.*member = a.pad_bottom = a.pad_right = huge;
-      EXPECT_THAT(Refusal([&] { Conv2d(image, filter, nullptr, a); }), testing::HasSubstr("at most 2147483647"));
-      EXPECT_THAT(Refusal([&] { Conv2dTranspose(Ones({1, 4, 4, 3}), filter, nullptr, a); }),
+      EXPECT_THAT(Refusal([&] { Conv2d(image, filter, nullptr, a); }),
+                  testing::HasSubstr("at most 2147483647"));
+      EXPECT_THAT(Refusal([&] {
+                    Conv2dTranspose(Ones({1, 4, 4, 3}), filter, nullptr, a);
+                  }),
                   testing::HasSubstr("at most 2147483647"));
       a.pad_bottom = a.pad_right = 0;
-      EXPECT_THAT(Refusal([&] { Conv2d(image, filter, nullptr, a); }), testing::HasSubstr("at most 2147483647"));
+      EXPECT_THAT(Refusal([&] { Conv2d(image, filter, nullptr, a); }),
+                  testing::HasSubstr("at most 2147483647"));
     }
   }
   Pool2dAttributes pool;
   pool.kernel_height = INT64_MAX, pool.pad_top = pool.pad_bottom = INT64_MAX - 1;
-  EXPECT_THAT(Refusal([&] { MaxPool2d(image, pool); }), testing::HasSubstr("expected at most 2147483647 each"));
+  EXPECT_THAT(Refusal([&] { MaxPool2d(image, pool); }),
+              testing::HasSubstr("expected at most 2147483647 each"));
   EXPECT_EQ(Refusal([&] {
               MaxPool2d(Ones({1, 1, 4, 2}), {});
             }),

@@ -25,9 +25,10 @@ void CheckGradient(OpCode op, const NDArray& x, const NDArray& dz) {
 
 void CheckNumber(OpCode op, DType dtype) {
   if (dtype != DType::kBool) return;
-  ThrowInvalidArgument(absl::StrCat(
-      "Op [", Info(op).name, "]: operands are bool, expected numbers; Cast them to a number type, or "
-      "use LogicalAnd, LogicalOr, LogicalXor or LogicalNot"));
+  ThrowInvalidArgument(
+      absl::StrCat("Op [", Info(op).name,
+                   "]: operands are bool, expected numbers; Cast them to a number type, or "
+                   "use LogicalAnd, LogicalOr, LogicalXor or LogicalNot"));
 }
 
 DType TypeForResult(OpCode op, std::initializer_list<const NDArray*> inputs, DType natural,
@@ -39,10 +40,9 @@ DType TypeForResult(OpCode op, std::initializer_list<const NDArray*> inputs, DTy
     absl::StrAppend(&types, OperandName(Info(op).inputs, index++), " is ",
                     DTypeName(input->dtype()), ", ");
   }
-  ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: ", types, "Z is ",
-                                    DTypeName(z.dtype()), ", expected Z of type ",
-                                    DTypeName(natural),
-                                    IsFloating(natural) ? " or another float type" : ""));
+  ThrowInvalidArgument(absl::StrCat(
+      "Op [", Info(op).name, "]: ", types, "Z is ", DTypeName(z.dtype()), ", expected Z of type ",
+      DTypeName(natural), IsFloating(natural) ? " or another float type" : ""));
 }
 
 DType RealType(DType dtype) {
@@ -74,7 +74,8 @@ NDArray CastScratch(const NDArray& x, DType dtype) {
   return z;
 }
 
-void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z, AttributesRef attributes) {
+void PointwiseInto(OpCode op, const NDArray& x, DType natural, NDArray& z,
+                   AttributesRef attributes) {
   CheckOperands(op, {&x});
   z.CheckAlive(Info(op).name, "Z");
   const DType dtype = TypeForResult(op, {&x}, natural, z);

@@ -17,7 +17,8 @@ int64_t OutputSize(const char* op, const char* axis, int64_t in, int64_t kernel,
     ThrowInvalidArgument(absl::StrCat("Op [", op, "]: ", axis, ": padding ", before, " and ", after,
                                       " of a kernel of ", kernel, ", expected 0 to ", kernel - 1));
   }
-  const int64_t count = WindowCount(op, axis, in, kernel, stride, 1, SumOfPadding(op, before, after));
+  const int64_t count =
+      WindowCount(op, axis, in, kernel, stride, 1, SumOfPadding(op, before, after));
   if (in < 1) {
     ThrowInvalidArgument(
         absl::StrCat("Op [", op, "]: ", axis, ": an input of ", in, ", expected at least 1"));
@@ -27,12 +28,11 @@ int64_t OutputSize(const char* op, const char* axis, int64_t in, int64_t kernel,
 
 Shape OutputShape(const char* op, const Shape& input, const Pool2dAttributes& a) {
   CheckRank4(op, "input", input);
-  return {input[0],
-          OutputSize(op, "height", input[1], a.kernel_height, a.stride_height, a.pad_top,
-                     a.pad_bottom),
-          OutputSize(op, "width", input[2], a.kernel_width, a.stride_width, a.pad_left,
-                     a.pad_right),
-          input[3]};
+  return {
+      input[0],
+      OutputSize(op, "height", input[1], a.kernel_height, a.stride_height, a.pad_top, a.pad_bottom),
+      OutputSize(op, "width", input[2], a.kernel_width, a.stride_width, a.pad_left, a.pad_right),
+      input[3]};
 }
 
 Pool2dAttributes WholeImage(const char* op, const Shape& input) {
@@ -66,7 +66,7 @@ NDArray MaxPool2d(const NDArray& input, const Pool2dAttributes& attributes) {
   CheckOperands(OpCode::kMaxPool2d, {&input});
   CheckFloating("max_pool2d", "input", input);
   NDArray output(MaxPool2dOutputShape(input.shape(), attributes), input.dtype(),
-            ResultPlace(OpCode::kMaxPool2d, {&input}));
+                 ResultPlace(OpCode::kMaxPool2d, {&input}));
   Dispatch(OpCode::kMaxPool2d, {&input}, {&output}, &attributes);
   return output;
 }
@@ -81,7 +81,7 @@ NDArray MaxPool2dGrad(const NDArray& input, const NDArray& output, const NDArray
   CheckDType("max_pool2d_grad", "output", output, input.dtype());
   CheckDType("max_pool2d_grad", "output_gradient", output_gradient, input.dtype());
   NDArray input_gradient(input.shape(), input.dtype(),
-            ResultPlace(OpCode::kMaxPool2dGrad, {&input, &output, &output_gradient}));
+                         ResultPlace(OpCode::kMaxPool2dGrad, {&input, &output, &output_gradient}));
   Dispatch(OpCode::kMaxPool2dGrad, {&input, &output, &output_gradient}, {&input_gradient},
            &attributes);
   return input_gradient;
@@ -91,7 +91,7 @@ NDArray AveragePool2d(const NDArray& input, const Pool2dAttributes& attributes) 
   CheckOperands(OpCode::kAveragePool2d, {&input});
   CheckFloating("average_pool2d", "input", input);
   NDArray output(AveragePool2dOutputShape(input.shape(), attributes), input.dtype(),
-            ResultPlace(OpCode::kAveragePool2d, {&input}));
+                 ResultPlace(OpCode::kAveragePool2d, {&input}));
   Dispatch(OpCode::kAveragePool2d, {&input}, {&output}, &attributes);
   return output;
 }
@@ -103,7 +103,7 @@ NDArray AveragePool2dGrad(const NDArray& output_gradient, const Shape& input_sha
   CheckShape("average_pool2d_grad", "output_gradient", output_gradient,
              OutputShape("average_pool2d_grad", input_shape, attributes));
   NDArray input_gradient(input_shape, output_gradient.dtype(),
-            ResultPlace(OpCode::kAveragePool2dGrad, {&output_gradient}));
+                         ResultPlace(OpCode::kAveragePool2dGrad, {&output_gradient}));
   Dispatch(OpCode::kAveragePool2dGrad, {&output_gradient}, {&input_gradient}, &attributes);
   return input_gradient;
 }
@@ -117,10 +117,9 @@ NDArray GlobalMaxPool2dGrad(const NDArray& input, const NDArray& output,
                             const NDArray& output_gradient) {
   CheckOperands(OpCode::kMaxPool2dGrad, {&input, &output, &output_gradient});
   const Pool2dAttributes attributes = WholeImage("max_pool2d_grad", input.shape());
-  return MaxPool2dGrad(input, WithPixels("max_pool2d_grad", "output", output, input.shape()),
-                       WithPixels("max_pool2d_grad", "output_gradient", output_gradient,
-                                  input.shape()),
-                       attributes);
+  return MaxPool2dGrad(
+      input, WithPixels("max_pool2d_grad", "output", output, input.shape()),
+      WithPixels("max_pool2d_grad", "output_gradient", output_gradient, input.shape()), attributes);
 }
 
 NDArray GlobalAveragePool2d(const NDArray& input) {

@@ -14,8 +14,8 @@ namespace {
 void CheckType(OpCode op, DType dtype, const char* expected) {
   RefuseWhileCapturing(Info(op).name, "its random numbers would be the same in each replay");
   if (Contains(Info(op).types, dtype)) return;
-  ThrowInvalidArgument(absl::StrCat("Op [", Info(op).name, "]: type ", DTypeName(dtype),
-                                    ", expected ", expected));
+  ThrowInvalidArgument(
+      absl::StrCat("Op [", Info(op).name, "]: type ", DTypeName(dtype), ", expected ", expected));
 }
 
 }  // namespace
@@ -24,8 +24,8 @@ NDArray RandomBernoulli(const Shape& shape, double probability, uint64_t seed, u
                         DType dtype, Place place) {
   CheckType(OpCode::kRandomBernoulli, dtype, "bool, u8 or a float type");
   if (!(probability >= 0 && probability <= 1)) {
-    ThrowInvalidArgument(absl::StrCat("Op [random_bernoulli]: probability ", probability,
-                                      ", expected 0 to 1"));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [random_bernoulli]: probability ", probability, ", expected 0 to 1"));
   }
   NDArray z(shape, dtype, place);
   const BernoulliAttributes attributes{seed, stream, probability};
@@ -33,8 +33,8 @@ NDArray RandomBernoulli(const Shape& shape, double probability, uint64_t seed, u
   return z;
 }
 
-NDArray RandomIntegers(const Shape& shape, int64_t low, int64_t high, uint64_t seed, uint64_t stream,
-                       DType dtype, Place place) {
+NDArray RandomIntegers(const Shape& shape, int64_t low, int64_t high, uint64_t seed,
+                       uint64_t stream, DType dtype, Place place) {
   CheckType(OpCode::kRandomIntegers, dtype, "i32 or i64");
   const bool fits = dtype == DType::kInt64 || (low >= INT32_MIN && high <= int64_t{INT32_MAX} + 1);
   if (low >= high || !fits) {

@@ -61,9 +61,10 @@ TEST(RandomTypes, UniformAndNormalOfEachFloatType) {
   }
   EXPECT_EQ(Refusal([] { RandomUniform({2}, 0, 1, kI32, 1); }),
             "Op [random_uniform]: type i32, expected a float type");
-  EXPECT_EQ(Refusal([] { RandomUniform({2}, -60000, 60000, kF16, 1); }),
-            "Op [random_uniform]: range [-60000, 60000), expected ends in order and a width that f16 "
-            "holds");
+  EXPECT_EQ(
+      Refusal([] { RandomUniform({2}, -60000, 60000, kF16, 1); }),
+      "Op [random_uniform]: range [-60000, 60000), expected ends in order and a width that f16 "
+      "holds");
 }
 
 TEST(Bernoulli, FrequencyAndTypes) {
@@ -96,9 +97,10 @@ TEST(RandomIntegers, EachNumberAboutAsOften) {
   EXPECT_GT(Max(wide).Item<int64_t>(), INT64_MAX / 100 * 99);
   EXPECT_EQ(Refusal([] { RandomIntegers({2}, 3, 3, 1); }),
             "Op [random_integers]: [3, 3) of i64, expected at least one number, all of the type");
-  EXPECT_EQ(Refusal([] { RandomIntegers({2}, 0, int64_t{1} << 32, 1, 0, kI32); }),
-            "Op [random_integers]: [0, 4294967296) of i32, expected at least one number, all of the "
-            "type");
+  EXPECT_EQ(
+      Refusal([] { RandomIntegers({2}, 0, int64_t{1} << 32, 1, 0, kI32); }),
+      "Op [random_integers]: [0, 4294967296) of i32, expected at least one number, all of the "
+      "type");
 }
 
 TEST(Permutation, EachNumberOnceInAnyPlace) {
@@ -141,7 +143,8 @@ TEST(Dropout, KeepsAndScales) {
   EXPECT_NEAR(static_cast<double>(kept) / 20000, 0.75, 0.015);  // standard error 0.003
   EXPECT_EQ(Numbers(Dropout(x, 0, 9, 1)), Numbers(x));
   // What is dropped is 0, even if it was not a number; the mask does not depend on the values.
-  const NDArray none = Dropout(Full({2, 3}, NAN), 0.5, 1, 1), ones = Dropout(Ones({2, 3}), 0.5, 1, 1);
+  const NDArray none = Dropout(Full({2, 3}, NAN), 0.5, 1, 1),
+                ones = Dropout(Ones({2, 3}), 0.5, 1, 1);
   for (int i = 0; i < 6; ++i) {
     EXPECT_EQ(none.Reshape({6}).At<float>({i}) == 0, ones.Reshape({6}).At<float>({i}) == 0);
   }
@@ -163,7 +166,8 @@ TEST(Dropout, Gradient) {
 }
 
 TEST(Creation, ValuesThatAreWrittenDown) {
-  const NDArray floats = FromValues({0.5f, 1.5f, -2.0f}, {3}), doubles = FromValues({0.5, 1.5}, {2, 1});
+  const NDArray floats = FromValues({0.5f, 1.5f, -2.0f}, {3}),
+                doubles = FromValues({0.5, 1.5}, {2, 1});
   EXPECT_EQ(floats.dtype(), DType::kFloat32);
   EXPECT_EQ(floats.At<float>({2}), -2.0f);
   EXPECT_EQ(doubles.dtype(), DType::kFloat64);

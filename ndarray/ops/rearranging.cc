@@ -54,7 +54,8 @@ NDArray Roll(const NDArray& x, int64_t shift) {
 NDArray Roll(const NDArray& x, absl::Span<const int64_t> shifts, absl::Span<const int> axes) {
   x.CheckAlive("roll", "X");
   if (shifts.size() != axes.size()) {
-    Refuse("roll", absl::StrCat(shifts.size(), " shifts and ", axes.size(), " axes, expected as many"));
+    Refuse("roll",
+           absl::StrCat(shifts.size(), " shifts and ", axes.size(), " axes, expected as many"));
   }
   int64_t total[kMaxRank] = {};
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -84,7 +85,8 @@ NDArray Diff(const NDArray& x, int64_t times, int axis) {
     NDArray next(Shape(dims), x.dtype(), left == 1 ? place : Place::Scratch(x.device()));
     const NDArray after = z.Slice(axis, 1, size), before = z.Slice(axis, 0, size - 1);
     if (next.NumElements() > 0) {
-      x.dtype() == DType::kBool ? NotEqualInto(after, before, next) : SubtractInto(after, before, next);
+      x.dtype() == DType::kBool ? NotEqualInto(after, before, next)
+                                : SubtractInto(after, before, next);
     }
     z = next;
   }
@@ -102,10 +104,12 @@ NDArray Trace(const NDArray& x, int64_t offset, int axis1, int axis2) {
 NDArray DiagonalMatrix(const NDArray& v, int64_t offset) {
   v.CheckAlive("diagonal_matrix", "v");
   if (v.rank() != 1) {
-    Refuse("diagonal_matrix", absl::StrCat("v has shape ", v.shape().ToString(), ", expected rank 1"));
+    Refuse("diagonal_matrix",
+           absl::StrCat("v has shape ", v.shape().ToString(), ", expected rank 1"));
   }
   const int64_t away = offset < 0 ? -std::max(offset, -INT64_MAX) : offset;
-  if (away > INT64_MAX - v.dim(0)) Refuse("diagonal_matrix", absl::StrCat("offset is ", offset, ", which is too far"));
+  if (away > INT64_MAX - v.dim(0))
+    Refuse("diagonal_matrix", absl::StrCat("offset is ", offset, ", which is too far"));
   const int64_t size = v.dim(0) + away;
   NDArray z = Zeros({size, size}, v.dtype(), ResultPlace("diagonal_matrix", {&v}));
   NDArray diagonal = z.Diagonal(offset);
@@ -117,18 +121,21 @@ NDArray RepeatEach(const NDArray& x, absl::Span<const int64_t> counts, int axis)
   x.CheckAlive("repeat", "X");
   axis = NormalizeAxis("repeat", axis, x.rank());
   if (static_cast<int64_t>(counts.size()) != x.dim(axis)) {
-    Refuse("repeat", absl::StrCat(counts.size(), " counts, expected ", x.dim(axis), ", the size of axis ", axis));
+    Refuse("repeat", absl::StrCat(counts.size(), " counts, expected ", x.dim(axis),
+                                  ", the size of axis ", axis));
   }
   int64_t total = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] < 0) Refuse("repeat", absl::StrCat("count ", i, " is ", counts[i], ", expected at least 0"));
+    if (counts[i] < 0)
+      Refuse("repeat", absl::StrCat("count ", i, " is ", counts[i], ", expected at least 0"));
     if (counts[i] > INT64_MAX - total) Refuse("repeat", "counts are too many together");
     total += counts[i];
   }
   NDArray places({total}, DType::kInt64, Place::Scratch(Host()));
   if (total > 0) {
     int64_t* to = places.mutable_data<int64_t>();
-    for (size_t i = 0; i < counts.size(); ++i) to = std::fill_n(to, counts[i], static_cast<int64_t>(i));
+    for (size_t i = 0; i < counts.size(); ++i)
+      to = std::fill_n(to, counts[i], static_cast<int64_t>(i));
   }
   std::vector<int64_t> dims(x.shape().span().begin(), x.shape().span().end());
   dims[axis] = total;
@@ -142,14 +149,18 @@ NDArray RepeatEach(const NDArray& x, absl::Span<const int64_t> counts, int axis)
 
 std::vector<NDArray> Meshgrid(absl::Span<const NDArray> coordinates, GridOrder order) {
   const auto count = static_cast<int>(coordinates.size());
-  for (int i = 0; i < count; ++i) coordinates[i].CheckAlive("meshgrid", absl::StrCat("coordinates ", i).c_str());
-  if (count > kMaxRank) Refuse("meshgrid", absl::StrCat(count, " coordinates, expected at most ", kMaxRank));
+  for (int i = 0; i < count; ++i)
+    coordinates[i].CheckAlive("meshgrid", absl::StrCat("coordinates ", i).c_str());
+  if (count > kMaxRank)
+    Refuse("meshgrid", absl::StrCat(count, " coordinates, expected at most ", kMaxRank));
   std::vector<int64_t> dims(count);
-  const auto axis_of = [&](int i) { return order == GridOrder::kColumns && count > 1 && i < 2 ? 1 - i : i; };
+  const auto axis_of = [&](int i) {
+    return order == GridOrder::kColumns && count > 1 && i < 2 ? 1 - i : i;
+  };
   for (int i = 0; i < count; ++i) {
     if (coordinates[i].rank() > 1) {
-      Refuse("meshgrid", absl::StrCat("coordinates ", i, " has shape ", coordinates[i].shape().ToString(),
-                                      ", expected rank 1 or 0"));
+      Refuse("meshgrid", absl::StrCat("coordinates ", i, " has shape ",
+                                      coordinates[i].shape().ToString(), ", expected rank 1 or 0"));
     }
     dims[axis_of(i)] = coordinates[i].NumElements();
   }

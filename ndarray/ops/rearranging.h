@@ -36,7 +36,8 @@ NDArray RepeatEach(const NDArray& x, absl::Span<const int64_t> counts, int axis 
 enum class GridOrder : uint8_t { kColumns, kRows };
 // One array for each of the coordinates, of rank 1 or 0, with the sizes of all of them: views that repeat their
 // elements, so nothing is copied and they cannot be written to (Dup() makes an array).
-std::vector<NDArray> Meshgrid(absl::Span<const NDArray> coordinates, GridOrder order = GridOrder::kColumns);
+std::vector<NDArray> Meshgrid(absl::Span<const NDArray> coordinates,
+                              GridOrder order = GridOrder::kColumns);
 
 }  // namespace tidepool
 

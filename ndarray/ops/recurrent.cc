@@ -24,8 +24,7 @@ void CheckGates(const char* op, const char* operand, const NDArray& gates, const
 }
 
 void CheckProducts(const char* op, const NDArray& input, const NDArray& state,
-                   const NDArray& input_weights, const NDArray& recurrent_weights,
-                   int64_t gates) {
+                   const NDArray& input_weights, const NDArray& recurrent_weights, int64_t gates) {
   CheckState(op, "hidden", state);
   CheckRank(op, "input", input, 2);
   CheckShape(op, "input", input, {state.dim(0), input.dim(1)});
@@ -74,9 +73,8 @@ LstmCellGradients LstmCellGrad(const NDArray& cell, const LstmStepResult& result
   CheckLike(kName, "next_cell", result.cell, cell);
   CheckLike(kName, "output_gradient", output_gradient, cell);
   if (cell_gradient != nullptr) CheckLike(kName, "next_cell_gradient", *cell_gradient, cell);
-  const Place place = ResultPlace(
-      OpCode::kLstmCellGrad,
-      {&result.activations, &cell, &result.cell, &output_gradient, cell_gradient});
+  const Place place = ResultPlace(OpCode::kLstmCellGrad, {&result.activations, &cell, &result.cell,
+                                                          &output_gradient, cell_gradient});
   LstmCellGradients gradients{NDArray(result.activations.shape(), cell.dtype(), place),
                               NDArray(cell.shape(), cell.dtype(), place)};
   Dispatch(OpCode::kLstmCellGrad,
@@ -151,8 +149,8 @@ GruCellGradients GruCellGrad(const NDArray& activations, const NDArray& hidden_g
   CheckGates(kName, "activations", activations, hidden, 3);
   CheckGates(kName, "hidden_gates", hidden_gates, hidden, 3);
   CheckLike(kName, "next_hidden_gradient", output_gradient, hidden);
-  const Place place = ResultPlace(OpCode::kGruCellGrad,
-                                  {&activations, &hidden_gates, &hidden, &output_gradient});
+  const Place place =
+      ResultPlace(OpCode::kGruCellGrad, {&activations, &hidden_gates, &hidden, &output_gradient});
   GruCellGradients gradients{NDArray(activations.shape(), hidden.dtype(), place),
                              NDArray(activations.shape(), hidden.dtype(), place),
                              NDArray(hidden.shape(), hidden.dtype(), place)};
@@ -175,9 +173,9 @@ GruStepResult GruStep(const NDArray& input, const NDArray& hidden, const GruWeig
   return {cell.output, cell.activations, hidden_gates};
 }
 
-GruStepGradients GruStepGrad(const NDArray& input, const NDArray& hidden,
-                             const GruWeights& weights, const GruStepResult& result,
-                             const NDArray& output_gradient, GruWeights& weight_gradients) {
+GruStepGradients GruStepGrad(const NDArray& input, const NDArray& hidden, const GruWeights& weights,
+                             const GruStepResult& result, const NDArray& output_gradient,
+                             GruWeights& weight_gradients) {
   constexpr char kName[] = "gru_step_grad";
   CheckAlive(kName, {{"input", &input},
                      {"hidden", &hidden},

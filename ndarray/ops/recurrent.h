@@ -107,9 +107,9 @@ struct GruStepGradients {
   NDArray hidden;  // of h
 };
 // As LstmStepGrad: those of the weights are added to `weight_gradients`.
-GruStepGradients GruStepGrad(const NDArray& input, const NDArray& hidden,
-                             const GruWeights& weights, const GruStepResult& result,
-                             const NDArray& output_gradient, GruWeights& weight_gradients);
+GruStepGradients GruStepGrad(const NDArray& input, const NDArray& hidden, const GruWeights& weights,
+                             const GruStepResult& result, const NDArray& output_gradient,
+                             GruWeights& weight_gradients);
 
 }  // namespace tidepool
 

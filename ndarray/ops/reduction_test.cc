@@ -84,8 +84,8 @@ TEST(Reduction, SetsOfAxes) {
 }
 
 TEST(Reduction, TypesOfResults) {
-  for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kInt32, DType::kUInt32, kI64,
-                            DType::kBool}) {
+  for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16,
+                            DType::kInt32, DType::kUInt32, kI64, DType::kBool}) {
     const NDArray x = Ones({300}, dtype);
     EXPECT_EQ(Sum(x).Item<int64_t>(), 300) << DTypeName(dtype);
     EXPECT_EQ(Prod(x).Item<int64_t>(), 1) << DTypeName(dtype);
@@ -152,8 +152,7 @@ TEST(Reduction, OfNothing) {
   EXPECT_THAT(Any(none, 1).ToVector<bool>(), ElementsAre(false, false));
   EXPECT_THAT(All(none, 1).ToVector<bool>(), ElementsAre(true, true));
   EXPECT_THAT(all(Max(none, 0)), IsEmpty());
-  EXPECT_EQ(Refusal([&] { Max(none, 1); }),
-            "Op [max]: X has shape [2, 0], nothing to choose from");
+  EXPECT_EQ(Refusal([&] { Max(none, 1); }), "Op [max]: X has shape [2, 0], nothing to choose from");
   // More degrees of freedom than elements.
   EXPECT_EQ(Variance(F({1, 2}, {2}), {}, 2).Item<float>(), INFINITY);
   EXPECT_TRUE(std::isnan(Variance(F({1}, {1}), {}, 1).Item<float>()));
@@ -190,13 +189,19 @@ TEST(Reduction, IntoGivenArrays) {
 }
 
 TEST(Reduction, Refusals) {
-  EXPECT_EQ(Refusal([] { Sum(Ones({2, 3}), 2); }),
+  EXPECT_EQ(Refusal([] {
+              Sum(Ones({2, 3}), 2);
+            }),
             "Op [sum]: axis 2 of an array of rank 2, expected -2 to 1");
   EXPECT_EQ(Refusal([] { Sum(Ones({2, 3}), {1, -1}); }), "Op [sum]: axis -1 comes twice");
-  EXPECT_EQ(Refusal([] { Sum(Ones({2, 3}), std::vector<int>(9, 0)); }),
+  EXPECT_EQ(Refusal([] {
+              Sum(Ones({2, 3}), std::vector<int>(9, 0));
+            }),
             "axes: 9 of them, expected at most 8");
   NDArray z = Ones({2});
-  EXPECT_EQ(Refusal([&] { SumToLastAxisInto(Ones({2, 3}), z); }),
+  EXPECT_EQ(Refusal([&] {
+              SumToLastAxisInto(Ones({2, 3}), z);
+            }),
             "Op [sum]: Z has shape [2], expected [3]");
   EXPECT_EQ(Refusal([&] { SumToLastAxisInto(Ones({}), z); }),
             "Op [sum]: X has rank 0, expected at least 1");
@@ -206,7 +211,9 @@ TEST(Reduction, Refusals) {
             "Op [variance]: X is bool, expected a number type");
   EXPECT_EQ(Refusal([] { Variance(Ones({2}), {}, -1); }),
             "Op [variance]: ddof is -1, expected at least 0");
-  EXPECT_EQ(Refusal([] { ArgMax(Ones({2, 0})); }),
+  EXPECT_EQ(Refusal([] {
+              ArgMax(Ones({2, 0}));
+            }),
             "Op [argmax]: X has shape [2, 0], nothing to choose from");
   EXPECT_EQ(Refusal([] { ArgMin(Ones({})); }),
             "Op [argmin]: X has shape [], nothing to choose from");

@@ -11,7 +11,8 @@
 namespace tidepool {
 namespace {
 
-NDArray Resized(OpCode op, const NDArray& x, int64_t height, int64_t width, const ResizeAttributes& attributes) {
+NDArray Resized(OpCode op, const NDArray& x, int64_t height, int64_t width,
+                const ResizeAttributes& attributes) {
   CheckOperands(op, {&x});
   const char* name = Info(op).name;
   const std::string operand = OperandName(Info(op).inputs, 0);
@@ -19,12 +20,13 @@ NDArray Resized(OpCode op, const NDArray& x, int64_t height, int64_t width, cons
   CheckRank(name, operand.c_str(), x, 4);
   for (const int64_t size : {height, width, x.dim(1), x.dim(2)}) {
     if (size >= 1 && size <= kMostOfAWindow) continue;
-    ThrowInvalidArgument(absl::StrCat("Op [", name, "]: ", operand, " has shape ", x.shape().ToString(), ", to height ",
-                                      height, " and width ", width, ", expected heights and widths from 1 to ",
-                                      kMostOfAWindow));
+    ThrowInvalidArgument(absl::StrCat(
+        "Op [", name, "]: ", operand, " has shape ", x.shape().ToString(), ", to height ", height,
+        " and width ", width, ", expected heights and widths from 1 to ", kMostOfAWindow));
   }
   if (attributes.align_corners && attributes.mode == ResizeMode::kNearest) {
-    ThrowInvalidArgument(absl::StrCat("Op [", name, "]: align_corners of nearest elements, expected another mode"));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [", name, "]: align_corners of nearest elements, expected another mode"));
   }
   NDArray z({x.dim(0), height, width, x.dim(3)}, x.dtype(), ResultPlace(op, {&x}));
   Dispatch(op, {&x}, {&z}, &attributes);
@@ -33,7 +35,8 @@ NDArray Resized(OpCode op, const NDArray& x, int64_t height, int64_t width, cons
 
 }  // namespace
 
-NDArray Resize2d(const NDArray& input, int64_t height, int64_t width, const ResizeAttributes& attributes) {
+NDArray Resize2d(const NDArray& input, int64_t height, int64_t width,
+                 const ResizeAttributes& attributes) {
   return Resized(OpCode::kResize2d, input, height, width, attributes);
 }
 

@@ -12,7 +12,8 @@
 
 namespace tidepool {
 
-NDArray Resize2d(const NDArray& input, int64_t height, int64_t width, const ResizeAttributes& attributes = {});
+NDArray Resize2d(const NDArray& input, int64_t height, int64_t width,
+                 const ResizeAttributes& attributes = {});
 // The gradient with respect to an input of that height and width.
 NDArray Resize2dGrad(const NDArray& output_gradient, int64_t height, int64_t width,
                      const ResizeAttributes& attributes = {});

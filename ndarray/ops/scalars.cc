@@ -29,7 +29,8 @@ NDArray HeldOperand(OpCode op, const char* operand, const Scalar& value, const N
 // What scale_shift is told for `value`: as an element of the type of a float array, else itself.
 double NumberFor(const NDArray& x, const Scalar& value) {
   if (!IsFloating(x.dtype())) return value.To<double>();
-  return VisitDType(x.dtype(), [&](auto t) { return ConvertElement<double>(value.To<decltype(t)>()); });
+  return VisitDType(x.dtype(),
+                    [&](auto t) { return ConvertElement<double>(value.To<decltype(t)>()); });
 }
 
 void Check(OpCode op, const NDArray& x) {
@@ -41,7 +42,8 @@ void Check(OpCode op, const NDArray& x) {
 bool IsLinear(const NDArray& x, const Scalar& value) {
   if (IsFloating(x.dtype())) return true;
   const auto number = value.To<double>();
-  if (value.is_real()) return number != -0x1p63;  // NaN and what no i64 holds are computed with in double
+  if (value.is_real())
+    return number != -0x1p63;  // NaN and what no i64 holds are computed with in double
   return value.FitsDouble() && number > -0x1p63 && number < 0x1p63;
 }
 
@@ -104,27 +106,29 @@ void SubtractInto(const NDArray& x, const Scalar& y, NDArray& z) {
 
 void MultiplyInto(const NDArray& x, const Scalar& y, NDArray& z) {
   Check(OpCode::kMultiply, x);
-  IsLinear(x, y) ? ScaleShiftInto(x, NumberFor(x, y), NoShift(x), z) : MultiplyInto(x, Operand(y, x), z);
+  IsLinear(x, y) ? ScaleShiftInto(x, NumberFor(x, y), NoShift(x), z)
+                 : MultiplyInto(x, Operand(y, x), z);
 }
 
 void DivideInto(const NDArray& x, const Scalar& y, NDArray& z) {
   Check(OpCode::kDivide, x);
   if (IsFloating(x.dtype())) {
     const double divisor = NumberFor(x, y);
-    if (HasExactReciprocal(x.dtype(), divisor)) return ScaleShiftInto(x, 1 / divisor, NoShift(x), z);
+    if (HasExactReciprocal(x.dtype(), divisor))
+      return ScaleShiftInto(x, 1 / divisor, NoShift(x), z);
   }
   DivideInto(x, HeldOperand(OpCode::kDivide, "Y", y, x), z);
 }
 
-#define TIDEPOOL_WITH_SCALAR(Name)                                     \
-  NDArray Name(const NDArray& x, const Scalar& y) {                    \
-    Check(OpCode::k##Name, x);                                         \
-    return Name(x, HeldOperand(OpCode::k##Name, "Y", y, x));           \
+#define TIDEPOOL_WITH_SCALAR(Name)                           \
+  NDArray Name(const NDArray& x, const Scalar& y) {          \
+    Check(OpCode::k##Name, x);                               \
+    return Name(x, HeldOperand(OpCode::k##Name, "Y", y, x)); \
   }
-#define TIDEPOOL_WITH_SCALAR_FIRST(Name)                               \
-  NDArray Name(const Scalar& x, const NDArray& y) {                    \
-    Check(OpCode::k##Name, y);                                         \
-    return Name(HeldOperand(OpCode::k##Name, "X", x, y), y);           \
+#define TIDEPOOL_WITH_SCALAR_FIRST(Name)                     \
+  NDArray Name(const Scalar& x, const NDArray& y) {          \
+    Check(OpCode::k##Name, y);                               \
+    return Name(HeldOperand(OpCode::k##Name, "X", x, y), y); \
   }
 TIDEPOOL_WITH_SCALAR(Maximum)
 TIDEPOOL_WITH_SCALAR(Minimum)
@@ -145,7 +149,12 @@ namespace {
 
 // Where a number lies among the elements of an integer or bool type, when these are compared with it.
 struct Bound {
-  enum class Lies : uint8_t { kBelowAll, kAt, kAboveAll, kNowhere };  // kNowhere: equal to none, NaN less than none
+  enum class Lies : uint8_t {
+    kBelowAll,
+    kAt,
+    kAboveAll,
+    kNowhere
+  };  // kNowhere: equal to none, NaN less than none
   Lies lies;
   Scalar element = 0;  // of kAt: to be compared with in its place
 };
@@ -160,11 +169,13 @@ Bound BoundOf(OpCode op, DType dtype, const Scalar& value) {
     if (op == OpCode::kEqual || op == OpCode::kNotEqual) {
       if (real != std::trunc(real)) return {Lies::kNowhere};
     } else {
-      real = op == OpCode::kLess || op == OpCode::kGreaterEqual ? std::ceil(real) : std::floor(real);
+      real =
+          op == OpCode::kLess || op == OpCode::kGreaterEqual ? std::ceil(real) : std::floor(real);
     }
     if (real < -0x1p63) return {Lies::kBelowAll};
     if (real >= 0x1p64) return {Lies::kAboveAll};
-    whole = real < 0x1p63 ? Scalar(static_cast<int64_t>(real)) : Scalar(static_cast<uint64_t>(real));
+    whole =
+        real < 0x1p63 ? Scalar(static_cast<int64_t>(real)) : Scalar(static_cast<uint64_t>(real));
   }
   if (whole.FitsIn(dtype)) return {Lies::kAt, whole};
   return {whole.To<double>() < 0 ? Lies::kBelowAll : Lies::kAboveAll};
@@ -192,9 +203,9 @@ NDArray CompareWith(OpCode op, Comparison compare, const NDArray& x, const Scala
 
 }  // namespace
 
-#define TIDEPOOL_COMPARE(Name)                                \
-  NDArray Name(const NDArray& x, const Scalar& y) {           \
-    return CompareWith(OpCode::k##Name, &Name, x, y);         \
+#define TIDEPOOL_COMPARE(Name)                        \
+  NDArray Name(const NDArray& x, const Scalar& y) {   \
+    return CompareWith(OpCode::k##Name, &Name, x, y); \
   }
 TIDEPOOL_COMPARE(Equal)
 TIDEPOOL_COMPARE(NotEqual)

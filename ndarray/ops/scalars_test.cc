@@ -61,7 +61,8 @@ TEST(Scalar, KeepsIntegersOf64Bits) {
   EXPECT_FALSE(large.FitsIn(DType::kInt64));
   EXPECT_TRUE(Scalar(0x1p63).FitsIn(DType::kUInt64));
   EXPECT_FALSE(Scalar(-1).FitsIn(DType::kUInt64));
-  EXPECT_EQ(Full({2}, UINT64_MAX, DType::kUInt64).ToString(), "[18446744073709551615, 18446744073709551615]");
+  EXPECT_EQ(Full({2}, UINT64_MAX, DType::kUInt64).ToString(),
+            "[18446744073709551615, 18446744073709551615]");
   EXPECT_EQ((Full({}, 1, DType::kUInt64) + UINT64_MAX).Item<uint64_t>(), 0);
   EXPECT_TRUE((Full({}, 1, DType::kInt64) < large).Item<bool>());
 }
@@ -90,7 +91,8 @@ TEST(Scalar, FillsExactly) {
   NDArray x = Zeros({2, 3}, DType::kInt64);
   NDArray column = x.Slice(1, 1, 2);
   FillInto((int64_t{1} << 53) + 1, column);
-  EXPECT_THAT(x.ToVector<int64_t>(), ElementsAre(0, (int64_t{1} << 53) + 1, 0, 0, (int64_t{1} << 53) + 1, 0));
+  EXPECT_THAT(x.ToVector<int64_t>(),
+              ElementsAre(0, (int64_t{1} << 53) + 1, 0, 0, (int64_t{1} << 53) + 1, 0));
   EXPECT_THAT(Full({2}, true, DType::kBool).ToVector<bool>(), Each(true));
   EXPECT_EQ(Full({0, 3}, kLargest, DType::kInt64).NumElements(), 0);
 }
@@ -99,27 +101,32 @@ TEST(Scalar, ArithmeticOf64BitsIsExact) {
   const std::vector<int64_t> values = {1, -2, 0};
   const NDArray x = FromValues(absl::MakeConstSpan(values), {3});
   EXPECT_THAT((x + kLargest).ToVector<int64_t>(), ElementsAre(kSmallest, kLargest - 2, kLargest));
-  EXPECT_THAT((kLargest - x).ToVector<int64_t>(), ElementsAre(kLargest - 1, kSmallest + 1, kLargest));
+  EXPECT_THAT((kLargest - x).ToVector<int64_t>(),
+              ElementsAre(kLargest - 1, kSmallest + 1, kLargest));
   EXPECT_THAT((x * kLargest).ToVector<int64_t>(), ElementsAre(kLargest, 2, 0));
-  EXPECT_THAT((x - kSmallest).ToVector<int64_t>(), ElementsAre(kSmallest + 1, kLargest - 1, kSmallest));
+  EXPECT_THAT((x - kSmallest).ToVector<int64_t>(),
+              ElementsAre(kSmallest + 1, kLargest - 1, kSmallest));
   NDArray y = x + 0;
   y += kLargest;
   y -= kLargest;
   EXPECT_THAT(y.ToVector<int64_t>(), ElementsAre(1, -2, 0));
-  EXPECT_THAT((kLargest / Full({1}, 2, DType::kInt64)).ToVector<int64_t>(), ElementsAre(kLargest / 2));
+  EXPECT_THAT((kLargest / Full({1}, 2, DType::kInt64)).ToVector<int64_t>(),
+              ElementsAre(kLargest / 2));
 }
 
 // Multiplying by 1 / 49 gives 0.99999994 for 49.
 // In double, truncated as conversions do: what does not fit is the smallest i64, whose last bits are zeros.
 TEST(Scalar, RealsThatNoIntegerHoldsLeaveNothingOfSums) {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
+                   kInf = std::numeric_limits<double>::infinity();
   for (const double real : {kNan, kInf, -kInf, 1e19, -1e19}) {
     for (const DType dtype : {DType::kInt8, DType::kUInt16, DType::kInt32}) {
       const NDArray x = Full({2}, 3, dtype);
       NDArray into = Full({2}, 3, dtype);
       into += real;
       for (const NDArray& z : {x + real, x - real, real - x, into, ScaleShift(x, 1, real)}) {
-        EXPECT_EQ(Cast(z, DType::kInt64).ToVector<int64_t>(), std::vector<int64_t>({0, 0})) << real << DTypeName(dtype);
+        EXPECT_EQ(Cast(z, DType::kInt64).ToVector<int64_t>(), std::vector<int64_t>({0, 0}))
+            << real << DTypeName(dtype);
       }
     }
     EXPECT_EQ((Full({1}, 3, DType::kInt64) + real).Item<int64_t>(), INT64_MIN) << real;
@@ -146,10 +153,12 @@ TEST(Scalar, QuotientsAreRoundedOnce) {
 TEST(Scalar, ProductsAndSumsOfDoublesAreRoundedOnce) {
   std::mt19937_64 random(5);
   std::vector<double> values(20000);
-  for (double& value : values) value = std::ldexp(static_cast<double>(random()), -static_cast<int>(random() % 80));
+  for (double& value : values)
+    value = std::ldexp(static_cast<double>(random()), -static_cast<int>(random() % 80));
   const NDArray x = FromValues(absl::MakeConstSpan(values), {20000});
   for (const double number : {15983722062757.0, 1.0 / 3, 4.6709515262362542}) {
-    const std::vector<double> products = (x * number).ToVector<double>(), sums = (x + number).ToVector<double>();
+    const std::vector<double> products = (x * number).ToVector<double>(),
+                              sums = (x + number).ToVector<double>();
     for (size_t i = 0; i < values.size(); ++i) {
       ASSERT_EQ(products[i], values[i] * number);
       ASSERT_EQ(sums[i], values[i] + number);
@@ -169,8 +178,10 @@ TEST(Scalar, TakesTheArraysTypeOrIsRefused) {
   EXPECT_THAT(Remainder(10, x).ToVector<int8_t>(), Each(3));
   EXPECT_EQ(Refusal([&] { Maximum(x, 300); }),
             "Op [maximum]: Y is 300, expected a whole number that i8 holds");
-  EXPECT_EQ(Refusal([&] { x / 2.5; }), "Op [divide]: Y is 2.5, expected a whole number that i8 holds");
-  EXPECT_EQ(Refusal([&] { 2.5 / x; }), "Op [divide]: X is 2.5, expected a whole number that i8 holds");
+  EXPECT_EQ(Refusal([&] { x / 2.5; }),
+            "Op [divide]: Y is 2.5, expected a whole number that i8 holds");
+  EXPECT_EQ(Refusal([&] { 2.5 / x; }),
+            "Op [divide]: X is 2.5, expected a whole number that i8 holds");
   EXPECT_THAT(Refusal([&] { x / 0; }), HasSubstr("integer division by zero"));
   EXPECT_THAT(Refusal([&] { 1 + Ones({1}, DType::kBool); }), HasSubstr("Op [add]"));
 }

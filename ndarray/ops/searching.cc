@@ -85,7 +85,8 @@ int64_t CountTrue(const NDArray& mask) {
 
 // An array of a result's place is made of what `write` puts into memory of the host.
 template <typename Write>
-NDArray MadeOnHost(const Shape& shape, DType dtype, const NDArray& like, const Place& place, Write write) {
+NDArray MadeOnHost(const Shape& shape, DType dtype, const NDArray& like, const Place& place,
+                   Write write) {
   NDArray z(shape, dtype, place);
   if (z.NumElements() == 0) return z;
   if (like.device() == Host()) return write(z), z;
@@ -132,10 +133,13 @@ NDArray OnDeviceOf(const NDArray& x, const NDArray& host) {
 }
 
 // Sums of `updates` (rank 0 for one each) by x in a new array of that type.
-NDArray CountInto(const char* op, const NDArray& x, const NDArray& updates, int64_t min_length, const Place& place) {
+NDArray CountInto(const char* op, const NDArray& x, const NDArray& updates, int64_t min_length,
+                  const Place& place) {
   CheckRank(op, "X", x, 1);
-  if (!IsInteger(x.dtype())) Refuse(op, absl::StrCat("X is ", DTypeName(x.dtype()), ", expected an integer type"));
-  if (min_length < 0) Refuse(op, absl::StrCat("min_length is ", min_length, ", expected at least 0"));
+  if (!IsInteger(x.dtype()))
+    Refuse(op, absl::StrCat("X is ", DTypeName(x.dtype()), ", expected an integer type"));
+  if (min_length < 0)
+    Refuse(op, absl::StrCat("min_length is ", min_length, ", expected at least 0"));
   int64_t size = min_length;
   const NDArray places = CastScratch(x, DType::kInt64);
   if (x.NumElements() > 0) {
@@ -146,7 +150,8 @@ NDArray CountInto(const char* op, const NDArray& x, const NDArray& updates, int6
     }
     MaxInto(places, {}, bound);
     const int64_t largest = bound.To(Host()).Item<int64_t>();
-    if (largest == INT64_MAX) Refuse(op, absl::StrCat("X has the element ", largest, ", which has no place"));
+    if (largest == INT64_MAX)
+      Refuse(op, absl::StrCat("X has the element ", largest, ", which has no place"));
     size = std::max(size, largest + 1);
   }
   NDArray z = Zeros({size}, updates.dtype(), place);
@@ -165,7 +170,8 @@ std::vector<NDArray> NonZero(const NDArray& x) {
   const Place place = ResultPlace("nonzero", {&x});
   std::vector<NDArray> host, results;
   for (int axis = 0; axis < x.rank(); ++axis) {
-    host.push_back(NDArray({count}, DType::kInt64, x.device() == Host() ? place : Place::Scratch(Host())));
+    host.push_back(
+        NDArray({count}, DType::kInt64, x.device() == Host() ? place : Place::Scratch(Host())));
   }
   if (count > 0) {
     int64_t* to[kMaxRank];
@@ -185,10 +191,12 @@ std::vector<NDArray> NonZero(const NDArray& x) {
 NDArray ArgWhere(const NDArray& x) {
   const NDArray mask = NotZero("argwhere", x);
   const int rank = x.rank();
-  return MadeOnHost({CountTrue(mask), rank}, DType::kInt64, x, ResultPlace("argwhere", {&x}), [&](NDArray& z) {
-    int64_t* to = z.mutable_data<int64_t>();
-    ForEachTrue(mask, [&](int64_t, const int64_t* index) { to = std::copy_n(index, rank, to); });
-  });
+  return MadeOnHost(
+      {CountTrue(mask), rank}, DType::kInt64, x, ResultPlace("argwhere", {&x}), [&](NDArray& z) {
+        int64_t* to = z.mutable_data<int64_t>();
+        ForEachTrue(mask,
+                    [&](int64_t, const int64_t* index) { to = std::copy_n(index, rank, to); });
+      });
 }
 
 NDArray Unique(const NDArray& x) {
@@ -212,7 +220,8 @@ UniqueResult UniqueAll(const NDArray& x) {
   const NDArray places = Beginnings(sorted);
   const int64_t count = places.NumElements();
   const Place place = ResultPlace("unique_all", {&x});
-  UniqueResult z{NDArray({count}, x.dtype(), place), NDArray({count}, DType::kInt64, place), {}, {}};
+  UniqueResult z{
+      NDArray({count}, x.dtype(), place), NDArray({count}, DType::kInt64, place), {}, {}};
   const int64_t* const begins = count > 0 ? places.data<int64_t>() : nullptr;
   z.counts = MadeOnHost({count}, DType::kInt64, x, place, [&](NDArray& counts) {
     int64_t* const to = counts.mutable_data<int64_t>();
@@ -265,13 +274,15 @@ HistogramResult Histogram(const NDArray& x, const NDArray& edges) {
   CheckRank("histogram", "edges", edges, 1);
   const int64_t count = edges.NumElements();
   if (x.dtype() == DType::kBool) Refuse("histogram", "X is bool, expected numbers; Cast it");
-  if (count < 2) Refuse("histogram", absl::StrCat("edges has ", count, " elements, expected at least 2"));
+  if (count < 2)
+    Refuse("histogram", absl::StrCat("edges has ", count, " elements, expected at least 2"));
   NDArray ascends({count - 1}, DType::kBool, Place::Scratch(edges.device()));
   LessEqualInto(edges.Slice(0, 0, count - 1), edges.Slice(0, 1, count), ascends);
   const NDArray checked = DenseOnHost(ascends);
   for (int64_t i = 0; i + 1 < count; ++i) {
     if (!checked.data<bool>()[i]) {
-      Refuse("histogram", absl::StrCat("edge ", i + 1, " is not at or above edge ", i, ", expected edges that ascend"));
+      Refuse("histogram", absl::StrCat("edge ", i + 1, " is not at or above edge ", i,
+                                       ", expected edges that ascend"));
     }
   }
   const Place place = ResultPlace("histogram", {&x, &edges});
@@ -281,10 +292,12 @@ HistogramResult Histogram(const NDArray& x, const NDArray& edges) {
   NDArray places = ScratchLike(x, values.shape(), DType::kInt64);
   const SearchSortedAttributes attributes{true};
   Dispatch(OpCode::kSearchSorted, {&bounds, &values}, {&places}, &attributes);
-  const NDArray found = CountInto("histogram", places, FromScalar(1, DType::kInt64, Place::Scratch(x.device())),
-                                  count + 1, Place::Scratch(x.device()));
+  const NDArray found =
+      CountInto("histogram", places, FromScalar(1, DType::kInt64, Place::Scratch(x.device())),
+                count + 1, Place::Scratch(x.device()));
   // The last bin has its upper edge, too, behind which the search has put these elements.
-  NDArray at_end = ScratchLike(x, values.shape(), DType::kBool), counted = ScratchLike(x, {}, DType::kInt64);
+  NDArray at_end = ScratchLike(x, values.shape(), DType::kBool),
+          counted = ScratchLike(x, {}, DType::kInt64);
   EqualInto(values, bounds.Index(0, count - 1), at_end);
   SumInto(at_end, {}, counted);
   HistogramResult z{NDArray({count - 1}, DType::kInt64, place), edges};
@@ -298,10 +311,12 @@ HistogramResult Histogram(const NDArray& x, int64_t bins, double low, double hig
   x.CheckAlive("histogram", "X");
   if (bins < 1) Refuse("histogram", absl::StrCat("bins is ", bins, ", expected at least 1"));
   if (!(std::isfinite(low) && std::isfinite(high) && low <= high)) {
-    Refuse("histogram", absl::StrCat("low is ", low, ", high is ", high, ", expected finite numbers and low <= high"));
+    Refuse("histogram", absl::StrCat("low is ", low, ", high is ", high,
+                                     ", expected finite numbers and low <= high"));
   }
   if (low == high) low -= 0.5, high += 0.5;
-  NDArray edges({bins + 1}, IsFloating(x.dtype()) ? x.dtype() : DType::kFloat64, ResultPlace("histogram", {&x}));
+  NDArray edges({bins + 1}, IsFloating(x.dtype()) ? x.dtype() : DType::kFloat64,
+                ResultPlace("histogram", {&x}));
   CopyInto(Linspace(low, high, bins + 1, edges.dtype(), Place::Scratch(edges.device())), edges);
   return Histogram(x, edges);
 }

@@ -35,7 +35,9 @@ NDArray If(Call c, int input, Function function) {
 }
 
 // Of slopes that are constant but for a step.
-NDArray Zero(Call c) { return Zeros(c.x(0).shape(), c.dz.dtype(), Place::CurrentOn(c.dz.device())); }
+NDArray Zero(Call c) {
+  return Zeros(c.x(0).shape(), c.dz.dtype(), Place::CurrentOn(c.dz.device()));
+}
 
 // Gradients of convolutions are linear in both operands, and convolutions again.
 template <typename Attributes>
@@ -44,12 +46,14 @@ Attributes Plain(Call c) {
   a.relu = a.accumulate = false;
   return a;
 }
-NDArray FilterGradient(const NDArray& input, const NDArray& dz, const Shape& shape, const Conv2dAttributes& a) {
+NDArray FilterGradient(const NDArray& input, const NDArray& dz, const Shape& shape,
+                       const Conv2dAttributes& a) {
   NDArray gradient(shape, input.dtype(), Place::CurrentOn(input.device()));
   Conv2dGradFilterInto(input, dz, gradient, a);
   return gradient;
 }
-NDArray FilterGradient(const NDArray& input, const NDArray& dz, const Shape& shape, const Conv3dAttributes& a) {
+NDArray FilterGradient(const NDArray& input, const NDArray& dz, const Shape& shape,
+                       const Conv3dAttributes& a) {
   NDArray gradient(shape, input.dtype(), Place::CurrentOn(input.device()));
   Conv3dGradFilterInto(input, dz, gradient, a);
   return gradient;
@@ -81,40 +85,51 @@ Results OfSlope(Call c, Itself itself, Curvature curvature) {
   return {If(c, 0, [&] { return c.dz * c.x(1) * curvature(); }), If(c, 1, itself)};
 }
 Results OfSigmoidGrad(Call c) {
-  return OfSlope(c, [&] { return SigmoidGrad(c.x(0), c.dz); }, [&] { return 1 - c.x(0) * 2; });
+  return OfSlope(
+      c, [&] { return SigmoidGrad(c.x(0), c.dz); }, [&] { return 1 - c.x(0) * 2; });
 }
 Results OfTanhGrad(Call c) {
-  return OfSlope(c, [&] { return TanhGrad(c.x(0), c.dz); }, [&] { return c.x(0) * -2; });
+  return OfSlope(
+      c, [&] { return TanhGrad(c.x(0), c.dz); }, [&] { return c.x(0) * -2; });
 }
 Results OfSoftplusGrad(Call c) {
-  return OfSlope(c, [&] { return SoftplusGrad(c.x(0), c.dz); }, [&] {
-    const NDArray s = Sigmoid(c.x(0));
-    return s * (1 - s);
-  });
+  return OfSlope(
+      c, [&] { return SoftplusGrad(c.x(0), c.dz); },
+      [&] {
+        const NDArray s = Sigmoid(c.x(0));
+        return s * (1 - s);
+      });
 }
 Results OfSwishGrad(Call c) {
-  return OfSlope(c, [&] { return SwishGrad(c.x(0), c.dz); }, [&] {
-    const NDArray s = Sigmoid(c.x(0));
-    return s * (1 - s) * (c.x(0) * (1 - s * 2) + 2);
-  });
+  return OfSlope(
+      c, [&] { return SwishGrad(c.x(0), c.dz); },
+      [&] {
+        const NDArray s = Sigmoid(c.x(0));
+        return s * (1 - s) * (c.x(0) * (1 - s * 2) + 2);
+      });
 }
 Results OfMishGrad(Call c) {
-  return OfSlope(c, [&] { return MishGrad(c.x(0), c.dz); }, [&] {
-    const NDArray s = Sigmoid(c.x(0)), t = Tanh(Softplus(c.x(0)));
-    return (1 - t) * (1 + t) * s * (c.x(0) * (1 - s - t * s * 2) + 2);
-  });
+  return OfSlope(
+      c, [&] { return MishGrad(c.x(0), c.dz); },
+      [&] {
+        const NDArray s = Sigmoid(c.x(0)), t = Tanh(Softplus(c.x(0)));
+        return (1 - t) * (1 + t) * s * (c.x(0) * (1 - s - t * s * 2) + 2);
+      });
 }
 Results OfGeluGrad(Call c) {
   const bool tanh_form = c.attrs<GeluAttributes>().tanh_form;
-  return OfSlope(c, [&] { return GeluGrad(c.x(0), c.dz, tanh_form ? GeluForm::kTanh : GeluForm::kErf); }, [&] {
-    const NDArray& x = c.x(0);
-    const NDArray square = Square(x);
-    if (!tanh_form) return Exp(square * -0.5) * (2 - square) * 0.39894228040143267794;
-    constexpr double kScale = 0.79788456080286535588, kCubic = 0.044715;
-    const NDArray t = Tanh(x * (square * kCubic + 1) * kScale);
-    const NDArray first = (square * (3 * kCubic) + 1) * kScale, second = x * (6 * kCubic * kScale);
-    return (1 - t) * (1 + t) * (first + x * 0.5 * (second - t * Square(first) * 2));
-  });
+  return OfSlope(
+      c, [&] { return GeluGrad(c.x(0), c.dz, tanh_form ? GeluForm::kTanh : GeluForm::kErf); },
+      [&] {
+        const NDArray& x = c.x(0);
+        const NDArray square = Square(x);
+        if (!tanh_form) return Exp(square * -0.5) * (2 - square) * 0.39894228040143267794;
+        constexpr double kScale = 0.79788456080286535588, kCubic = 0.044715;
+        const NDArray t = Tanh(x * (square * kCubic + 1) * kScale);
+        const NDArray first = (square * (3 * kCubic) + 1) * kScale,
+                      second = x * (6 * kCubic * kScale);
+        return (1 - t) * (1 + t) * (first + x * 0.5 * (second - t * Square(first) * 2));
+      });
 }
 // Beyond the corner the slope is exp(X): its derivative is itself.
 Results OfEluGrad(Call c) {
@@ -126,10 +141,12 @@ Results OfEluGrad(Call c) {
 // dX = Z * (dZ - sum(Z * dZ)).
 Results OfSoftmaxGrad(Call c) {
   const int axis = c.attrs<SoftmaxAttributes>().axis;
-  return {If(c, 0, [&] {
-            const NDArray inner = Sum(c.x(0) * c.x(1), {axis}, true), outer = Sum(c.x(0) * c.dz, {axis}, true);
-            return c.dz * (c.x(1) - inner) - outer * c.x(1);
-          }),
+  return {If(c, 0,
+             [&] {
+               const NDArray inner = Sum(c.x(0) * c.x(1), {axis}, true),
+                             outer = Sum(c.x(0) * c.dz, {axis}, true);
+               return c.dz * (c.x(1) - inner) - outer * c.x(1);
+             }),
           If(c, 1, [&] { return SoftmaxGrad(c.x(0), c.dz, axis); })};
 }
 // dX = dZ - exp(Z) * sum(dZ).
@@ -159,16 +176,25 @@ constexpr ComposedGradient kSecondGradients[] = {
     {OpCode::kConv2dGradFilter, {kX1, kX0}, &OfConv2dGradFilter},
     {OpCode::kConv3dGradInput, {kX1, kX0}, &OfConv3dGradInput},
     {OpCode::kConv3dGradFilter, {kX1, kX0}, &OfConv3dGradFilter},
-    {OpCode::kResize2dGrad, {}, [](Call c) -> Results {
+    {OpCode::kResize2dGrad,
+     {},
+     [](Call c) -> Results {
        return {Resize2d(c.dz, c.x().dim(1), c.x().dim(2), c.attrs<ResizeAttributes>())};
      }},
-    {OpCode::kAveragePool2dGrad, {}, [](Call c) -> Results { return {AveragePool2d(c.dz, c.attrs<Pool2dAttributes>())}; }},
-    {OpCode::kReluGrad, {0, kX0}, [](Call c) -> Results {
+    {OpCode::kAveragePool2dGrad,
+     {},
+     [](Call c) -> Results { return {AveragePool2d(c.dz, c.attrs<Pool2dAttributes>())}; }},
+    {OpCode::kReluGrad,
+     {0, kX0},
+     [](Call c) -> Results {
        return {If(c, 0, [&] { return Zero(c); }), If(c, 1, [&] { return ReluGrad(c.x(0), c.dz); })};
      }},
-    {OpCode::kLeakyReluGrad, {0, kX0}, [](Call c) -> Results {
-       return {If(c, 0, [&] { return Zero(c); }),
-               If(c, 1, [&] { return LeakyReluGrad(c.x(0), c.dz, c.attrs<AlphaAttributes>().alpha); })};
+    {OpCode::kLeakyReluGrad,
+     {0, kX0},
+     [](Call c) -> Results {
+       return {If(c, 0, [&] { return Zero(c); }), If(c, 1, [&] {
+                 return LeakyReluGrad(c.x(0), c.dz, c.attrs<AlphaAttributes>().alpha);
+               })};
      }},
     {OpCode::kSigmoidGrad, {kBoth, kX0}, &OfSigmoidGrad},
     {OpCode::kTanhGrad, {kBoth, kX0}, &OfTanhGrad},

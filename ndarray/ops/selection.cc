@@ -58,7 +58,8 @@ NDArray BroadcastValues(const NDArray& values, const Shape& shape, const char* o
   NDArray view = values;
   while (view.rank() > shape.rank() && view.shape()[0] == 1) view = view.Squeeze(0);
   if (BroadcastShapes(op, view.shape(), shape) != shape) {
-    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: values have shape ", values.shape().ToString(),
+    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: values have shape ",
+                                      values.shape().ToString(),
                                       ", expected one that broadcasts to ", shape.ToString()));
   }
   return view.BroadcastTo(shape);
@@ -78,8 +79,9 @@ int AddIndices(const NDArray& given, const Shape& shape, int first, std::vector<
   }
   for (int i = 0; i < given.rank(); ++i) {
     if (given.shape()[i] == shape[first + i]) continue;
-    ThrowInvalidArgument(absl::StrCat("Op [index]: a mask of shape ", given.shape().ToString(), " stands for axis ",
-                                      first, " and later of shape ", shape.ToString(), "; expected the same sizes"));
+    ThrowInvalidArgument(absl::StrCat("Op [index]: a mask of shape ", given.shape().ToString(),
+                                      " stands for axis ", first, " and later of shape ",
+                                      shape.ToString(), "; expected the same sizes"));
   }
   AddPlaces(given.rank() > 0 ? given : given.Reshape({1}), indices);
   return given.rank();
@@ -100,8 +102,8 @@ bool IsSameView(const NDArray& a, const NDArray& b) {
 }  // namespace
 
 NDArray Apart(const NDArray& values, const NDArray& from) {
-  if (!values.is_defined() || !from.is_defined() || values.NumElements() == 0 || from.NumElements() == 0 ||
-      IsSameView(values, from) || !ViewsOverlap(values, from)) {
+  if (!values.is_defined() || !from.is_defined() || values.NumElements() == 0 ||
+      from.NumElements() == 0 || IsSameView(values, from) || !ViewsOverlap(values, from)) {
     return values;
   }
   NDArray copy(values.shape(), values.dtype(), Place::Scratch(values.device()));
@@ -112,10 +114,10 @@ NDArray Apart(const NDArray& values, const NDArray& from) {
 // ---- what is selected -----------------------------------------------------------------------------
 
 struct Selection::State {
-  NDArray moved;                // the array without what other subscripts leave out, axes of arrays first
-  NDArray places;               // i64 of the selection's own axes: numbers among those of the joined axes
-  int array_axes = 0;           // of moved
-  int begin = 0;                // the first of the selection's own axes in its shape
+  NDArray moved;       // the array without what other subscripts leave out, axes of arrays first
+  NDArray places;      // i64 of the selection's own axes: numbers among those of the joined axes
+  int array_axes = 0;  // of moved
+  int begin = 0;       // the first of the selection's own axes in its shape
   std::vector<int64_t> joined;  // the sizes of the joined axes
 
   // The sizes of moved without the joined axes.
@@ -135,7 +137,8 @@ struct Selection::State {
   }
 };
 
-Selection::Selection(const NDArray& array, absl::Span<const Subscript> subscripts) : state_(std::make_unique<State>()) {
+Selection::Selection(const NDArray& array, absl::Span<const Subscript> subscripts)
+    : state_(std::make_unique<State>()) {
   const NDArray view = array.ByNumbersAndRanges(subscripts);
   const std::vector<Subscript> complete = CompleteSubscripts(array.shape(), subscripts);
   // Axes of arrays in the view, and their indices.
@@ -183,7 +186,8 @@ Selection::Selection(const NDArray& array, absl::Span<const Subscript> subscript
       const int64_t at = values[i] < 0 ? values[i] + size : values[i];
       if (at < 0 || at >= size) {
         ThrowInvalidArgument(absl::StrCat("Op [index]: index ", values[i], " at position ", i,
-                                          " of an index array, expected ", -size, " to ", size - 1));
+                                          " of an index array, expected ", -size, " to ",
+                                          size - 1));
       }
       if (places != nullptr) places[i] = places[i] * size + at;
     }
@@ -193,7 +197,8 @@ Selection::Selection(const NDArray& array, absl::Span<const Subscript> subscript
 Selection::~Selection() = default;
 
 NDArray Selection::Get() const {
-  return Gather(Flat(), ScratchOn(state_->moved.device(), state_->places), 0).Transpose(state_->Order());
+  return Gather(Flat(), ScratchOn(state_->moved.device(), state_->places), 0)
+      .Transpose(state_->Order());
 }
 
 // With the joined axes as one: a view where strides can walk it.

@@ -65,7 +65,8 @@ TEST(Subscripts, WhatACallReturnsIsWrittenTo) {
   x(1, Range(1, {})) = 7;
   x(All(), 0) += 1;
   EXPECT_THAT(Floats(before), ElementsAre(1, 1, 2, 1, 7, 7));
-  x(All(), Range(0, 2)) = Full({1, 1, 2}, 5, DType::kInt32);  // converted; leading axes of one element go
+  x(All(), Range(0, 2)) =
+      Full({1, 1, 2}, 5, DType::kInt32);  // converted; leading axes of one element go
   EXPECT_THAT(Floats(before), ElementsAre(5, 5, 2, 5, 5, 7));
   x.Transpose() = Numbers({3, 2});
   EXPECT_THAT(Floats(before), ElementsAre(0, 2, 4, 1, 3, 5));
@@ -149,29 +150,45 @@ TEST(Selections, WriteToViewsOfWhatTheySelectFrom) {
 TEST(Subscripts, ErrorsSayWhatIsExpected) {
   NDArray x = Numbers({2, 3});
   EXPECT_EQ(Refusal([&] { x(0, 3); }), "Op [index]: 3 in axis 1 of shape [2, 3], expected -3 to 2");
-  EXPECT_EQ(Refusal([&] { x(0, -4); }), "Op [index]: -4 in axis 1 of shape [2, 3], expected -3 to 2");
+  EXPECT_EQ(Refusal([&] { x(0, -4); }),
+            "Op [index]: -4 in axis 1 of shape [2, 3], expected -3 to 2");
   EXPECT_EQ(Refusal([&] { x(0, 0, 0); }),
             "Op [index]: subscripts stand for 3 axes, expected at most 2, those of shape [2, 3]");
-  EXPECT_THAT(Refusal([&] { x(size_t{0} - 1); }), HasSubstr("18446744073709551615, expected at most"));
-  EXPECT_THAT(Refusal([&] { x(Ellipsis(), Ellipsis()); }), HasSubstr("found 2 ellipses, expected at most 1"));
-  EXPECT_THAT(Refusal([&] { x(Range(0, 2, 0)); }), HasSubstr("a range of axis 0 of shape [2, 3] has step 0"));
-  EXPECT_EQ(Refusal([&] { (void)x(Indices({0, 2})); }),
+  EXPECT_THAT(Refusal([&] { x(size_t{0} - 1); }),
+              HasSubstr("18446744073709551615, expected at most"));
+  EXPECT_THAT(Refusal([&] { x(Ellipsis(), Ellipsis()); }),
+              HasSubstr("found 2 ellipses, expected at most 1"));
+  EXPECT_THAT(Refusal([&] { x(Range(0, 2, 0)); }),
+              HasSubstr("a range of axis 0 of shape [2, 3] has step 0"));
+  EXPECT_EQ(Refusal([&] {
+              (void)x(Indices({0, 2}));
+            }),
             "Op [index]: index 2 at position 1 of an index array, expected -2 to 1");
-  EXPECT_THAT(Refusal([&] { (void)x(Ones({3}, DType::kBool)); }), HasSubstr("a mask of shape [3] stands for axis 0"));
-  EXPECT_THAT(Refusal([&] { (void)x(Ones({2})); }), HasSubstr("indices are f32, expected integers, or bool"));
-  EXPECT_THAT(Refusal([&] { (void)x(Indices({0, 1}), Indices({0, 1, 2})); }), HasSubstr("do not broadcast"));
+  EXPECT_THAT(Refusal([&] { (void)x(Ones({3}, DType::kBool)); }),
+              HasSubstr("a mask of shape [3] stands for axis 0"));
+  EXPECT_THAT(Refusal([&] { (void)x(Ones({2})); }),
+              HasSubstr("indices are f32, expected integers, or bool"));
+  EXPECT_THAT(Refusal([&] {
+                (void)x(Indices({0, 1}), Indices({0, 1, 2}));
+              }),
+              HasSubstr("do not broadcast"));
   EXPECT_THAT(Refusal([&] { x(0) = Ones({2}); }), HasSubstr("Op [assign]"));
   EXPECT_THAT(Refusal([&] { x(x > 2) = Ones({2}); }), HasSubstr("Op [index]"));
-  EXPECT_THAT(Refusal([&] { x(0) = Ones({2, 3}); }),
+  EXPECT_THAT(Refusal([&] {
+                x(0) = Ones({2, 3});
+              }),
               HasSubstr("values have shape [2, 3], expected one that broadcasts to [3]"));
-  EXPECT_THAT(Refusal([&] { Cast(x, DType::kInt8)(x > 2) = 2.5; }), HasSubstr("expected a whole number that i8 holds"));
+  EXPECT_THAT(Refusal([&] { Cast(x, DType::kInt8)(x > 2) = 2.5; }),
+              HasSubstr("expected a whole number that i8 holds"));
   const std::vector<Subscript> list = {Subscript(x)};
   EXPECT_THAT(Refusal([&] { x.Subscripted(list); }), HasSubstr("expected numbers and ranges"));
   EXPECT_THAT(Floats(x), ElementsAre(0, 1, 2, 3, 4, 5));
   NDArray closed = Ones({2});
   closed.Close();
-  EXPECT_THAT(Refusal([&] { closed(0); }, absl::StatusCode::kFailedPrecondition), HasSubstr("Op [index]"));
-  EXPECT_THAT(Refusal([&] { x(0) = closed; }, absl::StatusCode::kFailedPrecondition), HasSubstr("Op [assign]"));
+  EXPECT_THAT(Refusal([&] { closed(0); }, absl::StatusCode::kFailedPrecondition),
+              HasSubstr("Op [index]"));
+  EXPECT_THAT(Refusal([&] { x(0) = closed; }, absl::StatusCode::kFailedPrecondition),
+              HasSubstr("Op [assign]"));
   EXPECT_THAT(Refusal([&] { NDArray()(0); }), HasSubstr("undefined array"));
 }
 
@@ -190,7 +207,8 @@ TEST(Selections, IndicesAreLookedAtWhereNothingIsSelected) {
   NDArray x = Numbers({3, 4}), flat = Zeros({3, 0});
   const NDArray empty = Indices({});
   EXPECT_EQ(NDArray(x(Indices({2}), empty)).shape(), (Shape{0}));
-  EXPECT_THAT(Refusal([&] { x(Indices({3}), empty); }), HasSubstr("index 3 at position 0 of an index array, expected -3 to 2"));
+  EXPECT_THAT(Refusal([&] { x(Indices({3}), empty); }),
+              HasSubstr("index 3 at position 0 of an index array, expected -3 to 2"));
   EXPECT_THAT(Refusal([&] { x(empty, Indices({-5})); }), HasSubstr("index -5 at position 0"));
   EXPECT_THAT(Refusal([&] { x(Indices({3}), empty) = 1; }), HasSubstr("index 3"));
   EXPECT_EQ(NDArray(flat(Indices({2}))).shape(), (Shape{1, 0}));

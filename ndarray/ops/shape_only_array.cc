@@ -23,7 +23,8 @@ class NotKept final : public BufferOwner {
 class DeadBuffers {
  public:
   BufferHandle Of(Device device) {
-    const auto place = static_cast<size_t>(device.type.number() * kMaxDevicesPerType + device.index);
+    const auto place =
+        static_cast<size_t>(device.type.number() * kMaxDevicesPerType + device.index);
     BufferHandle& handle = handles_[place];
     if (is_made_[place].load(std::memory_order_acquire)) return handle;
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -48,7 +49,7 @@ class DeadBuffers {
   NotKept owner_;
   std::atomic<uint64_t> never_{0};
   std::array<BufferHandle, size_t{kMaxDeviceTypes} * kMaxDevicesPerType> handles_;
-  std::array<std::atomic<bool>, size_t{kMaxDeviceTypes} * kMaxDevicesPerType> is_made_ = {};
+  std::array<std::atomic<bool>, size_t{kMaxDeviceTypes}* kMaxDevicesPerType> is_made_ = {};
 };
 
 }  // namespace
@@ -58,7 +59,8 @@ NDArray ShapeOnlyArray(const Shape& shape, DType dtype, Device device) {
   static auto* const buffers = new DeadBuffers;
   int64_t strides[kMaxRank];
   shape.SetDenseStrides(strides);
-  return NDArray::FromStrides(buffers->Of(device), 0, shape, absl::MakeConstSpan(strides, static_cast<size_t>(shape.rank())),
+  return NDArray::FromStrides(buffers->Of(device), 0, shape,
+                              absl::MakeConstSpan(strides, static_cast<size_t>(shape.rank())),
                               dtype);
 }
 

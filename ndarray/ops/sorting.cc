@@ -76,19 +76,19 @@ void TopKInto(const NDArray& x, int axis, NDArray& values, NDArray& places) {
   Dispatch(OpCode::kTopK, {&x}, {&values, &places}, &attributes);
 }
 
-#define TIDEPOOL_CUMULATIVE(Name, name)                                                        \
-  NDArray Name(const NDArray& x, int axis, bool reverse, bool exclusive) {                     \
+#define TIDEPOOL_CUMULATIVE(Name, name)                                                         \
+  NDArray Name(const NDArray& x, int axis, bool reverse, bool exclusive) {                      \
     const CumSumAttributes attributes{CheckAxis(OpCode::k##Name, x, axis), reverse, exclusive}; \
-    NDArray z(x.shape(), TotalType(x.dtype()), ResultPlace(OpCode::k##Name, {&x}));              \
-    Dispatch(OpCode::k##Name, {&x}, {&z}, &attributes);                                        \
-    return z;                                                                                  \
-  }                                                                                            \
-  void Name##Into(const NDArray& x, int axis, bool reverse, bool exclusive, NDArray& z) {      \
+    NDArray z(x.shape(), TotalType(x.dtype()), ResultPlace(OpCode::k##Name, {&x}));             \
+    Dispatch(OpCode::k##Name, {&x}, {&z}, &attributes);                                         \
+    return z;                                                                                   \
+  }                                                                                             \
+  void Name##Into(const NDArray& x, int axis, bool reverse, bool exclusive, NDArray& z) {       \
     const CumSumAttributes attributes{CheckAxis(OpCode::k##Name, x, axis), reverse, exclusive}; \
-    z.CheckAlive(name, "Z");                                                                   \
-    CheckDType(name, "Z", z, TotalType(x.dtype()));                                              \
-    CheckShape(name, "Z", z, x.shape());                                                       \
-    Dispatch(OpCode::k##Name, {&x}, {&z}, &attributes);                                        \
+    z.CheckAlive(name, "Z");                                                                    \
+    CheckDType(name, "Z", z, TotalType(x.dtype()));                                             \
+    CheckShape(name, "Z", z, x.shape());                                                        \
+    Dispatch(OpCode::k##Name, {&x}, {&z}, &attributes);                                         \
   }
 TIDEPOOL_CUMULATIVE(CumSum, "cumsum")
 TIDEPOOL_CUMULATIVE(CumProd, "cumprod")

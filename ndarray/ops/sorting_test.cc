@@ -42,8 +42,7 @@ std::vector<int64_t> Ints(const NDArray& x) { return x.ToVector<int64_t>(); }
 
 TEST(Sort, NaNLastAndStable) {
   const NDArray x = F({3, NAN, -INFINITY, 3, -0.0f, 0, INFINITY, NAN, -1});
-  EXPECT_THAT(Values(Sort(x)),
-              ElementsAre(-INFINITY, -1, 0, 0, 3, 3, INFINITY, IsNan(), IsNan()));
+  EXPECT_THAT(Values(Sort(x)), ElementsAre(-INFINITY, -1, 0, 0, 3, 3, INFINITY, IsNan(), IsNan()));
   EXPECT_THAT(Ints(ArgSort(x)), ElementsAre(2, 8, 4, 5, 0, 3, 6, 1, 7));
   EXPECT_THAT(Values(Sort(x, 0, true)),
               ElementsAre(IsNan(), IsNan(), INFINITY, 3, 3, 0, 0, -1, -INFINITY));
@@ -132,8 +131,8 @@ TEST(CumSum, Gradient) {
   const NDArray dz = RandomUniform({3, 5}, -1, 1, 4);
   for (const bool reverse : {false, true}) {
     for (const bool exclusive : {false, true}) {
-      EXPECT_EQ(GradientProblem([&] { return WeightedSum(CumSum(x, 0, reverse, exclusive), dz); }, x,
-                                CumSum(dz, 0, !reverse, exclusive)),
+      EXPECT_EQ(GradientProblem([&] { return WeightedSum(CumSum(x, 0, reverse, exclusive), dz); },
+                                x, CumSum(dz, 0, !reverse, exclusive)),
                 "");
     }
   }

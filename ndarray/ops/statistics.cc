@@ -25,7 +25,9 @@ NDArray ScratchLike(const NDArray& x, const Shape& shape, DType dtype) {
   return NDArray(shape, dtype, Place::Scratch(x.device()));
 }
 
-NDArray NumberLike(const NDArray& x, double value) { return FromScalar(value, x.dtype(), Place::Scratch(x.device())); }
+NDArray NumberLike(const NDArray& x, double value) {
+  return FromScalar(value, x.dtype(), Place::Scratch(x.device()));
+}
 
 // Sizes of the axes that stay; with `keep_dims` the others are there with size 1.
 Shape KeptShape(const Shape& shape, uint32_t reduced, bool keep_dims) {
@@ -54,12 +56,14 @@ NDArray WithoutNan(const NDArray& x, double value, DType dtype) {
 // Sums of 16-bit floats and their counts would overflow.
 DType SumType(DType dtype) { return DTypeBytes(dtype) == 2 ? DType::kFloat32 : dtype; }
 
-NDArray NanExtremum(const char* op, const NDArray& x, const Axes& axes, bool keep_dims, bool largest) {
+NDArray NanExtremum(const char* op, const NDArray& x, const Axes& axes, bool keep_dims,
+                    bool largest) {
   x.CheckAlive(op, "X");
   if (!IsFloating(x.dtype())) return largest ? Max(x, axes, keep_dims) : Min(x, axes, keep_dims);
   const uint32_t reduced = axes.Mask(op, x.rank());
   if (KeptShape(x.shape(), ~reduced, false).NumElements() == 0) {
-    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: X has shape ", x.shape().ToString(), ", nothing to choose from"));
+    ThrowInvalidArgument(absl::StrCat("Op [", op, "]: X has shape ", x.shape().ToString(),
+                                      ", nothing to choose from"));
   }
   const double none = std::numeric_limits<double>::infinity() * (largest ? -1 : 1);
   const Shape shape = KeptShape(x.shape(), reduced, false);
@@ -92,7 +96,8 @@ NDArray Quantile(const NDArray& x, absl::Span<const double> q, const Axes& axes,
   const Shape kept = KeptShape(x.shape(), reduced, false);
   const int64_t count = KeptShape(x.shape(), ~reduced, false).NumElements();
   if (count == 0) {
-    ThrowInvalidArgument(absl::StrCat("Op [quantile]: X has shape ", x.shape().ToString(), ", nothing to choose from"));
+    ThrowInvalidArgument(absl::StrCat("Op [quantile]: X has shape ", x.shape().ToString(),
+                                      ", nothing to choose from"));
   }
   for (const double one : q) {
     if (one >= 0 && one <= 1) continue;
@@ -130,7 +135,8 @@ NDArray Quantile(const NDArray& x, absl::Span<const double> q, const Axes& axes,
     } else {
       // From the nearer one, as NumPy does; equal neighbours are what they are, infinite ones too.
       const NDArray high = at(begin + 1);
-      NDArray value = ScratchLike(x, {lanes}, DType::kFloat64), same = ScratchLike(x, {lanes}, DType::kBool);
+      NDArray value = ScratchLike(x, {lanes}, DType::kFloat64),
+              same = ScratchLike(x, {lanes}, DType::kBool);
       SubtractInto(high, low, value);
       MultiplyInto(value, part < 0.5 ? part : part - 1, value);
       AddInto(value, part < 0.5 ? low : high, value);
@@ -148,7 +154,8 @@ NDArray Quantile(const NDArray& x, absl::Span<const double> q, const Axes& axes,
   return z.Reshape(Shape(dims));
 }
 
-NDArray Quantile(const NDArray& x, double q, const Axes& axes, bool keep_dims, QuantileMethod method) {
+NDArray Quantile(const NDArray& x, double q, const Axes& axes, bool keep_dims,
+                 QuantileMethod method) {
   return Quantile(x, absl::MakeConstSpan(&q, 1), axes, keep_dims, method).Index(0, 0);
 }
 
@@ -176,7 +183,8 @@ NDArray NanMean(const NDArray& x, const Axes& axes, bool keep_dims) {
   SumInto(WithoutNan(x, 0, type), axes, sum);
   SumInto(IsNanScratch(x), axes, nans);
   NDArray counts = ScratchLike(x, shape, DType::kInt64);
-  SubtractInto(FromScalar(KeptShape(x.shape(), ~reduced, false).NumElements(), DType::kInt64, Place::Scratch(x.device())),
+  SubtractInto(FromScalar(KeptShape(x.shape(), ~reduced, false).NumElements(), DType::kInt64,
+                          Place::Scratch(x.device())),
                nans, counts);
   DivideInto(sum, CastScratch(counts, type), sum);
   NDArray z(shape, x.dtype(), ResultPlace("nan_mean", {&x}));

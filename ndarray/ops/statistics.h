@@ -20,14 +20,20 @@ namespace tidepool {
 NDArray Std(const NDArray& x, const Axes& axes = {}, int64_t ddof = 0, bool keep_dims = false);
 
 // What is taken between two elements.
-enum class QuantileMethod : uint8_t { kLinear, kLower, kHigher, kNearest, kMidpoint };  // kNearest: halves to even
+enum class QuantileMethod : uint8_t {
+  kLinear,
+  kLower,
+  kHigher,
+  kNearest,
+  kMidpoint
+};  // kNearest: halves to even
 // What lies at q * (count - 1) of the elements in order, from 0 to 1: between the neighbours, in double, where that is no
 // place. NaN where there is one. No elements are refused.
 NDArray Quantile(const NDArray& x, double q, const Axes& axes = {}, bool keep_dims = false,
                  QuantileMethod method = QuantileMethod::kLinear);
 // For each q, along a new first axis; sorted once.
-NDArray Quantile(const NDArray& x, absl::Span<const double> q, const Axes& axes = {}, bool keep_dims = false,
-                 QuantileMethod method = QuantileMethod::kLinear);
+NDArray Quantile(const NDArray& x, absl::Span<const double> q, const Axes& axes = {},
+                 bool keep_dims = false, QuantileMethod method = QuantileMethod::kLinear);
 // The middle one, or the mean of the two in the middle; PyTorch's is the lower of these.
 NDArray Median(const NDArray& x, const Axes& axes = {}, bool keep_dims = false);
 

@@ -36,12 +36,12 @@ void CheckBounds(DType dtype, double low, double high) {
 
 }  // namespace
 
-#define TIDEPOOL_UNARY(Name, Type)                                                            \
-  NDArray Name(const NDArray& x) {                                                            \
-    return Pointwise(OpCode::k##Name, x, Type(OpCode::k##Name, x));                           \
-  }                                                                                           \
-  void Name##Into(const NDArray& x, NDArray& z) {                                             \
-    PointwiseInto(OpCode::k##Name, x, Type(OpCode::k##Name, x), z);                           \
+#define TIDEPOOL_UNARY(Name, Type)                                  \
+  NDArray Name(const NDArray& x) {                                  \
+    return Pointwise(OpCode::k##Name, x, Type(OpCode::k##Name, x)); \
+  }                                                                 \
+  void Name##Into(const NDArray& x, NDArray& z) {                   \
+    PointwiseInto(OpCode::k##Name, x, Type(OpCode::k##Name, x), z); \
   }
 #define TIDEPOOL_OPERATOR(Name, ...) TIDEPOOL_UNARY(Name, NumberType)
 #include "tidepool/ndarray/kernel/operators/number_functions.inc"

@@ -12,7 +12,8 @@ namespace {
 
 void Attention(CaseValues& m, OpCase& c) {
   const bool large = m.Chance(0.06);
-  const int64_t batch = m.Chance(0.04) ? 0 : m.Int(1, large ? 1 : 3), key_heads = m.Int(1, large ? 2 : 3);
+  const int64_t batch = m.Chance(0.04) ? 0 : m.Int(1, large ? 1 : 3),
+                key_heads = m.Int(1, large ? 2 : 3);
   const int64_t heads = key_heads * (m.Chance(0.5) ? 1 : m.Int(1, 4));
   const int64_t queries = m.Chance(0.2) ? 1 : m.Size(large ? 257 : 33);
   const int64_t keys = large ? m.Int(200, 600) : m.Size(48);
@@ -20,12 +21,14 @@ void Attention(CaseValues& m, OpCase& c) {
   AttentionAttributes a;
   if (m.Chance(0.3)) a.scale = m.Real(-1, 1);
   a.causal = m.Chance(0.5);
-  if (m.Chance(0.4)) a.first_query = m.Chance(0.5) ? std::max<int64_t>(0, keys - queries) : m.Int(0, 9);
+  if (m.Chance(0.4))
+    a.first_query = m.Chance(0.5) ? std::max<int64_t>(0, keys - queries) : m.Int(0, 9);
   c.attributes = a;
   // Terms of sums that are about 1, of scores and of values.
   c.inner = 2 + static_cast<double>(width) / 8;
   const auto one_or = [&m](int64_t size) { return m.Chance(0.4) ? 1 : size; };
-  OperandValues mask = m.Floats({one_or(batch), one_or(heads), one_or(queries), one_or(keys)}, false, c.dtype);
+  OperandValues mask =
+      m.Floats({one_or(batch), one_or(heads), one_or(queries), one_or(keys)}, false, c.dtype);
   if (m.Chance(0.5)) {
     for (double& value : mask.reals) {
       if (m.Chance(0.3)) value = -std::numeric_limits<double>::infinity();

@@ -23,9 +23,8 @@ void AllowDenormals(OpCase& c) {
 
 // What an integer becomes in the case's type.
 int64_t InType(DType dtype, int64_t value) {
-  return VisitDType(dtype, [&](auto t) {
-    return ConvertElement<int64_t>(ConvertElement<decltype(t)>(value));
-  });
+  return VisitDType(
+      dtype, [&](auto t) { return ConvertElement<int64_t>(ConvertElement<decltype(t)>(value)); });
 }
 
 // Some results near zero, one, overflow and underflow, whatever the function.
@@ -46,7 +45,8 @@ void Arithmetic(CaseValues& m, OpCase& c) {
       if (m.Chance(0.7)) {
         for (double& value : c.inputs[0].reals) value = std::abs(value) * 4;
       }
-      for (double& value : c.inputs[1].reals) value = m.Chance(0.3) ? std::round(value * 5) : value * 9;
+      for (double& value : c.inputs[1].reals)
+        value = m.Chance(0.3) ? std::round(value * 5) : value * 9;
       for (int64_t& value : c.inputs[1].ints) value = m.Int(0, 12);
       break;
     case OpCode::kRemainder:
@@ -108,8 +108,8 @@ void Where(CaseValues& m, OpCase& c) {
   const Shape condition = m.Chance(0.5) ? shape : m.Narrowed(shape);
   c.inputs = {m.Ints(condition, 0, 1, DType::kBool), m.Numbers(c.dtype, x, m.Chance(0.3)),
               m.Numbers(c.dtype, y, m.Chance(0.3))};
-  c.outputs = {m.Result(
-      c.dtype, BroadcastShapes("case", condition, BroadcastShapes("case", x, y)))};
+  c.outputs = {
+      m.Result(c.dtype, BroadcastShapes("case", condition, BroadcastShapes("case", x, y)))};
 }
 
 // One input and an output like it.
@@ -128,7 +128,8 @@ void Function(CaseValues& m, OpCase& c) {
     case OpCode::kLog10:
     case OpCode::kAcosh:
       if (m.Chance(0.1)) break;  // NaN
-      for (double& value : c.inputs[0].reals) value = std::abs(value) + (c.op == OpCode::kAcosh ? 1 : 0);
+      for (double& value : c.inputs[0].reals)
+        value = std::abs(value) + (c.op == OpCode::kAcosh ? 1 : 0);
       break;
     case OpCode::kAsin:
     case OpCode::kAcos:
@@ -209,7 +210,8 @@ void CopyOrFill(CaseValues& m, OpCase& c) {
   }
   c.inputs = {m.Numbers(c.dtype, shape, m.Chance(0.5))};
   for (double& value : c.inputs[0].reals) value *= m.Chance(0.1) ? 1e20f : 100.0f;
-  c.outputs = {m.Result(m.Chance(0.5) ? c.dtype : static_cast<DType>(m.Int(0, kDTypes - 1)), shape)};
+  c.outputs = {
+      m.Result(m.Chance(0.5) ? c.dtype : static_cast<DType>(m.Int(0, kDTypes - 1)), shape)};
 }
 
 // Steps that do not blow rounding up, which is followed: `size` bounds the values, `error` what they may
@@ -223,7 +225,8 @@ void Chain(CaseValues& m, OpCase& c) {
   bool used[3] = {};
   auto take = [&](OpCode op, int operand = 0, double first = 0, double second = 0) {
     used[operand] = true;
-    a.steps[a.count++] = {op, static_cast<uint8_t>(operand), operand > 0 && m.Chance(0.3), first, second};
+    a.steps[a.count++] = {op, static_cast<uint8_t>(operand), operand > 0 && m.Chance(0.3), first,
+                          second};
   };
   while (a.count < std::max(1, steps)) {
     // Each operand at least once.
@@ -319,7 +322,7 @@ CaseMaker FindElementwiseCases(OpCode op) {
     case OpCode::kLogicalNot:
       return &Logical;
 #include "tidepool/ndarray/kernel/operators/classifiers.inc"
-    return &Classify;
+      return &Classify;
 #include "tidepool/ndarray/kernel/operators/functions.inc"
 #include "tidepool/ndarray/kernel/operators/number_functions.inc"
     case OpCode::kClip:

@@ -32,12 +32,14 @@ void Convolution(CaseValues& m, OpCase& c) {
       a.stride[i] = m.Chance(0.6) ? 1 : m.Int(1, 3);
       a.dilation[i] = m.Chance(0.7) ? 1 : m.Int(1, 2);
       if (m.Chance(0.5)) a.pad_before[i] = m.Int(0, 2), a.pad_behind[i] = m.Int(0, 2);
-      const int64_t room = in[i] + a.pad_before[i] + a.pad_behind[i] - a.dilation[i] * (kernel[i] - 1) - 1;
+      const int64_t room =
+          in[i] + a.pad_before[i] + a.pad_behind[i] - a.dilation[i] * (kernel[i] - 1) - 1;
       out[i] = room < 0 ? 0 : room / a.stride[i] + 1;
     } while (out[i] == 0);
   }
   a.groups = m.Chance(0.6) ? 1 : m.Int(1, 4);
-  const int64_t batch = m.Chance(0.05) ? 0 : m.Int(1, 2), channels = m.Int(1, 5), filters = a.groups * m.Int(1, 5);
+  const int64_t batch = m.Chance(0.05) ? 0 : m.Int(1, 2), channels = m.Int(1, 5),
+                filters = a.groups * m.Int(1, 5);
   const Shape input{batch, in[0], in[1], in[2], a.groups * channels};
   const Shape filter{filters, kernel[0], kernel[1], kernel[2], channels};
   const Shape output{batch, out[0], out[1], out[2], filters};

@@ -64,7 +64,8 @@ void OneHot(CaseValues& m, OpCase& c) {
     size = std::min<int64_t>(size, most);
     most /= std::max<int64_t>(1, size);
   }
-  c.attributes = OneHotAttributes{m.Chance(0.5) ? 1 : m.Real(-3, 3), m.Chance(0.5) ? 0 : m.Real(-3, 3)};
+  c.attributes =
+      OneHotAttributes{m.Chance(0.5) ? 1 : m.Real(-3, 3), m.Chance(0.5) ? 0 : m.Real(-3, 3)};
   c.inputs = {m.Ints(ShapeOf(dims), 0, depth - 1, IndexType(m))};
   dims.push_back(depth);
   c.outputs = {m.Result(c.dtype, ShapeOf(dims))};
@@ -85,14 +86,15 @@ void FlipOrTriangle(CaseValues& m, OpCase& c) {
 void Ordering(CaseValues& m, OpCase& c) {
   SortAttributes a;
   std::vector<int64_t> dims = DimsWithAxis(m, 1, c.op == OpCode::kTopK ? 1 : 0, &a.axis);
-  if (m.Chance(0.03)) dims = {m.Int(1, 3), m.Int(300, 3000)}, a.axis = static_cast<int>(m.Int(0, 1));
+  if (m.Chance(0.03))
+    dims = {m.Int(1, 3), m.Int(300, 3000)}, a.axis = static_cast<int>(m.Int(0, 1));
   a.descending = m.Chance(0.5);
   c.inputs = {m.Numbers(c.dtype, ShapeOf(dims), m.Chance(0.4))};
   if (m.Chance(0.5)) m.MakeTies(&c.inputs[0]);
   if (c.op == OpCode::kTopK) {
     c.attributes = AxisAttributes{a.axis};
-    dims[a.axis] = m.Chance(0.5) ? m.Int(1, std::min<int64_t>(8, dims[a.axis]))
-                                 : m.Int(0, dims[a.axis]);
+    dims[a.axis] =
+        m.Chance(0.5) ? m.Int(1, std::min<int64_t>(8, dims[a.axis])) : m.Int(0, dims[a.axis]);
     c.outputs = {m.Result(c.dtype, ShapeOf(dims)), m.Result(DType::kInt64, ShapeOf(dims))};
     return;
   }
@@ -121,8 +123,9 @@ void Scatter(CaseValues& m, OpCase& c) {
   for (int64_t& size : dims) size = std::max<int64_t>(1, size);
   const Shape places = m.AnyShape(0, 3);
   const bool any = c.dtype == DType::kBool || m.Chance(0.3);
-  const ScatterReduction choice[] = {ScatterReduction::kNone, ScatterReduction::kMin, ScatterReduction::kMax,
-                                     ScatterReduction::kAdd, ScatterReduction::kMultiply};
+  const ScatterReduction choice[] = {ScatterReduction::kNone, ScatterReduction::kMin,
+                                     ScatterReduction::kMax, ScatterReduction::kAdd,
+                                     ScatterReduction::kMultiply};
   c.attributes = ScatterAttributes{choice[m.Int(0, any ? 2 : 4)]};
   c.inputs = {m.Numbers(c.dtype, places, m.Chance(0.2)),
               m.Ints(places, 0, ShapeOf(dims).NumElements() - 1, DType::kInt64)};
@@ -133,7 +136,8 @@ void Scatter(CaseValues& m, OpCase& c) {
 void SearchSorted(CaseValues& m, OpCase& c) {
   const Shape values = m.AnyShape(0, 3);
   c.attributes = SearchSortedAttributes{m.Chance(0.5)};
-  c.inputs = {m.Numbers(c.dtype, Shape{m.Size(257)}, m.Chance(0.3)), m.Numbers(c.dtype, values, m.Chance(0.3))};
+  c.inputs = {m.Numbers(c.dtype, Shape{m.Size(257)}, m.Chance(0.3)),
+              m.Numbers(c.dtype, values, m.Chance(0.3))};
   for (OperandValues& input : c.inputs) {
     if (m.Chance(0.5)) m.MakeTies(&input);
   }
@@ -141,7 +145,8 @@ void SearchSorted(CaseValues& m, OpCase& c) {
             [](double a, double b) { return a < b || (a == a && b != b); });
   // Integers beyond the type wrap later, so that they would not be in order.
   VisitDType(c.dtype, [&](auto t) {
-    for (int64_t& value : c.inputs[0].ints) value = ConvertElement<int64_t>(ConvertElement<decltype(t)>(value));
+    for (int64_t& value : c.inputs[0].ints)
+      value = ConvertElement<int64_t>(ConvertElement<decltype(t)>(value));
   });
   std::sort(c.inputs[0].ints.begin(), c.inputs[0].ints.end());
   c.outputs = {m.Result(DType::kInt64, values)};

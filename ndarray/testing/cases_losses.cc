@@ -87,7 +87,8 @@ void RowErrors(CaseValues& m, OpCase& c) {
   for (double& value : c.inputs[0].reals) value *= m.Chance(0.1) ? 30 : 2;
   if (m.Chance(0.2)) m.MakeTies(&c.inputs[0]), m.MakeTies(&c.inputs[1]);
   c.inner = 30;
-  if (c.op == OpCode::kHuberError || c.op == OpCode::kHuberErrorGrad) c.attributes = HuberAttributes{m.Real(0.1, 2)};
+  if (c.op == OpCode::kHuberError || c.op == OpCode::kHuberErrorGrad)
+    c.attributes = HuberAttributes{m.Real(0.1, 2)};
   if (c.op == OpCode::kAbsoluteError || c.op == OpCode::kHuberError) {
     c.outputs = {m.Result(c.dtype, {shape[0]})};
   } else {
@@ -98,16 +99,19 @@ void RowErrors(CaseValues& m, OpCase& c) {
 
 // Labels that fit; where they need not, some that the input is too short for.
 void Alignments(CaseValues& m, OpCase& c) {
-  const int64_t batch = m.Size(9), frames = m.Chance(0.02) ? m.Int(40, 90) : m.Int(0, 12), classes = m.Int(2, 6);
+  const int64_t batch = m.Size(9), frames = m.Chance(0.02) ? m.Int(40, 90) : m.Int(0, 12),
+                classes = m.Int(2, 6);
   const int64_t most = std::min<int64_t>(frames, m.Int(0, 5));
   CtcAttributes a;
   a.blank = m.Chance(0.5) ? 0 : m.Int(0, classes - 1);
   a.zero_infinity = m.Chance(0.4);
-  OperandValues x = m.Floats({batch, frames, classes}, false, c.dtype), labels = m.Ints({batch, most}, 0, classes - 2);
+  OperandValues x = m.Floats({batch, frames, classes}, false, c.dtype),
+                labels = m.Ints({batch, most}, 0, classes - 2);
   for (double& value : x.reals) value = 2 * value - 2;
   if (m.Chance(0.05) && !x.reals.empty()) x.reals[m.Int(0, x.shape.NumElements() - 1)] = NAN;
   for (int64_t& label : labels.ints) label += label >= a.blank ? 1 : 0;
-  OperandValues input_lengths = m.Ints({batch}, 0, frames), label_lengths = m.Ints({batch}, 0, most);
+  OperandValues input_lengths = m.Ints({batch}, 0, frames),
+                label_lengths = m.Ints({batch}, 0, most);
   for (int64_t b = 0; b < batch && !a.zero_infinity; ++b) {
     int64_t needed = 0;
     for (int64_t i = 0; i < label_lengths.ints[b]; ++i) {
@@ -116,7 +120,8 @@ void Alignments(CaseValues& m, OpCase& c) {
     if (needed > frames) label_lengths.ints[b] = needed = 0;
     input_lengths.ints[b] = std::max(input_lengths.ints[b], needed);
   }
-  for (int64_t i = 0; i < batch * most && m.Chance(0.9); ++i) {  // behind the last label anything may stand
+  for (int64_t i = 0; i < batch * most && m.Chance(0.9);
+       ++i) {  // behind the last label anything may stand
     if (i % most >= label_lengths.ints[i / most]) labels.ints[i] = -7;
   }
   c.inputs = {x, labels, input_lengths, label_lengths};

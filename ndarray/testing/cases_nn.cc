@@ -44,10 +44,13 @@ void Products(CaseValues& m, OpCase& c) {
   c.inner = static_cast<double>(inner) + 2;
   const Shape result = WithMatrix(items, rows, columns);
   c.inputs = {
-      m.Numbers(c.dtype, WithMatrix(x_items, a.transpose_x ? inner : rows,
-                                    a.transpose_x ? rows : inner), special),
-      m.Numbers(c.dtype, WithMatrix(y_items, a.transpose_y ? columns : inner,
-                                    a.transpose_y ? inner : columns), special),
+      m.Numbers(c.dtype,
+                WithMatrix(x_items, a.transpose_x ? inner : rows, a.transpose_x ? rows : inner),
+                special),
+      m.Numbers(
+          c.dtype,
+          WithMatrix(y_items, a.transpose_y ? columns : inner, a.transpose_y ? inner : columns),
+          special),
       m.Numbers(c.dtype, {columns}, false)};
   c.inputs[2].present = m.Chance(0.5);
   c.outputs = {a.accumulate ? m.Numbers(c.dtype, result, false) : m.Result(c.dtype, result)};
@@ -98,8 +101,8 @@ void Convolution(CaseValues& m, OpCase& c) {
   if (c.op == OpCode::kConv2d) {
     a.relu = m.Chance(0.3);
     a.filter_is_constant = m.Chance(0.3);
-    c.inputs = {m.Floats(input, special && !a.relu, c.dtype),
-                m.Floats(filter, false, c.dtype), m.Floats({filters}, false, c.dtype)};
+    c.inputs = {m.Floats(input, special && !a.relu, c.dtype), m.Floats(filter, false, c.dtype),
+                m.Floats({filters}, false, c.dtype)};
     c.inputs[2].present = m.Chance(0.5);
     c.outputs = {m.Result(c.dtype, output)};
     c.inner = static_cast<double>(rows * columns * channels) + 1;
@@ -155,7 +158,8 @@ void Pooling(CaseValues& m, OpCase& c) {
         const int64_t row = i * a.stride_height + tap / a.kernel_width - a.pad_top;
         const int64_t column = j * a.stride_width + tap % a.kernel_width - a.pad_left;
         if (row < 0 || row >= input[1] || column < 0 || column >= input[2]) continue;
-        const double value = values.reals[((n * input[1] + row) * input[2] + column) * input[3] + k];
+        const double value =
+            values.reals[((n * input[1] + row) * input[2] + column) * input[3] + k];
         if (!(value <= best) && !std::isnan(best)) best = value;
       }
       largest.reals.push_back(best);
@@ -180,7 +184,8 @@ void Update(CaseValues& m, OpCase& c) {
   const double l2 = m.Chance(0.5) ? 0 : m.Real(0, 0.1);
   const double l1 = m.Chance(0.5) ? 0 : m.Real(0, 0.1), clip = m.Chance(0.5) ? 0 : m.Real(0.1, 1);
   if (m.Chance(0.2)) {
-    for (double& value : c.outputs[0].reals) value = m.Chance(0.3) ? 0 : value;  // of which there is no sign
+    for (double& value : c.outputs[0].reals)
+      value = m.Chance(0.3) ? 0 : value;  // of which there is no sign
   }
   if (c.op == OpCode::kSgdUpdate) {
     c.attributes = SgdAttributes{m.Real(0, 0.5), l2, l1, clip};
@@ -188,9 +193,11 @@ void Update(CaseValues& m, OpCase& c) {
     c.attributes = NesterovsAttributes{m.Real(0, 0.5), m.Real(0, 1), l2, l1, clip};
     c.outputs.push_back(floats());
   } else if (c.op != OpCode::kAdamUpdate) {
-    if (c.op == OpCode::kAdaGradUpdate) c.attributes = AdaGradAttributes{m.Real(0, 0.1), m.Real(1e-10, 1e-3), l2, l1, clip};
+    if (c.op == OpCode::kAdaGradUpdate)
+      c.attributes = AdaGradAttributes{m.Real(0, 0.1), m.Real(1e-10, 1e-3), l2, l1, clip};
     if (c.op == OpCode::kRmsPropUpdate) {
-      c.attributes = RmsPropAttributes{m.Real(0, 0.1), m.Real(0.5, 0.999), m.Real(1e-8, 1e-3), l2, l1, clip};
+      c.attributes =
+          RmsPropAttributes{m.Real(0, 0.1), m.Real(0.5, 0.999), m.Real(1e-8, 1e-3), l2, l1, clip};
     }
     c.outputs.push_back(floats());
     const bool first = m.Chance(0.3);

@@ -29,7 +29,8 @@ OperandValues Positive(CaseValues& m, DType dtype, const Shape& shape) {
 }
 
 bool IsBatch(OpCode op) {
-  return op == OpCode::kBatchNorm || op == OpCode::kBatchNormInference || op == OpCode::kBatchNormGrad;
+  return op == OpCode::kBatchNorm || op == OpCode::kBatchNormInference ||
+         op == OpCode::kBatchNormGrad;
 }
 
 // The gradient takes an inverse deviation of any size.
@@ -59,8 +60,10 @@ void OfRows(CaseValues& m, OpCase& c) {
     if (groups) c.inputs.push_back(m.Floats(channels, false, c.dtype));
     for (int i = 0; i < (groups ? 2 : 1); ++i) c.outputs.push_back(m.Result(type, statistics));
     c.inner = 10;
-    if (groups) c.attributes = a;
-    else c.attributes = NormalizationAttributes{a.epsilon};
+    if (groups)
+      c.attributes = a;
+    else
+      c.attributes = NormalizationAttributes{a.epsilon};
     return;
   }
   c.inputs = {m.Floats(shape, false, c.dtype), scale};
@@ -69,7 +72,8 @@ void OfRows(CaseValues& m, OpCase& c) {
   c.inputs.push_back(m.Floats(shape, false, c.dtype));
   c.outputs = {m.Result(c.dtype, shape)};
   for (int i = 0; i < (groups ? 2 : 1); ++i) c.outputs.push_back(m.Result(c.dtype, channels));
-  c.inner = static_cast<double>(std::max<int64_t>(8, shape.NumElements() / std::max<int64_t>(1, channels[0])));
+  c.inner = static_cast<double>(
+      std::max<int64_t>(8, shape.NumElements() / std::max<int64_t>(1, channels[0])));
 }
 
 void Normalization(CaseValues& m, OpCase& c) {

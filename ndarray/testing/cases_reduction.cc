@@ -36,10 +36,14 @@ DType ResultType(OpCode op, DType x) {
 Shape InputShape(CaseValues& m, int least_rank) {
   if (!m.Chance(0.04)) return m.AnyShape(least_rank, m.Chance(0.1) ? kMaxRank : 4);
   switch (m.Int(0, 3)) {
-    case 0: return {m.Int(4000, 20000), m.Int(1, 5)};
-    case 1: return {m.Int(1, 3), m.Int(1000, 9000), m.Int(1, 3)};
-    case 2: return {m.Int(1, 40), m.Int(300, 1500)};
-    default: return {m.Int(1, 5), m.Int(20, 5000)};
+    case 0:
+      return {m.Int(4000, 20000), m.Int(1, 5)};
+    case 1:
+      return {m.Int(1, 3), m.Int(1000, 9000), m.Int(1, 3)};
+    case 2:
+      return {m.Int(1, 40), m.Int(300, 1500)};
+    default:
+      return {m.Int(1, 5), m.Int(20, 5000)};
   }
 }
 
@@ -89,7 +93,8 @@ void Reduction(CaseValues& m, OpCase& c) {
     }
     for (int64_t& value : c.inputs[0].ints) value = value == 0 ? 3 : value;
   }
-  c.outputs = {m.Result(ResultType(c.op, c.dtype), Shape(absl::Span<const int64_t>(kept, kept_rank)))};
+  c.outputs = {
+      m.Result(ResultType(c.op, c.dtype), Shape(absl::Span<const int64_t>(kept, kept_rank)))};
 }
 
 }  // namespace

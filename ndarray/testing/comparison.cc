@@ -92,7 +92,8 @@ std::string Difference(const OperandValues& actual, const OperandValues& expecte
     if (!IsFloating(expected.dtype)) {
       if (actual.ints[i] == expected.ints[i]) continue;
       if (different++ == 0) {
-        first = absl::StrCat("element ", i, " is ", actual.ints[i], ", expected ", expected.ints[i]);
+        first =
+            absl::StrCat("element ", i, " is ", actual.ints[i], ", expected ", expected.ints[i]);
       }
     } else {
       if (Equal(actual.reals[i], expected.reals[i], tolerance, inner)) continue;

@@ -8,9 +8,9 @@
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/convolution_transpose.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/normalization.h"
-#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/pooling.h"
 #include "tidepool/ndarray/ops/recurrent.h"
 #include "tidepool/ndarray/ops/softmax.h"
@@ -109,10 +109,10 @@ TEST_F(GradientCheckNn, Losses) {
   const NDArray targets = RandomUniform({4, 5}, 0, 1, 9), ones = Ones({4});
   NDArray gradient = Empty({4, 5});
   DenseCrossEntropyGradInto(DenseCrossEntropy(x, targets).probabilities, targets, 0.25, gradient);
-  EXPECT_EQ(GradientProblem(
-                [&] { return 0.25 * WeightedSum(DenseCrossEntropy(x, targets).loss, ones); }, x,
-                gradient),
-            "");
+  EXPECT_EQ(
+      GradientProblem([&] { return 0.25 * WeightedSum(DenseCrossEntropy(x, targets).loss, ones); },
+                      x, gradient),
+      "");
   MeanSquaredErrorGradInto(x, targets, 0.25, gradient);
   EXPECT_EQ(GradientProblem([&] { return 0.25 * WeightedSum(MeanSquaredError(x, targets), ones); },
                             x, gradient),
@@ -132,9 +132,9 @@ TEST_F(GradientCheckNn, Normalization) {
     };
     auto loss = [&] { return WeightedSum(forward().output, g); };
     const Normalized n = forward();
-    const NormalizationGradients d =
-        batch ? BatchNormGrad(x, scale, n.mean, n.inverse_deviation, g)
-              : LayerNormGrad(x, scale, n.mean, n.inverse_deviation, g);
+    const NormalizationGradients d = batch
+                                         ? BatchNormGrad(x, scale, n.mean, n.inverse_deviation, g)
+                                         : LayerNormGrad(x, scale, n.mean, n.inverse_deviation, g);
     EXPECT_EQ(GradientProblem(loss, x, d.input), "") << batch;
     EXPECT_EQ(GradientProblem(loss, scale, d.scale), "") << batch;
     EXPECT_EQ(GradientProblem(loss, shift, d.shift), "") << batch;
@@ -171,17 +171,15 @@ TEST_F(GradientCheckNn, LstmWithoutAGradientOfTheCell) {
   const NDArray g = Random({2, 2});
   LstmWeights dw{Zeros({8, 3}), Zeros({8, 2}), Zeros({8})};
   const LstmStepGradients d = LstmStepGrad(x, h, c, w, LstmStep(x, h, c, w), g, nullptr, dw);
-  EXPECT_EQ(
-      GradientProblem([&] { return WeightedSum(LstmStep(x, h, c, w).output, g); }, c, d.cell), "");
+  EXPECT_EQ(GradientProblem([&] { return WeightedSum(LstmStep(x, h, c, w).output, g); }, c, d.cell),
+            "");
 }
 
 TEST_F(GradientCheckNn, GruSteps) {
   NDArray x = Random({3, 2}), h = Random({3, 4});
   GruWeights w{Random({12, 2}), Random({12, 4}), Random({12}), Random({12})};
   const NDArray g = Random({3, 4});
-  auto loss = [&] {
-    return WeightedSum(GruStep(x, GruStep(x, h, w).output, w).output, g);
-  };
+  auto loss = [&] { return WeightedSum(GruStep(x, GruStep(x, h, w).output, w).output, g); };
   const GruStepResult first = GruStep(x, h, w), second = GruStep(x, first.output, w);
   GruWeights dw{Zeros({12, 2}), Zeros({12, 4}), Zeros({12}), Zeros({12})};
   const GruStepGradients d2 = GruStepGrad(x, first.output, w, second, g, dw);

@@ -97,14 +97,16 @@ bool IsUsable(const OpCase& c) {
 class Forward {
  public:
   Forward(const OpCase& c, std::mt19937_64& random, const Row& row) : case_(c) {
-    for (const OperandValues& input : c.inputs) x.push_back(ArrayOf(input, Place::CurrentOn(Host())));
+    for (const OperandValues& input : c.inputs)
+      x.push_back(ArrayOf(input, Place::CurrentOn(Host())));
     for (const OperandValues& output : c.outputs) {
       z.push_back(NDArray(output.shape, output.dtype));
       d.push_back(NDArray(output.shape, output.dtype));
-      for (double* at = d.back().mutable_data<double>(), *end = at + d.back().NumElements();
+      for (double *at = d.back().mutable_data<double>(), *end = at + d.back().NumElements();
            at != end; ++at) {
         // Not near 0, where a corner would hardly be seen.
-        *at = std::uniform_real_distribution<double>(0.25, 1)(random) * (random() % 2 == 0 ? 1 : -1);
+        *at =
+            std::uniform_real_distribution<double>(0.25, 1)(random) * (random() % 2 == 0 ? 1 : -1);
       }
       weighs_.push_back(false);
     }
@@ -121,7 +123,8 @@ class Forward {
   double Loss() {
     std::vector<const NDArray*> inputs;
     std::vector<NDArray*> outputs;
-    for (size_t i = 0; i < x.size(); ++i) inputs.push_back(case_.inputs[i].present ? &x[i] : nullptr);
+    for (size_t i = 0; i < x.size(); ++i)
+      inputs.push_back(case_.inputs[i].present ? &x[i] : nullptr);
     for (NDArray& output : z) outputs.push_back(&output);
     Dispatch(case_.op, inputs, absl::MakeConstSpan(outputs), case_.attributes.get());
     long double sum = 0;
@@ -150,8 +153,8 @@ struct Tally {
 };
 
 // Compares some elements of `gradient` with what moving those of `point` does to the loss.
-void CheckElements(Forward& forward, NDArray& point, const NDArray& gradient, std::mt19937_64& random,
-                   const std::string& what, Tally* tally) {
+void CheckElements(Forward& forward, NDArray& point, const NDArray& gradient,
+                   std::mt19937_64& random, const std::string& what, Tally* tally) {
   ASSERT_EQ(point.shape(), gradient.shape()) << what;
   const double here = forward.Loss();
   for (int sample = 0; sample < kElementsOfACase && point.NumElements() > 0; ++sample) {
@@ -189,15 +192,16 @@ void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* 
   }
   for (size_t i = 0; i < operands.size(); ++i) {
     const GradientOperand& operand = row.rule.inputs[i];
-    const bool absent = operand.from == From::kInput && !c.inputs[static_cast<size_t>(operand.index)].present;
+    const bool absent =
+        operand.from == From::kInput && !c.inputs[static_cast<size_t>(operand.index)].present;
     inputs.push_back(absent ? nullptr : &operands[i]);
   }
   std::vector<NDArray> results;
   std::vector<NDArray*> outputs;
   const std::vector<int>& wanted = row.rule.with_respect_to;
   for (const int input : wanted) {
-    results.push_back(
-        NDArray(forward.x[static_cast<size_t>(input)].shape(), DType::kFloat64, Place::On(LinkedDevice())));
+    results.push_back(NDArray(forward.x[static_cast<size_t>(input)].shape(), DType::kFloat64,
+                              Place::On(LinkedDevice())));
   }
   for (NDArray& result : results) outputs.push_back(&result);
   const OpCode gradient = row.rule.gradient;
@@ -207,7 +211,8 @@ void CheckCase(const Row& row, const OpCase& c, std::mt19937_64& random, Tally* 
   if (Info(gradient).attributes.bytes() > 0) attributes = c.attributes.get();
   if (forward.scaled) {
     attributes = &loss;
-    if (Info(gradient).attributes == AttributesType::Of<CrossEntropyGradAttributes>()) attributes = &entropy;
+    if (Info(gradient).attributes == AttributesType::Of<CrossEntropyGradAttributes>())
+      attributes = &entropy;
   }
   {
     const ScopedProvider provider(Provider());
@@ -226,7 +231,8 @@ class GradientList : public testing::TestWithParam<Row> {};
 
 TEST_P(GradientList, AgreesWithCentralDifferences) {
   const Row& row = GetParam();
-  if (FindDeviceProvider(LinkedDevice()) == nullptr) GTEST_SKIP() << "no " << DeviceName(LinkedDevice());
+  if (FindDeviceProvider(LinkedDevice()) == nullptr)
+    GTEST_SKIP() << "no " << DeviceName(LinkedDevice());
   const ScopedProvider reference("reference");
   std::mt19937_64 random(20261121);
   Tally tally;

@@ -52,7 +52,8 @@ void MakePlain(OpCase& c) {
   if (c.op == OpCode::kPower) {
     for (double& value : c.inputs[0].reals) value = std::abs(value) + 0.125;
   }
-  if (c.op == OpCode::kMaxPool2d || c.op == OpCode::kAveragePool2d || c.op == OpCode::kAveragePool2dGrad) {
+  if (c.op == OpCode::kMaxPool2d || c.op == OpCode::kAveragePool2d ||
+      c.op == OpCode::kAveragePool2dGrad) {
     Pool2dAttributes a = c.attrs<Pool2dAttributes>();
     a.relu_grad = false;
     c.attributes = a;
@@ -83,7 +84,8 @@ bool IsUsable(const OpCase& c) {
   }
   for (const OperandValues& output : c.outputs) {
     if (output.shape.NumElements() == 0) return false;
-    if (&output == &c.outputs[0] && output.dtype != DType::kFloat64) return false;  // of copies: to f64 only
+    if (&output == &c.outputs[0] && output.dtype != DType::kFloat64)
+      return false;  // of copies: to f64 only
   }
   return true;
 }
@@ -95,15 +97,18 @@ class Forward {
     weighs_[0] = true;
     for (const GradientRule& rule : GradientRulesOf(c.op)) {
       for (const GradientOperand& operand : rule.inputs) {
-        if (operand.from == GradientOperand::From::kOutputGradient) weighs_[static_cast<size_t>(operand.index)] = true;
+        if (operand.from == GradientOperand::From::kOutputGradient)
+          weighs_[static_cast<size_t>(operand.index)] = true;
       }
     }
     for (const OperandValues& input : c.inputs) x_.push_back(ArrayOf(input, Place::Heap()));
     for (const OperandValues& output : c.outputs) {
       z_.push_back(NDArray(output.shape, output.dtype));
       d_.push_back(NDArray(output.shape, DType::kFloat64));
-      for (double *at = d_.back().mutable_data<double>(), *end = at + d_.back().NumElements(); at != end; ++at) {
-        *at = std::uniform_real_distribution<double>(0.25, 1)(random) * (random() % 2 == 0 ? 1 : -1);
+      for (double *at = d_.back().mutable_data<double>(), *end = at + d_.back().NumElements();
+           at != end; ++at) {
+        *at =
+            std::uniform_real_distribution<double>(0.25, 1)(random) * (random() % 2 == 0 ? 1 : -1);
       }
     }
     Run();
@@ -134,7 +139,8 @@ class Forward {
       if (!weighs_[o]) continue;
       for (int64_t i = 0; i < z_[o].NumElements(); ++i) {
         const double difference = z_[o].data<double>()[i] - before[o].data<double>()[i];
-        if (difference != 0) change += static_cast<long double>(difference) * d_[o].data<double>()[i];
+        if (difference != 0)
+          change += static_cast<long double>(difference) * d_[o].data<double>()[i];
       }
     }
     value = kept;
@@ -145,7 +151,8 @@ class Forward {
  private:
   std::vector<const NDArray*> Inputs() const {
     std::vector<const NDArray*> inputs;
-    for (size_t i = 0; i < x_.size(); ++i) inputs.push_back(case_.inputs[i].present ? &x_[i] : nullptr);
+    for (size_t i = 0; i < x_.size(); ++i)
+      inputs.push_back(case_.inputs[i].present ? &x_[i] : nullptr);
     return inputs;
   }
   void Run() {
@@ -179,8 +186,11 @@ void CheckInput(Forward& forward, size_t input, const NDArray& gradient, std::mt
       continue;
     }
     ++tally->compared;
-    const double curvature = std::abs(right - left);  // that the difference itself is off by, near a pole
-    EXPECT_NEAR(gradient.data<double>()[i], numeric, 4e-7 * (1 + std::abs(numeric)) + 2e-3 * curvature) << what << ", element " << i;
+    const double curvature =
+        std::abs(right - left);  // that the difference itself is off by, near a pole
+    EXPECT_NEAR(gradient.data<double>()[i], numeric,
+                4e-7 * (1 + std::abs(numeric)) + 2e-3 * curvature)
+        << what << ", element " << i;
   }
 }
 
@@ -203,8 +213,10 @@ TEST_P(Gradient, AgreesWithCentralDifferences) {
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].is_defined()) continue;
       ++defined;
-      CheckInput(forward, i, gradients[i], random,
-                 c.ToString() + ", with respect to " + OperandName(Info(op).inputs, static_cast<int>(i)), &tally);
+      CheckInput(
+          forward, i, gradients[i], random,
+          c.ToString() + ", with respect to " + OperandName(Info(op).inputs, static_cast<int>(i)),
+          &tally);
     }
     EXPECT_GT(defined, 0) << c.ToString();
     ++cases;
@@ -215,13 +227,16 @@ TEST_P(Gradient, AgreesWithCentralDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, Gradient, testing::ValuesIn(WithGradients()),
-                         [](const testing::TestParamInfo<OpCode>& info) { return std::string(Info(info.param).name); });
+                         [](const testing::TestParamInfo<OpCode>& info) {
+                           return std::string(Info(info.param).name);
+                         });
 
 // Where a row says kComposed there is a function, and the other way round.
 TEST(Gradients, RowsAndFunctionsAgree) {
   for (int code = 0; code < kOpCodes; ++code) {
     const auto op = static_cast<OpCode>(code);
-    EXPECT_EQ(ComposedGradientOf(op) != nullptr, std::strcmp(Info(op).gradient, operator_list::kComposed) == 0)
+    EXPECT_EQ(ComposedGradientOf(op) != nullptr,
+              std::strcmp(Info(op).gradient, operator_list::kComposed) == 0)
         << Info(op).name;
   }
 }
@@ -229,22 +244,27 @@ TEST(Gradients, RowsAndFunctionsAgree) {
 TEST(Gradients, RefusesWhatItCannotDo) {
   const NDArray x = Ones({3}), z = Ones({3}), wrong = Ones({2});
   const auto message = [](auto call) { return std::string(CatchStatus(call).message()); };
-  EXPECT_EQ(message([&] { Gradients(OpCode::kFloor, {&x}, {&z}, {&z}); }),
-            "Op [floor]: it has no gradients; its row says \"none\" (ndarray/kernel/operator_list.inc)");
+  EXPECT_EQ(
+      message([&] { Gradients(OpCode::kFloor, {&x}, {&z}, {&z}); }),
+      "Op [floor]: it has no gradients; its row says \"none\" (ndarray/kernel/operator_list.inc)");
   EXPECT_EQ(message([&] { Gradients(OpCode::kExp, {&x}, {&z}, {&wrong}); }),
             "Op [exp]: the gradient of output Z is f32 of shape [2], expected f32 of shape [3]");
   EXPECT_EQ(message([&] { Gradients(OpCode::kExp, {&x}, {nullptr}, {&z}); }),
             "Op [exp], gradients: output Z is missing, expected what the call computed");
-  EXPECT_EQ(message([&] { Gradients(OpCode::kExp, {&x, &x}, {&z}, {&z}); }),
+  EXPECT_EQ(message([&] {
+              Gradients(OpCode::kExp, {&x, &x}, {&z}, {&z});
+            }),
             "Op [exp], gradients: found 2 inputs, expected 1");
   EXPECT_EQ(message([&] { Gradients(OpCode::kLeakyRelu, {&x}, {&z}, {&z}); }),
-            "Op [leaky_relu], gradients: found attributes tidepool::NoAttributes, expected tidepool::AlphaAttributes");
+            "Op [leaky_relu], gradients: found attributes tidepool::NoAttributes, expected "
+            "tidepool::AlphaAttributes");
   const NDArray probabilities = Ones({3, 3}), labels = Zeros({3}, DType::kInt64);
   EXPECT_EQ(message([&] {
-              Gradients(OpCode::kSoftmaxCrossEntropy, {&probabilities, &labels}, {&z, &probabilities},
-                        {&z, &probabilities});
+              Gradients(OpCode::kSoftmaxCrossEntropy, {&probabilities, &labels},
+                        {&z, &probabilities}, {&z, &probabilities});
             }),
-            "Op [softmax_cross_entropy]: found a gradient of output probabilities, from which none is computed; "
+            "Op [softmax_cross_entropy]: found a gradient of output probabilities, from which none "
+            "is computed; "
             "expected null");
 }
 
@@ -280,32 +300,42 @@ TEST(Gradients, OfOnesOwn) {
   const NDArray x = Ones({2}), dz = Full({2}, 3.0);
   const AlphaAttributes a{0.5};
   EXPECT_EQ(CatchStatus([&] { Gradients(by_operator, {&x}, {&x}, {&dz}, &a); }).message(),
-            "operator \"own_half_relu\": found gradient \"own_half_relu_grad\", expected the name of an operator");
+            "operator \"own_half_relu\": found gradient \"own_half_relu_grad\", expected the name "
+            "of an operator");
   const OpCode gradient = AddOperator({.name = "own_half_relu_grad",
                                        .inputs = "X,dZ",
                                        .outputs = "dX",
                                        .attributes = AttributesType::Of<AlphaAttributes>(),
                                        .types = SetOf(DType::kFloat32)});
-  KernelRegistry::Global().Add({gradient, DeviceType::kHost, DType::kFloat32, "reference", 0,
-                                [](const KernelCall& call) {
-                                  for (int64_t i = 0; i < call.outputs[0].NumElements(); ++i) {
-                                    call.outputs[0].as<float>()[i] = call.inputs[1].as<float>()[i] *
-                                                                     static_cast<float>(call.attrs<AlphaAttributes>().alpha);
-                                  }
-                                }});
-  EXPECT_EQ(Gradients(by_operator, {&x}, {&x}, {&dz}, &a)[0].ToVector<float>(), std::vector<float>({1.5, 1.5}));
+  KernelRegistry::Global().Add(
+      {gradient, DeviceType::kHost, DType::kFloat32, "reference", 0, [](const KernelCall& call) {
+         for (int64_t i = 0; i < call.outputs[0].NumElements(); ++i) {
+           call.outputs[0].as<float>()[i] = call.inputs[1].as<float>()[i] *
+                                            static_cast<float>(call.attrs<AlphaAttributes>().alpha);
+         }
+       }});
+  EXPECT_EQ(Gradients(by_operator, {&x}, {&x}, {&dz}, &a)[0].ToVector<float>(),
+            std::vector<float>({1.5, 1.5}));
 
   const OpCode by_function = Own("own_twice", operator_list::kComposed);
   EXPECT_FALSE(HasGradients(by_function));
-  AddGradient(by_function, [](const GradientCall& call) -> GradientResults { return {call.dz * 2}; });
+  AddGradient(by_function,
+              [](const GradientCall& call) -> GradientResults { return {call.dz * 2}; });
   EXPECT_TRUE(HasGradients(by_function));
-  EXPECT_EQ(Gradients(by_function, {&x}, {&x}, {&dz}, &a)[0].ToVector<float>(), std::vector<float>({6, 6}));
-  const auto again = [&] { AddGradient(by_function, [](const GradientCall&) { return GradientResults(); }); };
-  EXPECT_EQ(CatchStatus(again).message(), "operator \"own_twice\": found a second function for its gradient, expected one");
-  EXPECT_EQ(CatchStatus([&] { AddGradient(by_operator, [](const GradientCall&) { return GradientResults(); }); }).code(),
+  EXPECT_EQ(Gradients(by_function, {&x}, {&x}, {&dz}, &a)[0].ToVector<float>(),
+            std::vector<float>({6, 6}));
+  const auto again = [&] {
+    AddGradient(by_function, [](const GradientCall&) { return GradientResults(); });
+  };
+  EXPECT_EQ(CatchStatus(again).message(),
+            "operator \"own_twice\": found a second function for its gradient, expected one");
+  EXPECT_EQ(CatchStatus([&] {
+              AddGradient(by_operator, [](const GradientCall&) { return GradientResults(); });
+            }).code(),
             absl::StatusCode::kInvalidArgument);
   const OpCode unwritten = Own("own_unwritten", operator_list::kUnwritten);
-  EXPECT_EQ(CatchStatus([&] { Gradients(unwritten, {&x}, {&x}, {&dz}, &a); }).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(CatchStatus([&] { Gradients(unwritten, {&x}, {&x}, {&dz}, &a); }).code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 // Once for each that is returned, whoever asks.
@@ -331,27 +361,38 @@ TEST(Gradients, OfOnesOwnAreChecked) {
     return std::string(CatchStatus([&] { found(of_x, of_row); }).message());
   };
   EXPECT_EQ(message(Ones({7}), Ones({3, 1})),
-            "Op [own_of_two]: its gradient function returned f32 [7] on host for X, expected f32 [4] on host, or [3, 4] to "
+            "Op [own_of_two]: its gradient function returned f32 [7] on host for X, expected f32 "
+            "[4] on host, or [3, 4] to "
             "be summed");
-  for (const Shape& wrong : {Shape({1}), Shape({0}), Shape({}), Shape({4, 4}), Shape({2, 2}), Shape({8}), Shape({4, 3})}) {
-    EXPECT_NE(message(Ones(wrong), Ones({3, 1})).find("for X, expected f32 [4]"), std::string::npos) << wrong.ToString();
-    EXPECT_NE(message(Ones({4}), Ones(wrong)).find("for Y, expected f32 [3, 1]"), std::string::npos) << wrong.ToString();
+  for (const Shape& wrong : {Shape({1}), Shape({0}), Shape({}), Shape({4, 4}), Shape({2, 2}),
+                             Shape({8}), Shape({4, 3})}) {
+    EXPECT_NE(message(Ones(wrong), Ones({3, 1})).find("for X, expected f32 [4]"), std::string::npos)
+        << wrong.ToString();
+    EXPECT_NE(message(Ones({4}), Ones(wrong)).find("for Y, expected f32 [3, 1]"), std::string::npos)
+        << wrong.ToString();
   }
   EXPECT_EQ(message(Ones({4}), Ones({3, 1}, DType::kInt64)),
-            "Op [own_of_two]: its gradient function returned i64 [3, 1] on host for Y, expected f32 [3, 1] on host, or [3, 4] "
+            "Op [own_of_two]: its gradient function returned i64 [3, 1] on host for Y, expected "
+            "f32 [3, 1] on host, or [3, 4] "
             "to be summed");
   NDArray closed = Ones({4});
   closed.Close();
   EXPECT_NE(message(closed, Ones({3, 1})).find("own_of_two"), std::string::npos);
   // No more than there are inputs.
   returned = {Ones({4}), Ones({3, 1}), NDArray()};
-  EXPECT_EQ(CatchStatus([&] { Gradients(op, {&x, &row}, {&z}, {&z}); }).message(),
-            "Op [own_of_two]: its gradient function returned 3 gradients, expected at most 2, one for each input (X,Y)");
+  EXPECT_EQ(CatchStatus([&] {
+              Gradients(op, {&x, &row}, {&z}, {&z});
+            }).message(),
+            "Op [own_of_two]: its gradient function returned 3 gradients, expected at most 2, one "
+            "for each input (X,Y)");
   // Of an input that does not broadcast to the result, only its own shape.
   const NDArray long_x = Ones({5});
   returned = {Ones({3, 4}), Ones({3, 1})};
-  EXPECT_EQ(CatchStatus([&] { Gradients(op, {&long_x, &row}, {&z}, {&z}); }).message(),
-            "Op [own_of_two]: its gradient function returned f32 [3, 4] on host for X, expected f32 [5] on host");
+  EXPECT_EQ(CatchStatus([&] {
+              Gradients(op, {&long_x, &row}, {&z}, {&z});
+            }).message(),
+            "Op [own_of_two]: its gradient function returned f32 [3, 4] on host for X, expected "
+            "f32 [5] on host");
   returned.clear();
 }
 

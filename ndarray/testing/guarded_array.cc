@@ -14,12 +14,18 @@ constexpr uint64_t kIntGuard = 0x5a5a5a5a5a5a5a5a, kBoolGuard = 1;
 
 const uint64_t& GuardOf(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64: return kFloat64Guard;
-    case DType::kFloat32: return kFloat32Guard;
-    case DType::kFloat16: return kFloat16Guard;
-    case DType::kBFloat16: return kBFloat16Guard;
-    case DType::kBool: return kBoolGuard;
-    default: return kIntGuard;
+    case DType::kFloat64:
+      return kFloat64Guard;
+    case DType::kFloat32:
+      return kFloat32Guard;
+    case DType::kFloat16:
+      return kFloat16Guard;
+    case DType::kBFloat16:
+      return kBFloat16Guard;
+    case DType::kBool:
+      return kBoolGuard;
+    default:
+      return kIntGuard;
   }
 }
 
@@ -63,10 +69,14 @@ void CopyElements(const std::vector<int64_t>& offsets, const std::byte* from, st
 void CopyElements(const std::vector<int64_t>& offsets, size_t width, const std::byte* from,
                   std::byte* to) {
   switch (width) {
-    case 1: return CopyElements<1>(offsets, from, to);
-    case 2: return CopyElements<2>(offsets, from, to);
-    case 4: return CopyElements<4>(offsets, from, to);
-    default: return CopyElements<8>(offsets, from, to);
+    case 1:
+      return CopyElements<1>(offsets, from, to);
+    case 2:
+      return CopyElements<2>(offsets, from, to);
+    case 4:
+      return CopyElements<4>(offsets, from, to);
+    default:
+      return CopyElements<8>(offsets, from, to);
   }
 }
 
@@ -105,8 +115,8 @@ const char* ViewLayoutName(ViewLayout layout) {
   return kNames[static_cast<int>(layout)];
 }
 
-GuardedArray::GuardedArray(const OperandValues& values, ViewLayout layout,
-                           std::mt19937_64& random, Device device) {
+GuardedArray::GuardedArray(const OperandValues& values, ViewLayout layout, std::mt19937_64& random,
+                           Device device) {
   const Shape& shape = values.shape;
   const int rank = shape.rank();
   std::vector<int64_t> dims(shape.dims(), shape.dims() + rank);
@@ -159,9 +169,9 @@ GuardedArray::GuardedArray(const OperandValues& values, ViewLayout layout,
   before_.assign(base_.raw_data(), base_.raw_data() + Bytes(base_));
   if (device == Host()) return;
   device_base_ = base_.CopyTo(Place::On(device));
-  view_ = NDArray::FromStrides(device_base_.buffer(), offsets_.empty() ? 0 : offsets_[0],
-                               view_.shape(), absl::MakeConstSpan(view_.strides(), view_.rank()),
-                               values.dtype);
+  view_ =
+      NDArray::FromStrides(device_base_.buffer(), offsets_.empty() ? 0 : offsets_[0], view_.shape(),
+                           absl::MakeConstSpan(view_.strides(), view_.rank()), values.dtype);
 }
 
 const NDArray& GuardedArray::OnHost() const {

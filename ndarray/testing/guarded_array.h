@@ -41,8 +41,8 @@ class GuardedArray {
  private:
   const NDArray& OnHost() const;
 
-  mutable NDArray base_;   // on the host
-  NDArray device_base_;    // of a device; then base_ is a copy of it
+  mutable NDArray base_;  // on the host
+  NDArray device_base_;   // of a device; then base_ is a copy of it
   NDArray view_;
   std::vector<int64_t> offsets_;  // of the view's elements from base_'s first, row-major
   std::vector<std::byte> before_;

@@ -9,8 +9,7 @@ namespace tidepool {
 
 // CUDA's first one, there or not, where its kernels are linked; else the host. Not before main().
 inline Device LinkedDevice() {
-  const bool cuda =
-      !KernelRegistry::Find(OpCode::kAdd, DeviceType::kCuda, DType::kFloat32).empty();
+  const bool cuda = !KernelRegistry::Find(OpCode::kAdd, DeviceType::kCuda, DType::kFloat32).empty();
   return cuda ? Device{DeviceType::kCuda, 0} : Host();
 }
 

@@ -64,8 +64,9 @@ NDArray Grouped(const Json& c, In in) {
 }
 
 NDArray Resized(const Json& c, In in) {
-  static const std::map<std::string, ResizeMode> modes = {
-      {"nearest", ResizeMode::kNearest}, {"linear", ResizeMode::kLinear}, {"cubic", ResizeMode::kCubic}};
+  static const std::map<std::string, ResizeMode> modes = {{"nearest", ResizeMode::kNearest},
+                                                          {"linear", ResizeMode::kLinear},
+                                                          {"cubic", ResizeMode::kCubic}};
   return Resize2d(in[0], c["size"][0], c["size"][1], {modes.at(c["mode"]), c["align"]});
 }
 
@@ -104,11 +105,15 @@ const std::map<std::string, Evaluate>& JudgedNetworkOperators() {
   static const auto& operators = *new std::map<std::string, Evaluate>{
       {"inverse", [](const Json&, In in) { return linalg::Inverse(in[0]); }},
       {"determinant", [](const Json&, In in) { return linalg::Determinant(in[0]); }},
-      {"log_determinant", [](const Json&, In in) { return linalg::SignAndLogDeterminant(in[0]).log; }},
-      {"sign_of_determinant", [](const Json&, In in) { return linalg::SignAndLogDeterminant(in[0]).sign; }},
-      {"matrix_power", [](const Json& c, In in) { return linalg::MatrixPower(in[0], c["exponent"]); }},
+      {"log_determinant",
+       [](const Json&, In in) { return linalg::SignAndLogDeterminant(in[0]).log; }},
+      {"sign_of_determinant",
+       [](const Json&, In in) { return linalg::SignAndLogDeterminant(in[0]).sign; }},
+      {"matrix_power",
+       [](const Json& c, In in) { return linalg::MatrixPower(in[0], c["exponent"]); }},
       {"cholesky", [](const Json&, In in) { return linalg::Cholesky(in[0]); }},
-      {"symmetric_eigenvalues", [](const Json&, In in) { return linalg::SymmetricEigen(in[0]).values; }},
+      {"symmetric_eigenvalues",
+       [](const Json&, In in) { return linalg::SymmetricEigen(in[0]).values; }},
       {"solve", [](const Json&, In in) { return linalg::Solve(in[0], in[1]); }},
       {"singular_values", [](const Json&, In in) { return linalg::SingularValues(in[0]); }},
       {"pseudo_inverse", [](const Json&, In in) { return linalg::PseudoInverse(in[0]); }},
@@ -118,7 +123,8 @@ const std::map<std::string, Evaluate>& JudgedNetworkOperators() {
       {"norm_2", NormOf(MatrixNorm::kSpectral)},
       {"norm_1", NormOf(MatrixNorm::kOne)},
       {"norm_inf", NormOf(MatrixNorm::kInfinity)},
-      {"least_squares", [](const Json&, In in) { return linalg::LeastSquares(in[0], in[1]).solution; }},
+      {"least_squares",
+       [](const Json&, In in) { return linalg::LeastSquares(in[0], in[1]).solution; }},
       {"attention", &Attend},
       {"rms_norm", [](const Json&, In in) { return RmsNorm(in[0], in[1]).output; }},
       {"group_norm", &Grouped},

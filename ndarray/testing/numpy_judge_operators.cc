@@ -56,8 +56,11 @@ NDArray LaidOut(const NDArray& x, int view) {
 
 NDArray ScatterCase(const Json& c, In in) {
   static const std::map<std::string, ScatterReduction> reductions = {
-      {"none", ScatterReduction::kNone}, {"add", ScatterReduction::kAdd}, {"multiply", ScatterReduction::kMultiply},
-      {"min", ScatterReduction::kMin},   {"max", ScatterReduction::kMax}};
+      {"none", ScatterReduction::kNone},
+      {"add", ScatterReduction::kAdd},
+      {"multiply", ScatterReduction::kMultiply},
+      {"min", ScatterReduction::kMin},
+      {"max", ScatterReduction::kMax}};
   const ScatterReduction reduction = reductions.at(c["reduction"]);
   const int axis = c["axis"];
   const NDArray z = Scatter(in[0], axis, in[1], in[2], reduction);
@@ -68,7 +71,9 @@ NDArray ScatterCase(const Json& c, In in) {
 
 Axes AxesOf(const Json& c) { return Axes(c["axes"].get<std::vector<int>>()); }
 Evaluate Reduction(NDArray (*function)(const NDArray&, const Axes&, bool)) {
-  return [function](const Json& c, In in) { return function(in[0], AxesOf(c), c["keep"].get<bool>()); };
+  return [function](const Json& c, In in) {
+    return function(in[0], AxesOf(c), c["keep"].get<bool>());
+  };
 }
 
 HistogramResult HistogramCase(const Json& c, In in) {
@@ -79,11 +84,12 @@ HistogramResult HistogramCase(const Json& c, In in) {
 }
 
 NDArray QuantileCase(const Json& c, In in) {
-  static const std::map<std::string, QuantileMethod> methods = {{"linear", QuantileMethod::kLinear},
-                                                                {"lower", QuantileMethod::kLower},
-                                                                {"higher", QuantileMethod::kHigher},
-                                                                {"nearest", QuantileMethod::kNearest},
-                                                                {"midpoint", QuantileMethod::kMidpoint}};
+  static const std::map<std::string, QuantileMethod> methods = {
+      {"linear", QuantileMethod::kLinear},
+      {"lower", QuantileMethod::kLower},
+      {"higher", QuantileMethod::kHigher},
+      {"nearest", QuantileMethod::kNearest},
+      {"midpoint", QuantileMethod::kMidpoint}};
   const QuantileMethod method = methods.at(c["method"]);
   const bool keep = c["keep"];
   if (c["q"].is_number()) return Quantile(in[0], c["q"].get<double>(), AxesOf(c), keep, method);
@@ -161,7 +167,8 @@ const std::map<std::string, Evaluate>& MoreJudgedOperators() {
       {"unique_first", [](const Json&, In in) { return UniqueAll(in[0]).first; }},
       {"unique_inverse", [](const Json&, In in) { return UniqueAll(in[0]).inverse; }},
       {"unique_counts", [](const Json&, In in) { return UniqueAll(in[0]).counts; }},
-      {"search_sorted", [](const Json& c, In in) { return SearchSorted(in[0], in[1], c["right"].get<bool>()); }},
+      {"search_sorted",
+       [](const Json& c, In in) { return SearchSorted(in[0], in[1], c["right"].get<bool>()); }},
       {"bincount",
        [](const Json& c, In in) {
          const int64_t least = c["least"];
@@ -171,7 +178,9 @@ const std::map<std::string, Evaluate>& MoreJudgedOperators() {
       {"histogram_edges", [](const Json& c, In in) { return HistogramCase(c, in).edges; }},
       {"cumprod", [](const Json& c, In in) { return CumProd(in[0], c["axis"].get<int>()); }},
       {"std",
-       [](const Json& c, In in) { return Std(in[0], AxesOf(c), c["ddof"].get<int64_t>(), c["keep"].get<bool>()); }},
+       [](const Json& c, In in) {
+         return Std(in[0], AxesOf(c), c["ddof"].get<int64_t>(), c["keep"].get<bool>());
+       }},
       {"median", Reduction(&Median)},
       {"quantile", &QuantileCase},
       {"nan_sum", Reduction(&NanSum)},
@@ -185,25 +194,34 @@ const std::map<std::string, Evaluate>& MoreJudgedOperators() {
          const auto axes = c["axes"].get<std::vector<int>>();
          return axes.size() == 1 ? Roll(in[0], shifts[0], axes[0]) : Roll(in[0], shifts, axes);
        }},
-      {"diff", [](const Json& c, In in) { return Diff(in[0], c["times"].get<int64_t>(), c["axis"].get<int>()); }},
+      {"diff", [](const Json& c,
+                  In in) { return Diff(in[0], c["times"].get<int64_t>(), c["axis"].get<int>()); }},
       {"diagonal",
-       [](const Json& c, In in) { return in[0].Diagonal(c["offset"].get<int64_t>(), c["axes"][0], c["axes"][1]); }},
+       [](const Json& c, In in) {
+         return in[0].Diagonal(c["offset"].get<int64_t>(), c["axes"][0], c["axes"][1]);
+       }},
       {"trace",
-       [](const Json& c, In in) { return Trace(in[0], c["offset"].get<int64_t>(), c["axes"][0], c["axes"][1]); }},
-      {"diagonal_matrix", [](const Json& c, In in) { return DiagonalMatrix(in[0], c["offset"].get<int64_t>()); }},
+       [](const Json& c, In in) {
+         return Trace(in[0], c["offset"].get<int64_t>(), c["axes"][0], c["axes"][1]);
+       }},
+      {"diagonal_matrix",
+       [](const Json& c, In in) { return DiagonalMatrix(in[0], c["offset"].get<int64_t>()); }},
       {"repeat_each",
        [](const Json& c, In in) {
          return RepeatEach(in[0], c["counts"].get<std::vector<int64_t>>(), c["axis"].get<int>());
        }},
       {"meshgrid",
        [](const Json& c, In in) {
-         return Meshgrid(in, c["rows"].get<bool>() ? GridOrder::kRows : GridOrder::kColumns)[c["which"].get<int>()];
+         return Meshgrid(in, c["rows"].get<bool>() ? GridOrder::kRows
+                                                   : GridOrder::kColumns)[c["which"].get<int>()];
        }},
-      {"einsum", [](const Json& c, In in) { return Einsum(c["subscripts"].get<std::string>(), in); }},
+      {"einsum",
+       [](const Json& c, In in) { return Einsum(c["subscripts"].get<std::string>(), in); }},
       {"tensordot",
        [](const Json& c, In in) {
          if (c["axes"].is_number()) return TensorDot(in[0], in[1], c["axes"].get<int>());
-         return TensorDot(in[0], in[1], c["axes"][0].get<std::vector<int>>(), c["axes"][1].get<std::vector<int>>());
+         return TensorDot(in[0], in[1], c["axes"][0].get<std::vector<int>>(),
+                          c["axes"][1].get<std::vector<int>>());
        }},
       {"stack", [](const Json& c, In in) { return Stack(in, c["axis"].get<int>()); }},
       {"concat", [](const Json& c, In in) { return Concat(in, c["axis"].get<int>()); }},

@@ -32,9 +32,7 @@ DType TypeNamed(const std::string& name) {
 
 int Shell(const std::string& command) { return std::system(command.c_str()); }
 
-Axes AxesOf(const Json& c) {
-  return Axes(c["axes"].get<std::vector<int>>());
-}
+Axes AxesOf(const Json& c) { return Axes(c["axes"].get<std::vector<int>>()); }
 Evaluate Reduction(NDArray (*function)(const NDArray&, const Axes&, bool)) {
   return [function](const Json& c, const auto& in) {
     return function(in[0], AxesOf(c), c["keep"].get<bool>());
@@ -43,21 +41,28 @@ Evaluate Reduction(NDArray (*function)(const NDArray&, const Axes&, bool)) {
 
 // A number as Python writes it: a whole one without a point, or the names and powers of numpy_judge.py.
 Scalar ScalarOf(const std::string& text) {
-  static const std::map<std::string, Scalar> named = {
-      {"2**31", int64_t{1} << 31}, {"-2**53-1", -(int64_t{1} << 53) - 1}, {"2**63-1", INT64_MAX},
-      {"-2**63", INT64_MIN},       {"1/3", 1.0 / 3},                      {"2.0**63", 0x1p63},
-      {"2**63", uint64_t{1} << 63}, {"2**64-1", UINT64_MAX}};
+  static const std::map<std::string, Scalar> named = {{"2**31", int64_t{1} << 31},
+                                                      {"-2**53-1", -(int64_t{1} << 53) - 1},
+                                                      {"2**63-1", INT64_MAX},
+                                                      {"-2**63", INT64_MIN},
+                                                      {"1/3", 1.0 / 3},
+                                                      {"2.0**63", 0x1p63},
+                                                      {"2**63", uint64_t{1} << 63},
+                                                      {"2**64-1", UINT64_MAX}};
   if (const auto found = named.find(text); found != named.end()) return found->second;
   if (text.find_first_not_of("-0123456789") == std::string::npos) return Scalar(std::stoll(text));
   return Scalar(std::stod(text));
 }
 Evaluate WithScalar(NDArray (*function)(const NDArray&, const Scalar&)) {
-  return [function](const Json& c, const auto& in) { return function(in[0], ScalarOf(c["scalar"])); };
+  return
+      [function](const Json& c, const auto& in) { return function(in[0], ScalarOf(c["scalar"])); };
 }
 
 // As numpy_judge.py draws them; arrays from in[next] on.
 std::vector<Subscript> SubscriptsOf(const Json& list, const std::vector<NDArray>& in, size_t next) {
-  const auto end = [](const Json& e) { return e.is_null() ? std::optional<int64_t>() : e.get<int64_t>(); };
+  const auto end = [](const Json& e) {
+    return e.is_null() ? std::optional<int64_t>() : e.get<int64_t>();
+  };
   std::vector<Subscript> subscripts;
   for (const Json& s : list) {
     if (s.is_null()) {
@@ -102,7 +107,8 @@ const std::map<std::string, Evaluate>& Operators() {
       {"less_scalar", WithScalar([](const NDArray& x, const Scalar& s) { return x < s; })},
       {"less_equal_scalar", WithScalar([](const NDArray& x, const Scalar& s) { return s >= x; })},
       {"greater_scalar", WithScalar([](const NDArray& x, const Scalar& s) { return s < x; })},
-      {"greater_equal_scalar", WithScalar([](const NDArray& x, const Scalar& s) { return x >= s; })},
+      {"greater_equal_scalar",
+       WithScalar([](const NDArray& x, const Scalar& s) { return x >= s; })},
       {"equal_scalar", WithScalar([](const NDArray& x, const Scalar& s) { return x == s; })},
       {"not_equal_scalar", WithScalar([](const NDArray& x, const Scalar& s) { return s != x; })},
       {"sum", Reduction(&Sum)},
@@ -112,14 +118,13 @@ const std::map<std::string, Evaluate>& Operators() {
       {"min", Reduction(&Min)},
       {"any", Reduction(&Any)},
       {"all", Reduction(&All)},
-      {"var",
-       [](const Json& c, const auto& in) {
-         return Variance(in[0], AxesOf(c), 0, c["keep"].get<bool>());
-       }},
+      {"var", [](const Json& c,
+                 const auto& in) { return Variance(in[0], AxesOf(c), 0, c["keep"].get<bool>()); }},
       {"argmax", [](const Json& c, const auto& in) { return ArgMax(in[0], c["axis"].get<int>()); }},
       {"argmin", [](const Json& c, const auto& in) { return ArgMin(in[0], c["axis"].get<int>()); }},
       {"sort", [](const Json& c, const auto& in) { return Sort(in[0], c["axis"].get<int>()); }},
-      {"argsort", [](const Json& c, const auto& in) { return ArgSort(in[0], c["axis"].get<int>()); }},
+      {"argsort",
+       [](const Json& c, const auto& in) { return ArgSort(in[0], c["axis"].get<int>()); }},
       {"cumsum", [](const Json& c, const auto& in) { return CumSum(in[0], c["axis"].get<int>()); }},
       {"cast", [](const Json& c, const auto& in) { return Cast(in[0], TypeNamed(c["type"])); }},
       {"read_npy", [](const Json& c, const auto&) { return ReadNpy(c["path"]); }},
@@ -157,9 +162,10 @@ TEST(NumpyJudge, GeneratedCases) {
       try {
         const auto found = Operators().find(op);
         const auto network = JudgedNetworkOperators().find(op);
-        const Evaluate& evaluate = found != Operators().end()                   ? found->second
-                                   : network != JudgedNetworkOperators().end() ? network->second
-                                                                               : MoreJudgedOperators().at(op);
+        const Evaluate& evaluate = found != Operators().end() ? found->second
+                                   : network != JudgedNetworkOperators().end()
+                                       ? network->second
+                                       : MoreJudgedOperators().at(op);
         results[key] = evaluate(c, in).To(Host());
       } catch (const std::exception& error) {
         FAIL() << "case " << i << " " << c.dump() << ": " << error.what();

@@ -25,8 +25,8 @@ void RoundToType(OperandValues* operand) {
 void OperandValues::Store(int64_t i, void* out) const {
   VisitDType(dtype, [&](auto t) {
     using T = decltype(t);
-    *static_cast<T*>(out) = IsFloating(dtype) ? ConvertElement<T>(reals[i])
-                                              : ConvertElement<T>(ints[i]);
+    *static_cast<T*>(out) =
+        IsFloating(dtype) ? ConvertElement<T>(reals[i]) : ConvertElement<T>(ints[i]);
   });
 }
 

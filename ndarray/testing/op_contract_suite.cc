@@ -40,7 +40,8 @@ uint64_t Seed() {
 // The cases of an operator are the same whatever rows there are before its own (FNV-1a).
 uint64_t NumberOf(const char* name) {
   uint64_t number = 2166136261;
-  for (; *name != 0; ++name) number = ((number ^ static_cast<unsigned char>(*name)) * 16777619) & 0xffffffff;
+  for (; *name != 0; ++name)
+    number = ((number ^ static_cast<unsigned char>(*name)) * 16777619) & 0xffffffff;
   return number;
 }
 
@@ -202,10 +203,10 @@ Tolerance ToleranceHere(const OpContract& contract, OpCode op, DType dtype) {
 std::string Compare(const Results& actual, const Results& expected, const Tolerance* tolerance,
                     const OpCase& c, const OpContract& contract) {
   for (size_t o = 0; o < expected.size(); ++o) {
-    const std::string difference =
-        Difference(actual[o], expected[o],
-                   tolerance != nullptr ? *tolerance : ToleranceHere(contract, c.op, expected[o].dtype),
-                   tolerance != nullptr ? 1 : c.inner);
+    const std::string difference = Difference(
+        actual[o], expected[o],
+        tolerance != nullptr ? *tolerance : ToleranceHere(contract, c.op, expected[o].dtype),
+        tolerance != nullptr ? 1 : c.inner);
     if (difference.empty()) continue;
     return absl::StrCat(OperandName(Info(c.op).outputs, static_cast<int>(o)), ": ", difference);
   }
@@ -294,7 +295,8 @@ void Register(const std::string& suite, const std::string& name, std::function<v
 
 std::vector<std::string> OperatorProblems(const OpContract& contract, OpCode op, DType dtype,
                                           int cases) {
-  if (!Has(contract.provider, op, dtype, contract.device)) return {absl::StrCat("no kernel for ", Name(op, dtype))};
+  if (!Has(contract.provider, op, dtype, contract.device))
+    return {absl::StrCat("no kernel for ", Name(op, dtype))};
   const uint64_t seed = Seed();
   const bool may_refuse = Contains(contract.may_refuse, op, dtype);
   int refused = 0;
@@ -334,12 +336,13 @@ std::vector<std::string> GapProblems(const OpContract& contract) {
   std::vector<std::string> names;
   ForEachKey([&](OpCode op, DType dtype) {
     const std::string name = Name(op, dtype);
-    names.insert(names.end(), {name, absl::StrCat(Info(op).name, " *"),
-                               absl::StrCat("* ", DTypeName(dtype))});
+    names.insert(names.end(),
+                 {name, absl::StrCat(Info(op).name, " *"), absl::StrCat("* ", DTypeName(dtype))});
     const bool has = Has(contract.provider, op, dtype, contract.device);
     const bool wanted = Has(kOracle, op, dtype) || Has(kBuiltin, op, dtype);
     if (!wanted) {
-      problems.push_back(absl::StrCat("the list has ", name, ", neither reference nor builtin has"));
+      problems.push_back(
+          absl::StrCat("the list has ", name, ", neither reference nor builtin has"));
     }
     if (!has && !IsListed(contract, op, dtype)) {
       problems.push_back(absl::StrCat("gap: \"", contract.provider, "\" has no kernel for ", name));
@@ -372,13 +375,12 @@ bool RegisterOpContract(const OpContract& contract) {
   });
   ForEachKey([&](OpCode op, DType dtype) {
     if (IsListed(contract, op, dtype)) return;
-    Register(suite, absl::StrCat(Info(op).name, "_", DTypeName(dtype)),
-             [=] {
-               if (FindDeviceProvider(contract.device) == nullptr) {
-                 GTEST_SKIP() << "there is no device " << DeviceName(contract.device);
-               }
-               report(OperatorProblems(contract, op, dtype, CaseCount(contract, op, dtype)));
-             });
+    Register(suite, absl::StrCat(Info(op).name, "_", DTypeName(dtype)), [=] {
+      if (FindDeviceProvider(contract.device) == nullptr) {
+        GTEST_SKIP() << "there is no device " << DeviceName(contract.device);
+      }
+      report(OperatorProblems(contract, op, dtype, CaseCount(contract, op, dtype)));
+    });
   });
   return true;
 }

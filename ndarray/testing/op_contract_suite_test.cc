@@ -103,14 +103,18 @@ TEST(OpContractSuite, FindsWrongValues) {
 // "ulp" is a step of the last bit off where the list wants bits.
 TEST(OpContractSuite, WhatIsSaidToBeCloseMustBeThat) {
   const auto problems = [](const char* kernels, double relative) {
-    return OperatorProblems({.provider = "ulp", .close = {{kernels, relative, 0}}}, OpCode::kRelu, DType::kFloat32, 300);
+    return OperatorProblems({.provider = "ulp", .close = {{kernels, relative, 0}}}, OpCode::kRelu,
+                            DType::kFloat32, 300);
   };
   EXPECT_THAT(problems("relu f32", 1.3e-7), IsEmpty());
   EXPECT_THAT(problems("relu *", 1.3e-7), IsEmpty());
-  EXPECT_THAT(problems("relu f32", 0.3e-7), Contains(HasSubstr("Z: element"))) << "closer than it is";
-  EXPECT_THAT(problems("relu f64", 1.3e-7), Contains(HasSubstr("Z: element"))) << "another kernel's";
-  EXPECT_THAT(GapProblems({.provider = "good", .only = {"relu f32"}, .close = {{"rellu f32", 1, 1}}}),
-              Contains(HasSubstr("unknown name \"rellu f32\"")));
+  EXPECT_THAT(problems("relu f32", 0.3e-7), Contains(HasSubstr("Z: element")))
+      << "closer than it is";
+  EXPECT_THAT(problems("relu f64", 1.3e-7), Contains(HasSubstr("Z: element")))
+      << "another kernel's";
+  EXPECT_THAT(
+      GapProblems({.provider = "good", .only = {"relu f32"}, .close = {{"rellu f32", 1, 1}}}),
+      Contains(HasSubstr("unknown name \"rellu f32\"")));
 }
 
 TEST(OpContractSuite, FindsIgnoredStridesAndForeignWrites) {
@@ -158,16 +162,16 @@ const KernelRegistrar own_registrar({
 
 TEST(OpContractSuite, OperatorsOfOnesOwnHaveTheSameContract) {
   EXPECT_THAT(GapProblems({.provider = "own", .only = {"own_scale f32"}}),
-              Contains(HasSubstr("unknown name \"own_scale f32\""))) << "without cases";
-  AddOpCases(
-      Own(),
-      [](CaseValues& values, OpCase& c) {
-        const Shape shape = values.AnyShape(0, 4);
-        c.inputs = {values.Floats(shape)};
-        c.outputs = {values.Floats(shape)};
-        c.attributes = OwnAttributes{static_cast<float>(values.Real(2, 3))};
-      },
-      {Comparison::kBits});
+              Contains(HasSubstr("unknown name \"own_scale f32\"")))
+      << "without cases";
+  AddOpCases(Own(),
+             [](CaseValues& values, OpCase& c) {
+               const Shape shape = values.AnyShape(0, 4);
+               c.inputs = {values.Floats(shape)};
+               c.outputs = {values.Floats(shape)};
+               c.attributes = OwnAttributes{static_cast<float>(values.Real(2, 3))};
+             },
+             {Comparison::kBits});
   EXPECT_THAT(GapProblems({.provider = "own", .only = {"own_scale f32"}}), IsEmpty());
   EXPECT_THAT(GapProblems({.provider = "own", .gaps = {"own_scale f32"}}),
               Contains(HasSubstr("stale list: \"own\" has a kernel for own_scale f32")));

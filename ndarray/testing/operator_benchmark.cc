@@ -79,7 +79,8 @@ void RunOperator(benchmark::State& state, OpCode op, DType dtype, const char* pr
   state.SetLabel(c.ToString());
   const OperatorCost cost = CostOf(op, inputs, absl::MakeConstSpan(outputs), c.attributes.get());
   const auto rate = [&](double of_call) {
-    return benchmark::Counter(of_call * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+    return benchmark::Counter(of_call * static_cast<double>(state.iterations()),
+                              benchmark::Counter::kIsRate);
   };
   state.counters["operations"] = rate(cost.operations);
   state.counters["bytes"] = rate(cost.bytes);
@@ -94,10 +95,10 @@ void RegisterAll() {
       for (const Kernel& kernel : KernelRegistry::Find(op, DeviceType::kHost, dtype)) {
         const std::string name =
             absl::StrCat(Info(op).name, "/", DTypeName(dtype), "/", kernel.provider);
-        benchmark::RegisterBenchmark(name.c_str(), [op, dtype, provider = kernel.provider](
-                                                       benchmark::State& state) {
-          RunOperator(state, op, dtype, provider);
-        });
+        benchmark::RegisterBenchmark(
+            name.c_str(), [op, dtype, provider = kernel.provider](benchmark::State& state) {
+              RunOperator(state, op, dtype, provider);
+            });
       }
     }
   }

@@ -28,7 +28,8 @@ TEST(OperatorRows, ShapesOfCasesAreThoseOfTheRule) {
     for (int i = 0; i < 20; ++i) {
       const OpCase c = MakeOpCase(op, static_cast<DType>(type), random);
       std::vector<const Shape*> inputs;
-      for (const OperandValues& input : c.inputs) inputs.push_back(input.present ? &input.shape : nullptr);
+      for (const OperandValues& input : c.inputs)
+        inputs.push_back(input.present ? &input.shape : nullptr);
       const std::optional<Shape> shape = ShapeByRule(op, inputs, c.attributes.get());
       for (const OperandValues& output : c.outputs) EXPECT_EQ(output.shape, *shape) << c.ToString();
     }
@@ -45,17 +46,23 @@ TEST(OperatorRows, GradientsAreOfOperandsThereAre) {
     }
   }
   EXPECT_GE(rules, 22);
-  const OpCode odd = AddOperator({.name = "odd", .inputs = "X", .outputs = "Z", .types = SetOf(DType::kFloat32),
+  const OpCode odd = AddOperator({.name = "odd",
+                                  .inputs = "X",
+                                  .outputs = "Z",
+                                  .types = SetOf(DType::kFloat32),
                                   .gradient = "odd_grad"});
-  AddOperator({.name = "odd_grad", .inputs = "dY", .outputs = "dX", .types = SetOf(DType::kFloat32)});
+  AddOperator(
+      {.name = "odd_grad", .inputs = "dY", .outputs = "dX", .types = SetOf(DType::kFloat32)});
   EXPECT_EQ(CatchStatus([&] { GradientRulesOf(odd); }).message(),
-            "operator \"odd_grad\", gradient of \"odd\": found operand dY, expected one of (X) and (Z) or, as dX or "
+            "operator \"odd_grad\", gradient of \"odd\": found operand dY, expected one of (X) and "
+            "(Z) or, as dX or "
             "X_gradient, the gradient of one");
 }
 
 // A call of dense f32 operands.
 struct Call {
-  explicit Call(OpCode op, const std::vector<Shape>& inputs, const std::vector<Shape>& outputs) : shapes(inputs) {
+  explicit Call(OpCode op, const std::vector<Shape>& inputs, const std::vector<Shape>& outputs)
+      : shapes(inputs) {
     shapes.insert(shapes.end(), outputs.begin(), outputs.end());
     for (const Shape& shape : shapes) {
       TensorRef ref;
@@ -98,7 +105,8 @@ TEST(OperatorRows, CostsAreThoseWorkedOutByHand) {
   const double convolution = 2.0 * 6 * 6 * 4 * 3 * 3 * 2;
   const double bytes = 4.0 * (8 * 8 * 2 + 4 * 3 * 3 * 2 + 6 * 6 * 4);
   const Conv2dAttributes conv;
-  Call forward(OpCode::kConv2d, {image, filter}, {output}), of_input(OpCode::kConv2dGradInput, {output, filter}, {image}),
+  Call forward(OpCode::kConv2d, {image, filter}, {output}),
+      of_input(OpCode::kConv2dGradInput, {output, filter}, {image}),
       of_filter(OpCode::kConv2dGradFilter, {image, output}, {filter});
   for (Call* const call : {&forward, &of_input, &of_filter}) {
     call->call.attributes = &conv;
@@ -113,18 +121,24 @@ TEST(OperatorRows, OfOnesOwnAreChecked) {
     info.name = "own", info.outputs = "Z", info.types = SetOf(DType::kFloat32);
     return std::string(CatchStatus([&] { AddOperator(info); }).message());
   };
-  EXPECT_EQ(message({.inputs = "X", .gradient = nullptr}),
-            "operator \"own\": found null as its gradient, expected operators' names, or kUnwritten");
+  EXPECT_EQ(
+      message({.inputs = "X", .gradient = nullptr}),
+      "operator \"own\": found null as its gradient, expected operators' names, or kUnwritten");
   EXPECT_EQ(message({.inputs = "X", .gradient = "a,B"}),
-            "operator \"own\": found gradient \"a,B\", expected names of operators, comma-separated, or kNoGradient, "
+            "operator \"own\": found gradient \"a,B\", expected names of operators, "
+            "comma-separated, or kNoGradient, "
             "kComposed or kUnwritten");
   EXPECT_EQ(message({.shape = ShapeRule::kLikeFirst}),
             "operator \"own\": its shape or cost is of the first input, and there is none");
   EXPECT_EQ(message({.inputs = "X", .cost = operator_list::Each(-1)}),
-            "operator \"own\": found a cost of -1 for each element, expected 0 or more operations, and a finite number");
+            "operator \"own\": found a cost of -1 for each element, expected 0 or more operations, "
+            "and a finite number");
   EXPECT_EQ(message({.inputs = "X", .shape = static_cast<ShapeRule>(9)}),
             "operator \"own\": found shape rule 9, expected one of ShapeRule");
-  const OpCode op = AddOperator({.name = "own_costly", .inputs = "X", .outputs = "Z", .types = SetOf(DType::kFloat32),
+  const OpCode op = AddOperator({.name = "own_costly",
+                                 .inputs = "X",
+                                 .outputs = "Z",
+                                 .types = SetOf(DType::kFloat32),
                                  .cost = operator_list::Each(7)});
   const Call call(op, {{3}}, {{3}});
   EXPECT_EQ(CostOf(call.call).operations, 21);

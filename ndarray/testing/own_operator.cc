@@ -22,7 +22,8 @@ std::map<OpCode, Own>& Table() {
 
 bool AddOpCases(OpCode op, CaseMaker make, Tolerance tolerance) {
   if (static_cast<int>(op) < kOpCodes || !Table().try_emplace(op, Own{make, tolerance}).second) {
-    ThrowInvalidArgument(absl::StrCat("cases of operator ", Info(op).name, ": it has some already"));
+    ThrowInvalidArgument(
+        absl::StrCat("cases of operator ", Info(op).name, ": it has some already"));
   }
   return true;
 }

@@ -36,7 +36,9 @@ void Append(std::vector<PublicCall>* calls, const char* op, Binary function, Bin
 // Operands by the names of the row.
 void AppendOfTwo(std::vector<PublicCall>* calls, OpCode op, Binary function, BinaryInto into) {
   static auto* const names = new std::deque<std::string>;
-  const auto name = [](const char* operands, int i) { return names->emplace_back(OperandName(operands, i)).c_str(); };
+  const auto name = [](const char* operands, int i) {
+    return names->emplace_back(OperandName(operands, i)).c_str();
+  };
   const OperatorInfo& info = Info(op);
   const Operand x{name(info.inputs, 0), m}, y{name(info.inputs, 1), m}, z{name(info.outputs, 0), m};
   calls->push_back({info.name, {x, y}, [=](A a) { function(a[0], a[1]); }});
@@ -72,16 +74,17 @@ void AppendElementwiseCalls(std::vector<PublicCall>* calls) {
 #include "tidepool/ndarray/kernel/operators/classifiers.inc"
 #include "tidepool/ndarray/kernel/operators/comparisons.inc"
 #undef TIDEPOOL_OPERATOR
-#define TIDEPOOL_OPERATOR(Name, name, ...) Append(calls, name, &Name, &Name##Into, boolean, boolean);
+#define TIDEPOOL_OPERATOR(Name, name, ...) \
+  Append(calls, name, &Name, &Name##Into, boolean, boolean);
 #include "tidepool/ndarray/kernel/operators/logic.inc"
 #undef TIDEPOOL_OPERATOR
   Append(calls, "logical_not", &LogicalNot, &LogicalNotInto, boolean, boolean);
-  calls->push_back({"where",
-                    {{"condition", m, boolean}, {"X", m}, {"Y", m}},
-                    [](A a) { Where(a[0], a[1], a[2]); }});
-  calls->push_back({"where",
-                    {{"condition", m, boolean}, {"X", m}, {"Y", m}, {"Z", m}},
-                    [](A a) { WhereInto(a[0], a[1], a[2], a[3]); }});
+  calls->push_back({"where", {{"condition", m, boolean}, {"X", m}, {"Y", m}}, [](A a) {
+                      Where(a[0], a[1], a[2]);
+                    }});
+  calls->push_back({"where", {{"condition", m, boolean}, {"X", m}, {"Y", m}, {"Z", m}}, [](A a) {
+                      WhereInto(a[0], a[1], a[2], a[3]);
+                    }});
 
   calls->push_back({"clip", {{"X", m}}, [](A a) { Clip(a[0], 0, 1); }});
   calls->push_back({"clip", {{"X", m}, {"Z", m}}, [](A a) { ClipInto(a[0], 0, 1, a[1]); }});
@@ -94,15 +97,15 @@ void AppendElementwiseCalls(std::vector<PublicCall>* calls) {
   calls->push_back(
       {"gelu", {{"X", m}, {"Z", m}}, [](A a) { GeluInto(a[0], GeluForm::kTanh, a[1]); }});
 
-  calls->push_back({"leaky_relu_grad",
-                    {{"X", m}, {"dZ", m}, {"dX", m}},
-                    [](A a) { LeakyReluGradInto(a[0], a[1], 0.1, a[2]); }});
-  calls->push_back({"elu_grad",
-                    {{"X", m}, {"dZ", m}, {"dX", m}},
-                    [](A a) { EluGradInto(a[0], a[1], 1, a[2]); }});
-  calls->push_back({"gelu_grad",
-                    {{"X", m}, {"dZ", m}, {"dX", m}},
-                    [](A a) { GeluGradInto(a[0], a[1], GeluForm::kErf, a[2]); }});
+  calls->push_back({"leaky_relu_grad", {{"X", m}, {"dZ", m}, {"dX", m}}, [](A a) {
+                      LeakyReluGradInto(a[0], a[1], 0.1, a[2]);
+                    }});
+  calls->push_back({"elu_grad", {{"X", m}, {"dZ", m}, {"dX", m}}, [](A a) {
+                      EluGradInto(a[0], a[1], 1, a[2]);
+                    }});
+  calls->push_back({"gelu_grad", {{"X", m}, {"dZ", m}, {"dX", m}}, [](A a) {
+                      GeluGradInto(a[0], a[1], GeluForm::kErf, a[2]);
+                    }});
 }
 
 }  // namespace tidepool

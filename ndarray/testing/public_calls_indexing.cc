@@ -20,7 +20,9 @@ void AppendIndexingCalls(std::vector<PublicCall>* calls) {
       {"gather", {{"X", m}, indices}, [](A a) { Gather(a[0], a[1]); }},
       {"gather", {{"X", m}, indices, {"Z", m}}, [](A a) { GatherInto(a[0], a[1], 0, a[2]); }},
       {"gather", {{"X", m}, {"indices", m, i64}}, [](A a) { Gather(a[0], 0, a[1]); }},
-      {"gather", {{"X", m}, {"indices", m, i64}, {"Z", m}}, [](A a) { GatherInto(a[0], 0, a[1], a[2]); }},
+      {"gather",
+       {{"X", m}, {"indices", m, i64}, {"Z", m}},
+       [](A a) { GatherInto(a[0], 0, a[1], a[2]); }},
       {"scatter",
        {{"target", m}, {"indices", m, i64}, {"updates", m}},
        [](A a) { Scatter(a[0], 0, a[1], a[2]); }},
@@ -30,7 +32,11 @@ void AppendIndexingCalls(std::vector<PublicCall>* calls) {
       {"scatter_add",
        {{"updates", m}, indices, {"Z", m}},
        [](A a) { ScatterAddInto(a[0], a[1], 0, a[2]); }},
-      {"scatter_add", {{"updates", m}, indices}, [](A a) { GatherGrad(a[0], a[1], {3, 2}); }},
+      {"scatter_add",
+       {{"updates", m}, indices},
+       [](A a) {
+         GatherGrad(a[0], a[1], {3, 2});
+       }},
       {"one_hot", {indices}, [](A a) { OneHot(a[0], 3); }},
       {"flip", x, [](A a) { Flip(a[0]); }},
       {"triangle", x, [](A a) { UpperTriangle(a[0]); }},
@@ -41,8 +47,14 @@ void AppendIndexingCalls(std::vector<PublicCall>* calls) {
        [](A a) { ConcatInto(absl::MakeConstSpan(a).subspan(0, 1), 0, a[1]); }},
       {"stack", {{"part 0", m}, {"part 1", m}}, [](A a) { Stack(a); }},
       {"split", x, [](A a) { Split(a[0], 2); }},
-      {"pad", x, [](A a) { Pad(a[0], {1, 0}, {0, 1}); }},
-      {"pad", into, [](A a) { PadInto(a[0], {0, 0}, {0, 0}, 0, a[1]); }},
+      {"pad", x,
+       [](A a) {
+         Pad(a[0], {1, 0}, {0, 1});
+       }},
+      {"pad", into,
+       [](A a) {
+         PadInto(a[0], {0, 0}, {0, 0}, 0, a[1]);
+       }},
       {"tile", x, [](A a) { Tile(a[0], {2}); }},
       {"repeat", x, [](A a) { Repeat(a[0], 2); }},
       {"sort", x, [](A a) { Sort(a[0]); }},
@@ -69,7 +81,10 @@ void AppendIndexingCalls(std::vector<PublicCall>* calls) {
       {"diff", x, [](A a) { Diff(a[0]); }},
       {"trace", x, [](A a) { Trace(a[0]); }},
       {"diagonal_matrix", {{"v", {3}}}, [](A a) { DiagonalMatrix(a[0]); }},
-      {"repeat", x, [](A a) { RepeatEach(a[0], {1, 2}); }},
+      {"repeat", x,
+       [](A a) {
+         RepeatEach(a[0], {1, 2});
+       }},
       {"meshgrid", {{"coordinates 0", {2}}, {"coordinates 1", {3}}}, [](A a) { Meshgrid(a); }},
       {"std", x, [](A a) { Std(a[0]); }},
       {"quantile", x, [](A a) { Quantile(a[0], 0.3); }},

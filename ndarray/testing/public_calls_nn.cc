@@ -42,7 +42,9 @@ std::vector<PublicCall> Losses() {
       {"binary_cross_entropy_grad",
        {{"logits", m}, {"targets", m}, {"gradient", m}},
        [](A a) { BinaryCrossEntropyGradInto(a[0], a[1], 1, a[2]); }},
-      {"absolute_error", {{"predictions", m}, {"targets", m}}, [](A a) { MeanAbsoluteError(a[0], a[1]); }},
+      {"absolute_error",
+       {{"predictions", m}, {"targets", m}},
+       [](A a) { MeanAbsoluteError(a[0], a[1]); }},
       {"absolute_error_grad",
        {{"predictions", m}, {"targets", m}, {"loss_gradient", {2}}, {"gradient", m}},
        [](A a) { MeanAbsoluteErrorGradInto(a[0], a[1], a[2], a[3]); }},
@@ -56,8 +58,10 @@ std::vector<PublicCall> Losses() {
 std::vector<PublicCall> AlignmentsAndUpdates() {
   const Shape frames{2, 2, 3}, v{2};
   const DType i64 = DType::kInt64;
-  std::vector<Operand> aligned = {
-      {"log_probabilities", frames}, {"labels", {2, 1}, i64}, {"input_lengths", v, i64}, {"label_lengths", v, i64}};
+  std::vector<Operand> aligned = {{"log_probabilities", frames},
+                                  {"labels", {2, 1}, i64},
+                                  {"input_lengths", v, i64},
+                                  {"label_lengths", v, i64}};
   std::vector<Operand> backward = aligned;
   backward.push_back({"loss_gradient", v});
   return {
@@ -94,9 +98,12 @@ std::vector<PublicCall> Images() {
 }
 
 std::vector<PublicCall> Volumes() {
-  const Shape volume{1, 2, 2, 2, 1}, one{1, 1, 1, 1, 1}, image{1, 2, 2, 1}, line{1, 2, 1}, point{1, 1, 1};
+  const Shape volume{1, 2, 2, 2, 1}, one{1, 1, 1, 1, 1}, image{1, 2, 2, 1}, line{1, 2, 1},
+      point{1, 1, 1};
   return {
-      {"conv3d", {{"input", volume}, {"filter", volume}, {"bias", {1}}}, [](A a) { Conv3d(a[0], a[1], &a[2]); }},
+      {"conv3d",
+       {{"input", volume}, {"filter", volume}, {"bias", {1}}},
+       [](A a) { Conv3d(a[0], a[1], &a[2]); }},
       {"conv3d_grad_input",
        {{"output_gradient", one}, {"filter", volume}},
        [=](A a) { Conv3dGradInput(a[0], a[1], volume); }},
@@ -113,7 +120,9 @@ std::vector<PublicCall> Volumes() {
       {"conv1d_grad_filter",
        {{"input", line}, {"output_gradient", point}, {"filter_gradient", line}},
        [](A a) { Conv1dGradFilterInto(a[0], a[1], a[2]); }},
-      {"conv1d_transpose", {{"input", point}, {"filter", line}}, [](A a) { Conv1dTranspose(a[0], a[1]); }},
+      {"conv1d_transpose",
+       {{"input", point}, {"filter", line}},
+       [](A a) { Conv1dTranspose(a[0], a[1]); }},
       {"resize2d", {{"input", image}}, [](A a) { Resize2d(a[0], 3, 3); }},
       {"resize2d_grad", {{"output_gradient", image}}, [](A a) { Resize2dGrad(a[0], 3, 3); }},
   };
@@ -148,7 +157,8 @@ std::vector<PublicCall> Normalizations() {
 
 std::vector<PublicCall> Attentions() {
   const Shape heads{1, 1, 2, 2}, rows{1, 1, 2};
-  const std::vector<Operand> operands = {{"query", heads}, {"key", heads}, {"value", heads}, {"mask", heads}};
+  const std::vector<Operand> operands = {
+      {"query", heads}, {"key", heads}, {"value", heads}, {"mask", heads}};
   std::vector<Operand> backward = operands, into = operands;
   for (const char* more : {"Z", "dZ"}) backward.push_back({more, heads});
   backward.push_back({"log_sum_exp", rows});
@@ -164,7 +174,9 @@ std::vector<PublicCall> Attentions() {
          AttentionInto(a[0], a[1], a[2], result, {}, &a[3]);
        }},
       {"attention_grad", backward,
-       [](A a) { AttentionGrad(a[0], a[1], a[2], {a[4], a[6]}, a[5], {}, &a[3]); }},
+       [](A a) {
+         AttentionGrad(a[0], a[1], a[2], {a[4], a[6]}, a[5], {}, &a[3]);
+       }},
       {"attention_grad", backward_into,
        [](A a) {
          AttentionGradients result{a[7], a[8], a[9]};
@@ -183,7 +195,9 @@ std::vector<PublicCall> Cells() {
         {"next_cell", state},
         {"output_gradient", state},
         {"next_cell_gradient", state}},
-       [](A a) { LstmCellGrad(a[1], {a[3], a[2], a[0]}, a[3], &a[4]); }},
+       [](A a) {
+         LstmCellGrad(a[1], {a[3], a[2], a[0]}, a[3], &a[4]);
+       }},
       {"lstm_step",
        {{"input", state},
         {"hidden", state},
@@ -191,7 +205,9 @@ std::vector<PublicCall> Cells() {
         {"input weights", {4, 1}},
         {"recurrent weights", {4, 1}},
         {"bias", {4}}},
-       [](A a) { LstmStep(a[0], a[1], a[2], {a[3], a[4], a[5]}); }},
+       [](A a) {
+         LstmStep(a[0], a[1], a[2], {a[3], a[4], a[5]});
+       }},
       {"gru_cell",
        {{"input_gates", three}, {"hidden_gates", three}, {"hidden", state}},
        [](A a) { GruCell(a[0], a[1], a[2]); }},
@@ -208,14 +224,17 @@ std::vector<PublicCall> Cells() {
         {"recurrent weights", {3, 1}},
         {"input bias", {3}},
         {"recurrent bias", {3}}},
-       [](A a) { GruStep(a[0], a[1], {a[2], a[3], a[4], a[5]}); }},
+       [](A a) {
+         GruStep(a[0], a[1], {a[2], a[3], a[4], a[5]});
+       }},
   };
 }
 
 }  // namespace
 
 void AppendNnCalls(std::vector<PublicCall>* calls) {
-  for (const auto& more : {Losses(), AlignmentsAndUpdates(), Images(), Volumes(), Normalizations(), Attentions(), Cells()}) {
+  for (const auto& more : {Losses(), AlignmentsAndUpdates(), Images(), Volumes(), Normalizations(),
+                           Attentions(), Cells()}) {
     calls->insert(calls->end(), more.begin(), more.end());
   }
 }

@@ -58,9 +58,9 @@ struct StepBudgetReport {
   double unlimited_seconds = 0;
   ActivationCost predicted;  // its peak is the planner's, before places
   ActivationPlan plan;
-  std::vector<std::string> ways;  // "conv2d: spill", of each layer
-  int64_t timed_batch = 0;        // 0: costs were given
-  uint64_t misses = 0;            // of the workspace while it learned
+  std::vector<std::string> ways;                     // "conv2d: spill", of each layer
+  int64_t timed_batch = 0;                           // 0: costs were given
+  uint64_t misses = 0;                               // of the workspace while it learned
   SpillWayCounters measured_written, measured_read;  // of the file, to know its speed
 
   // Some lines for people.
@@ -69,8 +69,8 @@ struct StepBudgetReport {
 
 // What came true of it.
 struct StepBudgetOutcome {
-  int64_t planned_bytes = 0, actual_bytes = 0;  // the same unless batches were others
-  double predicted_seconds = 0, actual_seconds = 0;  // of a step
+  int64_t planned_bytes = 0, actual_bytes = 0;             // the same unless batches were others
+  double predicted_seconds = 0, actual_seconds = 0;        // of a step
   int64_t predicted_spilled_bytes = 0, spilled_bytes = 0;  // of a step, one way
   double stall_seconds = 0;                                // of the last step
   uint64_t misses = 0;                                     // requests that the plan did not foresee

@@ -12,7 +12,8 @@ std::vector<Batch> Batch::Split(int64_t parts, bool even) const {
   labels.CheckAlive("split", "labels");
   const int64_t examples = size();
   if (parts < 1) {
-    ThrowInvalidArgument(absl::StrCat("Batch::Split: found ", parts, " parts, expected at least 1"));
+    ThrowInvalidArgument(
+        absl::StrCat("Batch::Split: found ", parts, " parts, expected at least 1"));
   }
   if (even && examples % parts != 0) {
     ThrowInvalidArgument(absl::StrCat("Batch::Split: found ", examples, " examples for ", parts,

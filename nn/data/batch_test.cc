@@ -37,7 +37,8 @@ TEST(BatchTest, DjlCase115PartsKeepTheirOrderAndTheLastMayBeSmaller) {
     }
   }
   EXPECT_EQ(example, 10);
-  EXPECT_EQ(parts[1].features.raw_data(), batch.features.raw_data() + 9 * sizeof(float));  // no copy
+  EXPECT_EQ(parts[1].features.raw_data(),
+            batch.features.raw_data() + 9 * sizeof(float));  // no copy
   EXPECT_EQ(Sizes(batch.Split(1)), std::vector<int64_t>{10});
   EXPECT_EQ(Sizes(batch.Split(6)), (std::vector<int64_t>{2, 2, 2, 2, 2}));
   EXPECT_EQ(Sizes(OfExamples(2).Split(INT64_MAX)), (std::vector<int64_t>{1, 1}));

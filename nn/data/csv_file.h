@@ -57,9 +57,9 @@ struct CsvSchema {
   bool has_header = true;          // the first line
   // What stands for a missing value.
   std::vector<std::string> missing = {"", "NA", "NaN", "nan", "null"};
-  CsvFormat format = {};                        // separator, quotes and limits
-  int64_t max_categories = 1024;                // of a column, found in the file
-  int64_t max_values = int64_t{1} << 30;        // of all features
+  CsvFormat format = {};                  // separator, quotes and limits
+  int64_t max_categories = 1024;          // of a column, found in the file
+  int64_t max_values = int64_t{1} << 30;  // of all features
 };
 
 // What was read.

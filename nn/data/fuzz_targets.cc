@@ -127,8 +127,9 @@ TIDEPOOL_FUZZ_TARGET(Gzip, {.corpus = &GzipFiles,
 
 std::vector<std::string> IdxFiles() {
   const std::vector<std::string> plain = {
-      Idx({4, 3, 2}, Content(24, 256)), Idx({0, 3, 2}, ""), Idx({1, 1, 200}, Content(200, 9)),
-      Idx({0xffffffff, 0, 28}, ""), Idx({1u << 31, 1u << 31, 4}, ""), Idx({60000, 28, 28}, "few")};
+      Idx({4, 3, 2}, Content(24, 256)),  Idx({0, 3, 2}, ""),
+      Idx({1, 1, 200}, Content(200, 9)), Idx({0xffffffff, 0, 28}, ""),
+      Idx({1u << 31, 1u << 31, 4}, ""),  Idx({60000, 28, 28}, "few")};
   std::vector<std::string> files = plain;
   for (const std::string& file : plain) files.push_back(Gzip(file));
   files.push_back(Gzip(Idx({1 << 10, 1 << 10, 8}, std::string(1 << 23, '\0')), 9));

@@ -260,7 +260,8 @@ TEST(DistributedTrainer, AStepThatALossScaleSkipsChangesNothing) {
     Batches small(8);
     const auto step = distributed.Step([&]() -> std::optional<Batch> {
       Batch batch = small(communicator.rank());
-      if (communicator.rank() == 1) batch.features *= std::numeric_limits<double>::infinity();  // of one rank alone
+      if (communicator.rank() == 1)
+        batch.features *= std::numeric_limits<double>::infinity();  // of one rank alone
       return batch;
     });
     EXPECT_FALSE(step->updated);

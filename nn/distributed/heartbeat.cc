@@ -12,10 +12,10 @@ Heartbeat::Heartbeat(Communicator& communicator, HeartbeatConfig config)
     : communicator_(communicator) {
   if (config.interval.count() < 1 || config.limit < 2 * config.interval ||
       config.patience.count() < 1) {
-    ThrowInvalidArgument(absl::StrCat(
-        "heartbeat: an interval of ", config.interval.count(), " ms, a limit of ",
-        config.limit.count(), " ms and a patience of ", config.patience.count(),
-        " ms, expected at least 1 ms, twice that, and at least 1 ms"));
+    ThrowInvalidArgument(
+        absl::StrCat("heartbeat: an interval of ", config.interval.count(), " ms, a limit of ",
+                     config.limit.count(), " ms and a patience of ", config.patience.count(),
+                     " ms, expected at least 1 ms, twice that, and at least 1 ms"));
   }
   if (communicator.size() > 1) watch_ = std::make_unique<Watch>(communicator, std::move(config));
 }

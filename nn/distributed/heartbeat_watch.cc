@@ -62,7 +62,8 @@ void Heartbeat::Watch::Fail(const std::string& message) {
 
 void Heartbeat::Watch::AwaitVerdict() {
   std::unique_lock<std::mutex> lock(mutex_);
-  told_.wait_for(lock, std::min(config_.patience, config_.limit), [&] { return !verdict_.empty(); });
+  told_.wait_for(lock, std::min(config_.patience, config_.limit),
+                 [&] { return !verdict_.empty(); });
 }
 
 void Heartbeat::Watch::Loop() {

@@ -33,7 +33,8 @@ inline std::vector<double> WholeOf(DistributedTrainer& distributed) {
 }
 
 // On every rank: once four steps are made, none takes memory from the system.
-inline void ExpectSteady(Communicator& communicator, int64_t steps, const std::function<void(int64_t)>& step) {
+inline void ExpectSteady(Communicator& communicator, int64_t steps,
+                         const std::function<void(int64_t)>& step) {
   for (int64_t i = 0; i < 4; ++i) step(i);
   communicator.Barrier("test");
   const int64_t before = MemoryTracker::Global().system_allocations();

@@ -81,15 +81,15 @@ NDList PadBatchifier::Batchify(absl::Span<const NDList> inputs) const {
     for (int64_t i = 0; i < count; ++i) {
       const NDArray& array = inputs[static_cast<size_t>(i)][k];
       NDArray corner = padded.Index(0, i);
-      for (int axis = 0; axis < array.rank(); ++axis) corner = corner.Slice(axis, 0, array.dim(axis));
+      for (int axis = 0; axis < array.rank(); ++axis)
+        corner = corner.Slice(axis, 0, array.dim(axis));
       CopyInto(array, corner);
     }
     batch.Add(padded, inputs[0].name(k));
     if (!masks_ || first.rank() == 0) continue;
     NDArray mask = Zeros({count, dims[1]}, DType::kBool);
     for (int64_t i = 0; i < count; ++i) {
-      NDArray there =
-          mask.Index(0, i).Slice(0, 0, inputs[static_cast<size_t>(i)][k].dim(0));
+      NDArray there = mask.Index(0, i).Slice(0, 0, inputs[static_cast<size_t>(i)][k].dim(0));
       FillInto(1, there);
     }
     const std::string& name = inputs[0].name(k);

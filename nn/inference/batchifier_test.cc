@@ -62,8 +62,7 @@ TEST(PadBatchifierTest, PadsEveryAxisAndMasksTheFirst) {
   const NDList batch = pad.Batchify(inputs);
   ASSERT_EQ(batch.size(), 2u);
   EXPECT_EQ(batch[0].shape(), Shape({2, 3, 2}));
-  EXPECT_THAT(batch[0].ToVector<float>(),
-              ElementsAre(1, 2, -1, -1, -1, -1, 3, -1, 4, -1, 5, -1));
+  EXPECT_THAT(batch[0].ToVector<float>(), ElementsAre(1, 2, -1, -1, -1, -1, 3, -1, 4, -1, 5, -1));
   EXPECT_THAT(batch.Get("tokens.mask").ToVector<bool>(),
               ElementsAre(true, false, false, true, true, true));
   const std::vector<NDList> empty = {One(Zeros({0, 2})), One(a)};

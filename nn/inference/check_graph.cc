@@ -46,8 +46,9 @@ Shape WithoutBatch(const Shape& shape) { return {shape[1], shape[2], shape[3]}; 
 Shape OutputShapeOf(const FrozenOp& op) {
   const Shape& in = op.input_shape;
   const bool is_convolution = op.kind == Kind::kConv2d || op.kind == Kind::kConv2dTranspose;
-  const bool wants_image = is_convolution || op.kind == Kind::kResize2d || op.kind == Kind::kMaxPool2d ||
-                           op.kind == Kind::kAveragePool2d || op.kind == Kind::kGlobalAverage;
+  const bool wants_image = is_convolution || op.kind == Kind::kResize2d ||
+                           op.kind == Kind::kMaxPool2d || op.kind == Kind::kAveragePool2d ||
+                           op.kind == Kind::kGlobalAverage;
   if (wants_image && in.rank() != 3)
     Refuse(op, absl::StrCat("takes ", in.ToString(), ", expected [height, width, channels]"));
   const auto image = [&] { return Shape{1, in[0], in[1], in[2]}; };
@@ -67,13 +68,16 @@ Shape OutputShapeOf(const FrozenOp& op) {
       const Shape& w = op.weight_shape;
       const int64_t groups = std::max<int64_t>(1, op.convolution.groups);
       if (w[0] % groups != 0)
-        Refuse(op, absl::StrCat("has ", w[0], " filters, expected a multiple of ", groups, " groups"));
-      return WithoutBatch(Conv2dTransposeOutputShape(image(), {w[3] * groups, w[1], w[2], w[0] / groups}, op.convolution,
-                                                     {op.output_padding[0], op.output_padding[1]}));
+        Refuse(op,
+               absl::StrCat("has ", w[0], " filters, expected a multiple of ", groups, " groups"));
+      return WithoutBatch(
+          Conv2dTransposeOutputShape(image(), {w[3] * groups, w[1], w[2], w[0] / groups},
+                                     op.convolution, {op.output_padding[0], op.output_padding[1]}));
     }
     case Kind::kResize2d:
       if (op.output_shape.rank() != 3 || op.output_shape[2] != in[2])
-        Refuse(op, absl::StrCat("gives ", op.output_shape.ToString(), ", expected [height, width, ", in[2], "]"));
+        Refuse(op, absl::StrCat("gives ", op.output_shape.ToString(), ", expected [height, width, ",
+                                in[2], "]"));
       return op.output_shape;
     case Kind::kMaxPool2d:
       return WithoutBatch(MaxPool2dOutputShape(image(), op.pooling));
@@ -95,14 +99,16 @@ Shape OutputShapeOf(const FrozenOp& op) {
 void CheckFinite(const FrozenOp& op, const char* what, absl::Span<const float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
-      Refuse(op, absl::StrCat("has ", what, " ", values[i], " at ", i, ", expected finite numbers"));
+      Refuse(op,
+             absl::StrCat("has ", what, " ", values[i], " at ", i, ", expected finite numbers"));
     }
   }
 }
 
 void CheckScale(const FrozenOp& op, const char* what, float scale) {
   if (std::isnormal(scale) && scale > 0) return;
-  Refuse(op, absl::StrCat("has ", what, " of scale ", scale, ", expected a number above 0 that is not denormal"));
+  Refuse(op, absl::StrCat("has ", what, " of scale ", scale,
+                          ", expected a number above 0 that is not denormal"));
 }
 
 // Of an operator in 8 bits.
@@ -111,12 +117,14 @@ void CheckQuantisation(const FrozenGraph& graph, int i) {
   const auto check = [&](const char* what, const Quantisation& q) {
     CheckScale(op, what, q.scale);
     if (q.zero_point < -128 || q.zero_point > 127) {
-      Refuse(op, absl::StrCat("has ", what, " of zero point ", q.zero_point, ", expected -128 to 127"));
+      Refuse(op,
+             absl::StrCat("has ", what, " of zero point ", q.zero_point, ", expected -128 to 127"));
     }
   };
   check("an output", op.output);
   for (const int input : graph.InputsOf(i)) {
-    check("an input", input == FrozenOp::kGraphInput ? graph.input_range : graph.ops[static_cast<size_t>(input)].range);
+    check("an input", input == FrozenOp::kGraphInput ? graph.input_range
+                                                     : graph.ops[static_cast<size_t>(input)].range);
   }
   if (!op.has_products()) return;
   check("an input", op.input);
@@ -125,7 +133,8 @@ void CheckQuantisation(const FrozenGraph& graph, int i) {
     // What sums are multiplied by. Engines take numbers of 32 bits below 256.
     const double factor = double{op.input.scale} * scale / op.output.scale;
     if (factor >= 0x1p-32 && factor < 256) continue;
-    Refuse(op, absl::StrCat("has scales of the input, weights and output of ", op.input.scale, ", ", scale, " and ", op.output.scale,
+    Refuse(op, absl::StrCat("has scales of the input, weights and output of ", op.input.scale, ", ",
+                            scale, " and ", op.output.scale,
                             ", expected the first two by the last from 2^-32 to below 256"));
   }
 }
@@ -133,7 +142,8 @@ void CheckQuantisation(const FrozenGraph& graph, int i) {
 void CheckConstants(const FrozenOp& op, bool is_half) {
   CheckFinite(op, "a weight", op.weight);
   CheckFinite(op, "a bias", op.bias);
-  for (const Float16 weight : op.half_weight) CheckFinite(op, "a weight", {static_cast<float>(weight)});
+  for (const Float16 weight : op.half_weight)
+    CheckFinite(op, "a weight", {static_cast<float>(weight)});
   if (op.kind == Kind::kPRelu) {
     const int64_t channels = op.input_shape[op.input_shape.rank() - 1];
     if (static_cast<int64_t>(op.weight.size()) == channels) return;
@@ -183,7 +193,8 @@ void CheckGraph(const FrozenGraph& graph, const FrozenEngine& engine) {
     if (op.is_quantised()) CheckQuantisation(graph, i);
   }
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    if (!is_taken[i]) Refuse(graph.ops[i], "is taken by no other operator, expected that of the last one alone");
+    if (!is_taken[i])
+      Refuse(graph.ops[i], "is taken by no other operator, expected that of the last one alone");
   }
 }
 

@@ -131,8 +131,9 @@ class GraphMaker {
     }
     if (op.has_products()) fits = fits && op.weight_shape.rank() > 0;
     if (op.kind == Kind::kConv2dTranspose) {
-      fits = fits && op.input_shape.rank() == 3 && op.weight_shape.rank() == 4 && op.convolution.groups > 0 &&
-             op.weight_shape[0] == op.input_shape[2] && op.weight_shape[0] % op.convolution.groups == 0;
+      fits = fits && op.input_shape.rank() == 3 && op.weight_shape.rank() == 4 &&
+             op.convolution.groups > 0 && op.weight_shape[0] == op.input_shape[2] &&
+             op.weight_shape[0] % op.convolution.groups == 0;
     }
     if (fits) return;
     ThrowInvalidArgument(absl::StrCat("frozen network: ", op.name, ": a layer of kind [",

@@ -29,7 +29,8 @@ std::vector<AnyLayer> SeparableLayers() {
   first.stride_height = first.stride_width = 2;
   layers.push_back(std::make_unique<Conv2D>(16, 3, 3, Activation::kRelu, first));
   int64_t channels = 16;
-  for (const auto& [filters, stride] : {std::pair<int64_t, int64_t>{32, 1}, {64, 2}, {64, 1}, {128, 2}, {128, 1}}) {
+  for (const auto& [filters, stride] :
+       {std::pair<int64_t, int64_t>{32, 1}, {64, 2}, {64, 1}, {128, 2}, {128, 1}}) {
     Conv2dAttributes depthwise = first;
     depthwise.stride_height = depthwise.stride_width = stride;
     depthwise.groups = channels;
@@ -67,7 +68,8 @@ void OfPredictor(benchmark::State& state, EngineUse engine) {
   const NDList x = {Examples(*model.network, state.range(1))};
   for (int i = 0; i < 5; ++i) predictor.Predict(x);
   for (auto _ : state) benchmark::DoNotOptimize(predictor.Predict(x));
-  state.counters["weights"] = static_cast<double>(4 * model.network->NumParameters() + External() - before);
+  state.counters["weights"] =
+      static_cast<double>(4 * model.network->NumParameters() + External() - before);
 }
 BENCHMARK_CAPTURE(OfPredictor, kernels, EngineUse::kNever)
     ->ArgNames({"network", "batch"})

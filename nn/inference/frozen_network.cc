@@ -37,14 +37,18 @@ Shape WithBatch(int64_t batch, const Shape& shape) {
 }
 
 void CheckBatch(int64_t batch) {
-  if (batch < 1) ThrowInvalidArgument(absl::StrCat("frozen network: a batch of ", batch, ", expected at least 1"));
+  if (batch < 1)
+    ThrowInvalidArgument(
+        absl::StrCat("frozen network: a batch of ", batch, ", expected at least 1"));
 }
 
 void CheckOptions(const FrozenOptions& options) {
-  if (options.batches.empty()) ThrowInvalidArgument("frozen network: batches is empty, expected a size at least");
+  if (options.batches.empty())
+    ThrowInvalidArgument("frozen network: batches is empty, expected a size at least");
   for (const int64_t batch : options.batches) CheckBatch(batch);
   if (options.threads < 1 || options.threads > kMostThreads) {
-    ThrowInvalidArgument(absl::StrCat("frozen network: threads is ", options.threads, ", expected 1 to ", kMostThreads));
+    ThrowInvalidArgument(absl::StrCat("frozen network: threads is ", options.threads,
+                                      ", expected 1 to ", kMostThreads));
   }
 }
 
@@ -57,7 +61,7 @@ class FrozenNetwork::Runtimes {
  public:
   struct One {
     int64_t batch = 0;
-    NDArray x, z;  // staging
+    NDArray x, z;                            // staging
     std::unique_ptr<FrozenRuntime> runtime;  // destroyed before them
   };
 
@@ -66,7 +70,8 @@ class FrozenNetwork::Runtimes {
     int64_t bytes = 0;
     for (const FrozenOp& op : graph.ops) bytes += op.constant_bytes();
     weights_ = MemoryCharge(MemoryKind::kAllocated, bytes);
-    registration_ = Reclaimer::Global().Register("frozen network", [this](ReclaimDepth depth) { return Reclaim(depth); });
+    registration_ = Reclaimer::Global().Register(
+        "frozen network", [this](ReclaimDepth depth) { return Reclaim(depth); });
   }
   ~Runtimes() {
     registration_.Reset();
@@ -99,7 +104,8 @@ class FrozenNetwork::Runtimes {
         // Giving back takes no memory.
         of_.idle_.reserve(of_.idle_.size() + static_cast<size_t>(of_.running_) + 1);
         ++of_.running_;
-        const auto found = std::find_if(of_.idle_.rbegin(), of_.idle_.rend(), [&](const One& one) { return one.batch == batch; });
+        const auto found = std::find_if(of_.idle_.rbegin(), of_.idle_.rend(),
+                                        [&](const One& one) { return one.batch == batch; });
         if (found != of_.idle_.rend()) {
           one = std::move(*found);
           of_.idle_.erase(std::next(found).base());
@@ -160,7 +166,8 @@ class FrozenNetwork::Runtimes {
   void CountLocked(const One& one, int64_t sign) {
     stats_.runtimes += sign;
     stats_.runtime_bytes += sign * one.runtime->bytes();
-    stats_.shared_bytes = stats_.runtimes == 0 ? 0 : std::max(stats_.shared_bytes, one.runtime->shared_bytes());
+    stats_.shared_bytes =
+        stats_.runtimes == 0 ? 0 : std::max(stats_.shared_bytes, one.runtime->shared_bytes());
     stats_.staging_bytes += sign * 4 * (one.x.NumElements() + one.z.NumElements());
   }
 
@@ -220,7 +227,9 @@ std::vector<Piece> PiecesOf(int64_t batch, const std::vector<int64_t>& batches) 
 // Or -1. Blocks of a fixed size are what the compiler makes vectors of.
 int64_t FirstNotFinite(const float* values, int64_t count) {
   constexpr int64_t kBlock = 64;
-  const auto is_bad = [](float value) { return (std::bit_cast<uint32_t>(value) & 0x7F800000u) == 0x7F800000u; };
+  const auto is_bad = [](float value) {
+    return (std::bit_cast<uint32_t>(value) & 0x7F800000u) == 0x7F800000u;
+  };
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     uint32_t any = 0;
     if (begin + kBlock <= count) {
@@ -244,7 +253,8 @@ FrozenNetwork::FrozenNetwork(const Network& network, const FrozenOptions& option
   const MemoryOwnerScope owner("frozen network");
   FrozenGraph graph = GraphOf(network, options, engine);
   CheckGraph(graph, engine);
-  if (options.type == FrozenType::kInt8) graph = Quantised(std::move(graph), Calibrate(network, options), options.float_layers);
+  if (options.type == FrozenType::kInt8)
+    graph = Quantised(std::move(graph), Calibrate(network, options), options.float_layers);
   Begin(std::move(graph), engine, options);
 }
 FrozenNetwork::FrozenNetwork(FrozenGraph graph, const FrozenOptions& options) {
@@ -269,7 +279,8 @@ FrozenNetwork::Runtimes& FrozenNetwork::GetRuntimes() const {
 
 NDArray FrozenNetwork::Run(const NDArray& x) const {
   const int64_t batch = x.is_defined() && x.rank() > 0 ? x.dim(0) : 0;
-  NDArray output(WithBatch(batch, output_shape()), DType::kFloat32, Place::Current().OnDevice(Host()));
+  NDArray output(WithBatch(batch, output_shape()), DType::kFloat32,
+                 Place::Current().OnDevice(Host()));
   RunInto(x, output);
   return output;
 }
@@ -280,15 +291,16 @@ void FrozenNetwork::RunInto(const NDArray& x, NDArray& output) const {
   const Shape& in = input_shape();
   const int64_t batch = x.rank() > 0 ? x.dim(0) : 0;
   if (x.dtype() != DType::kFloat32 || batch < 1 || x.shape() != WithBatch(batch, in)) {
-    ThrowInvalidArgument(absl::StrCat("frozen network: x is ", DTypeName(x.dtype()), " ", x.shape().ToString(),
-                                      ", expected f32 [batch] + ", in.ToString(), " of at least one example"));
+    ThrowInvalidArgument(absl::StrCat("frozen network: x is ", DTypeName(x.dtype()), " ",
+                                      x.shape().ToString(), ", expected f32 [batch] + ",
+                                      in.ToString(), " of at least one example"));
   }
-  if (output.dtype() != DType::kFloat32 || !(output.shape() == WithBatch(batch, output_shape())) || !output.is_dense() ||
-      output.device() != Host()) {
-    ThrowInvalidArgument(absl::StrCat("frozen network: the output is ", DTypeName(output.dtype()), " ",
-                                      output.shape().ToString(), output.is_dense() ? "" : " with gaps", " on ",
-                                      DeviceName(output.device()), ", expected a dense f32 ",
-                                      WithBatch(batch, output_shape()).ToString(), " on the host"));
+  if (output.dtype() != DType::kFloat32 || !(output.shape() == WithBatch(batch, output_shape())) ||
+      !output.is_dense() || output.device() != Host()) {
+    ThrowInvalidArgument(absl::StrCat(
+        "frozen network: the output is ", DTypeName(output.dtype()), " ", output.shape().ToString(),
+        output.is_dense() ? "" : " with gaps", " on ", DeviceName(output.device()),
+        ", expected a dense f32 ", WithBatch(batch, output_shape()).ToString(), " on the host"));
   }
   if (ViewsOverlap(x, output)) ThrowInvalidArgument("frozen network: x and the output overlap");
   const HandlesOwnScope handles;
@@ -297,8 +309,9 @@ void FrozenNetwork::RunInto(const NDArray& x, NDArray& output) const {
   const float* const from = input.data<float>();
   const int64_t in_size = in.NumElements(), out_size = output_shape().NumElements();
   if (const int64_t at = FirstNotFinite(from, input.NumElements()); at >= 0) {
-    ThrowInvalidArgument(absl::StrCat("frozen network: x has ", from[at], " at element ", at % in_size, " of example ",
-                                      at / in_size, ", expected finite numbers"));
+    ThrowInvalidArgument(absl::StrCat("frozen network: x has ", from[at], " at element ",
+                                      at % in_size, " of example ", at / in_size,
+                                      ", expected finite numbers"));
   }
   float* const to = output.mutable_data<float>();
   const bool has_tail = !input.buffer() || input.buffer()->readable_tail;
@@ -328,8 +341,8 @@ void FrozenNetwork::RunInto(const NDArray& x, NDArray& output) const {
   ThreadPool* const pool = ThreadPoolScope::Current();
   std::mutex mutex;
   std::exception_ptr first;
-  ParallelFor(pool != nullptr ? Threads(*pool) : Threads(GetRuntimes().threads), count, grain, kMinParallelWork,
-              [&](int64_t begin, int64_t end) {
+  ParallelFor(pool != nullptr ? Threads(*pool) : Threads(GetRuntimes().threads), count, grain,
+              kMinParallelWork, [&](int64_t begin, int64_t end) {
                 try {
                   for (int64_t i = begin; i < end; ++i) run(pieces[static_cast<size_t>(i)]);
                 } catch (...) {
@@ -343,7 +356,8 @@ void FrozenNetwork::RunInto(const NDArray& x, NDArray& output) const {
 void FrozenNetwork::Prepare(int64_t batch, int64_t runtimes) {
   CheckBatch(batch);
   if (runtimes < 1) {
-    ThrowInvalidArgument(absl::StrCat("frozen network: prepare ", runtimes, " runtimes, expected at least 1"));
+    ThrowInvalidArgument(
+        absl::StrCat("frozen network: prepare ", runtimes, " runtimes, expected at least 1"));
   }
   GetRuntimes().Prepare(batch, runtimes);
 }

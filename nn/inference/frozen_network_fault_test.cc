@@ -36,13 +36,15 @@ void FailOperatorNewAnywhere(FrozenType type) {
     ASSERT_LT(n, 2000);
     until_fault = n, fault_happened = false;
     std::unique_ptr<FrozenNetwork> frozen;
-    const bool went_through = Try([&] { frozen = std::make_unique<FrozenNetwork>(network, options); });
+    const bool went_through =
+        Try([&] { frozen = std::make_unique<FrozenNetwork>(network, options); });
     EXPECT_EQ(went_through, frozen != nullptr);
     if (frozen != nullptr) {
       EXPECT_EQ(frozen->Run(x).ToVector<float>(), expected);
     }
     frozen.reset();
-    if (type == FrozenType::kInt8) Reclaimer::Global().RunNow();  // what kernels packed to calibrate
+    if (type == FrozenType::kInt8)
+      Reclaimer::Global().RunNow();  // what kernels packed to calibrate
     EXPECT_LE(TotalBytes(), before + (1 << 12)) << n;
     failed += !went_through;
     if (!fault_happened) break;
@@ -66,10 +68,12 @@ void FailOperatorNewAnywhere(FrozenType type) {
 }
 
 TEST(FrozenNetworkFault, OperatorNewMayFailAnywhere) {
-  if (LinkedFrozenEngine() == nullptr || !LinkedFrozenEngine()->WhyNotHere().empty()) GTEST_SKIP() << "no engine";
+  if (LinkedFrozenEngine() == nullptr || !LinkedFrozenEngine()->WhyNotHere().empty())
+    GTEST_SKIP() << "no engine";
   FailOperatorNewAnywhere(FrozenType::kFloat32);
   FailOperatorNewAnywhere(FrozenType::kInt8);
-  if (LinkedFrozenEngine()->WhyNot({}, /*is_half=*/true).empty()) FailOperatorNewAnywhere(FrozenType::kFloat16);
+  if (LinkedFrozenEngine()->WhyNot({}, /*is_half=*/true).empty())
+    FailOperatorNewAnywhere(FrozenType::kFloat16);
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ PredictorCore::PredictorCore(Model& model, const std::string& name, int64_t budg
                  MainConfig(workspace, absl::StrCat(network_->name(), " ", name),
                             device != nullptr ? *device : network_->device()),
                  device != nullptr ? *device : network_->device()),
-      workspaces_(workspace_, workspace.workspace_mode, LayerWorkspaceManager::Phase::kInference, workspace_.config()) {
+      workspaces_(workspace_, workspace.workspace_mode, LayerWorkspaceManager::Phase::kInference,
+                  workspace_.config()) {
   manager_ = model.manager.NewSubManager(name, workspace_.device());
   if (budget_bytes != 0) manager_.SetBudget(budget_bytes);
 }
@@ -78,7 +79,9 @@ PredictorCore::~PredictorCore() = default;
 void PredictorCore::set_graphs(bool graphs) {
   if (graphs == (graphs_ != nullptr)) return;
   if (graphs && workspaces_.mode() == WorkspaceMode::kSeparate) {
-    ThrowUnimplemented("predictor: calls of workspace mode separate, whose workspaces open and close within them, cannot be captured");
+    ThrowUnimplemented(
+        "predictor: calls of workspace mode separate, whose workspaces open and close within them, "
+        "cannot be captured");
   }
   graphs_ = graphs ? std::make_unique<Graphs>(workspace_) : nullptr;
 }
@@ -94,20 +97,25 @@ void PredictorCore::Close() {
 
 NDList PredictorCore::Forward(const NDList& inputs) {
   if (inputs.size() != 1) {
-    ThrowInvalidArgument(absl::StrCat("predictor: the network takes one array, the translator gave ",
-                                      inputs.size(), ": ", inputs.ToString()));
+    ThrowInvalidArgument(
+        absl::StrCat("predictor: the network takes one array, the translator gave ", inputs.size(),
+                     ": ", inputs.ToString()));
   }
   Network& network = *network_;
-  if (NDArray output; engine_use_ != EngineUse::kNever && ForwardByEngine(inputs[0], output)) return {output};
+  if (NDArray output; engine_use_ != EngineUse::kNever && ForwardByEngine(inputs[0], output))
+    return {output};
   const auto forward = [&](const NDArray& features) {
     if (workspaces_.mode() == WorkspaceMode::kSeparate) {
-      return network.Forward(features, replica_ != nullptr ? &replica_->parameters : nullptr, workspaces_);
+      return network.Forward(features, replica_ != nullptr ? &replica_->parameters : nullptr,
+                             workspaces_);
     }
     return replica_ != nullptr ? network.Forward(features, replica_->parameters)
                                : network.Forward(features);
   };
   // What the engine was to append.
-  const auto finished = [this](NDArray logits) { return appends_softmax_ ? Softmax(logits) : logits; };
+  const auto finished = [this](NDArray logits) {
+    return appends_softmax_ ? Softmax(logits) : logits;
+  };
   if (graphs_ == nullptr) return {finished(forward(inputs[0]))};
   network.CheckFeatures(inputs[0]);
   Graphs& graphs = *graphs_;
@@ -120,8 +128,7 @@ NDList PredictorCore::Forward(const NDList& inputs) {
       const MemoryOwnerScope owner("graphs");
       graphs.output = Zeros(Shape(dims), DType::kFloat32, Place::On(workspace_.device()));
     }
-    const NDArray& parameters =
-        replica_ != nullptr ? replica_->parameters.flat : network.arrays();
+    const NDArray& parameters = replica_ != nullptr ? replica_->parameters.flat : network.arrays();
     graphs.step.Run({&features, &parameters}, {&graphs.output},
                     [&] { CopyInto(forward(features), graphs.output); });
   }
@@ -187,8 +194,8 @@ void ThrowBadStreamBatch(int64_t batch) {
 }
 
 void ThrowBadUnbatch(size_t found, int64_t expected) {
-  ThrowInvalidArgument(absl::StrCat("predictor: the batchifier made ", found, " results of a batch of ",
-                                    expected, ", expected as many"));
+  ThrowInvalidArgument(absl::StrCat("predictor: the batchifier made ", found,
+                                    " results of a batch of ", expected, ", expected as many"));
 }
 
 }  // namespace internal

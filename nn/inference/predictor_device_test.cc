@@ -132,7 +132,8 @@ TEST_F(PredictorDeviceTest, ResultsGoWhereTheCallerIs) {
     EXPECT_TRUE(mine.Manages(result));
     EXPECT_EQ(result.device(), kDevice);
   }
-  Workspace here("here", WorkspaceConfig::Inference()), there("there", WorkspaceConfig::Inference(), kDevice);
+  Workspace here("here", WorkspaceConfig::Inference()),
+      there("there", WorkspaceConfig::Inference(), kDevice);
   {
     const WorkspaceScope scope(here);  // the host's: not for an array of the device
     const NDArray result = far.Predict(1);

@@ -36,7 +36,8 @@ class PredictorEngine : public testing::Test {
  protected:
   void SetUp() override {
     if (LinkedFrozenEngine() == nullptr) GTEST_SKIP() << "no engine is linked";
-    if (!LinkedFrozenEngine()->WhyNotHere().empty()) GTEST_SKIP() << LinkedFrozenEngine()->WhyNotHere();
+    if (!LinkedFrozenEngine()->WhyNotHere().empty())
+      GTEST_SKIP() << LinkedFrozenEngine()->WhyNotHere();
   }
 
   Model mlp_ = MakeModel("mlp", {28, 28, 1}, 10, 7, WorkspaceMode::kEnabled);
@@ -199,7 +200,8 @@ TEST_F(PredictorEngine, WeightsInOtherHandsAreReadByKernels) {
     weights[0] += 1;
     EXPECT_EQ(Ask(ahead, x), ByKernels(mlp_, x));
     EXPECT_THAT(ahead.why_not_engine(), HasSubstr("in other hands"));
-    EXPECT_THAT(ErrorOf([&] { Ask(always, x); }, absl::StatusCode::kUnimplemented), HasSubstr("in other hands"));
+    EXPECT_THAT(ErrorOf([&] { Ask(always, x); }, absl::StatusCode::kUnimplemented),
+                HasSubstr("in other hands"));
     weights[0] += 1;
     EXPECT_EQ(Ask(ahead, x), ByKernels(mlp_, x));
     EXPECT_NE(Ask(ahead, x), before);
@@ -217,14 +219,16 @@ TEST_F(PredictorEngine, WhatItCannotDoIsAnErrorOrLeftToKernels) {
   Model model("tanh", 10, std::make_unique<Network>(Shape{28, 28, 1}, std::move(layers), 3));
   Batches predictor(model, translator_);
   const NDArray x = Images(1);
-  EXPECT_THAT(ErrorOf([&] { predictor.set_engine(EngineUse::kAlways); }, absl::StatusCode::kUnimplemented),
-              HasSubstr("the function tanh"));
+  EXPECT_THAT(
+      ErrorOf([&] { predictor.set_engine(EngineUse::kAlways); }, absl::StatusCode::kUnimplemented),
+      HasSubstr("the function tanh"));
   EXPECT_EQ(Ask(predictor, x), ByKernels(model, x));  // nothing has changed
   predictor.set_engine(EngineUse::kWhereAhead);
   EXPECT_THAT(predictor.why_not_engine(), HasSubstr("the function tanh"));
   EXPECT_EQ(Ask(predictor, x), ByKernels(model, x));
   EXPECT_THAT(predictor.why_not_engine(), HasSubstr("the function tanh"));
-  EXPECT_THAT(ErrorOf([&] { predictor.set_engine(EngineUse::kWhereAhead, {.batches = {0}}); }, absl::StatusCode::kInvalidArgument),
+  EXPECT_THAT(ErrorOf([&] { predictor.set_engine(EngineUse::kWhereAhead, {.batches = {0}}); },
+                      absl::StatusCode::kInvalidArgument),
               HasSubstr("a batch of 0"));
   // Of other numbers.
   Model halves("halves", 10,
@@ -244,8 +248,14 @@ TEST_F(PredictorEngine, InputsThatAreNotFiniteGoToKernels) {
   EXPECT_TRUE(std::isnan(Ask(predictor, x)[0]));
   EXPECT_THAT(predictor.why_not_engine(), HasSubstr("expected finite numbers"));
   predictor.set_engine(EngineUse::kAlways);
-  EXPECT_THAT(ErrorOf([&] { Ask(predictor, x); }, absl::StatusCode::kInvalidArgument), HasSubstr("at element 5 of example 0"));
-  EXPECT_THAT(ErrorOf([&] { Ask(predictor, Zeros({1, 3})); }, absl::StatusCode::kInvalidArgument), HasSubstr("[1, 3]"));
+  EXPECT_THAT(ErrorOf([&] { Ask(predictor, x); }, absl::StatusCode::kInvalidArgument),
+              HasSubstr("at element 5 of example 0"));
+  EXPECT_THAT(ErrorOf(
+                  [&] {
+                    Ask(predictor, Zeros({1, 3}));
+                  },
+                  absl::StatusCode::kInvalidArgument),
+              HasSubstr("[1, 3]"));
   ExpectNear(Ask(predictor, Images(1)), ByKernels(mlp_, Images(1)));
 }
 
@@ -287,7 +297,8 @@ TEST_F(PredictorEngine, KernelsAppendTheSoftmaxThatTheEngineWould) {
 }
 
 TEST_F(PredictorEngine, ANetworkWithoutParametersIsFrozenToo) {
-  Model model("relu", 784, std::make_unique<Network>(Shape{784}, std::vector<AnyLayer>{ActivationLayer()}, 3));
+  Model model("relu", 784,
+              std::make_unique<Network>(Shape{784}, std::vector<AnyLayer>{ActivationLayer()}, 3));
   Batches predictor(model, translator_);
   predictor.set_engine(EngineUse::kAlways);
   const NDArray x = Images(1).Reshape({1, 784});
@@ -296,14 +307,16 @@ TEST_F(PredictorEngine, ANetworkWithoutParametersIsFrozenToo) {
 
 TEST_F(PredictorEngine, OtherSamplesAreOtherOptions) {
   const auto frozen_of = [&](Batches& predictor, const NDArray& samples) {
-    predictor.set_engine(EngineUse::kWhereAhead, {.type = FrozenType::kInt8, .calibration = samples});
+    predictor.set_engine(EngineUse::kWhereAhead,
+                         {.type = FrozenType::kInt8, .calibration = samples});
     return predictor.frozen();
   };
   Batches a(mlp_, translator_, "a"), b(mlp_, translator_, "b");
   NDArray samples = Images(32);
   const auto first = frozen_of(a, samples);
   EXPECT_EQ(frozen_of(b, samples), first);
-  EXPECT_NE(frozen_of(b, samples.Slice(0, 0, 1).BroadcastTo(samples.shape())), first);  // of the same memory and shape
+  EXPECT_NE(frozen_of(b, samples.Slice(0, 0, 1).BroadcastTo(samples.shape())),
+            first);  // of the same memory and shape
   samples *= 3;
   EXPECT_NE(frozen_of(b, samples), first);
 }

@@ -47,21 +47,25 @@ int64_t ConstantBytes(const FrozenGraph& graph) {
 
 }  // namespace
 
-QuantisationReport ReportQuantisation(const Network& network, const FrozenOptions& options, const NDArray& samples,
-                                      absl::Span<const int64_t> labels) {
-  if (options.type != FrozenType::kInt8) ThrowInvalidArgument("quantisation report: type is not int8");
+QuantisationReport ReportQuantisation(const Network& network, const FrozenOptions& options,
+                                      const NDArray& samples, absl::Span<const int64_t> labels) {
+  if (options.type != FrozenType::kInt8)
+    ThrowInvalidArgument("quantisation report: type is not int8");
   if (network.output_shape().rank() != 1) {
-    ThrowInvalidArgument(absl::StrCat("quantisation report: the network's output is ", network.output_shape().ToString(),
-                                      ", expected one axis"));
+    ThrowInvalidArgument(absl::StrCat("quantisation report: the network's output is ",
+                                      network.output_shape().ToString(), ", expected one axis"));
   }
   network.CheckFeatures(samples);
   if (!labels.empty() && static_cast<int64_t>(labels.size()) != samples.dim(0)) {
-    ThrowInvalidArgument(absl::StrCat("quantisation report: ", labels.size(), " labels, expected none or ", samples.dim(0)));
+    ThrowInvalidArgument(absl::StrCat("quantisation report: ", labels.size(),
+                                      " labels, expected none or ", samples.dim(0)));
   }
   const FrozenGraph whole = GraphOf(network, options, EngineForFreezing());
   const std::vector<Quantisation> values = Calibrate(network, options);
   const auto run = [&](const FrozenGraph& graph) {
-    return FrozenNetwork(graph, {.batches = {std::min(kBatch, samples.dim(0))}}).Run(samples).ToVector<float>();
+    return FrozenNetwork(graph, {.batches = {std::min(kBatch, samples.dim(0))}})
+        .Run(samples)
+        .ToVector<float>();
   };
   const FrozenGraph quantised = Quantised(whole, values, options.float_layers);
   const std::vector<float> expected = run(whole), found = run(quantised);
@@ -72,7 +76,8 @@ QuantisationReport ReportQuantisation(const Network& network, const FrozenOption
   report.weight_bytes = ConstantBytes(quantised);
   report.error = RelativeError(found, expected);
   const int64_t classes = network.output_shape()[0];
-  const std::vector<int64_t> expected_classes = LargestOfRows(expected, classes), classes_found = LargestOfRows(found, classes);
+  const std::vector<int64_t> expected_classes = LargestOfRows(expected, classes),
+                             classes_found = LargestOfRows(found, classes);
   report.agreement = PartEqual(classes_found, expected_classes);
   if (!labels.empty()) {
     report.float_accuracy = PartEqual(expected_classes, labels);
@@ -84,11 +89,12 @@ QuantisationReport ReportQuantisation(const Network& network, const FrozenOption
     if (op.layers.empty()) continue;
     std::vector<int> others;
     for (int other = 0; other + 1 < static_cast<int>(values.size()); ++other) {
-      if (std::find(op.layers.begin(), op.layers.end(), other) == op.layers.end()) others.push_back(other);
+      if (std::find(op.layers.begin(), op.layers.end(), other) == op.layers.end())
+        others.push_back(other);
     }
     const FrozenGraph alone = Quantised(whole, values, others);
-    report.layers.push_back(
-        {op.name, op.layers.back(), op.is_quantised(), alone.ops[i].range, RelativeError(run(alone), expected)});
+    report.layers.push_back({op.name, op.layers.back(), op.is_quantised(), alone.ops[i].range,
+                             RelativeError(run(alone), expected)});
     if (report.layers.back().error_alone > worst) {
       worst = report.layers.back().error_alone;
       report.worst_layer = op.layers.back();

@@ -31,7 +31,7 @@ struct QuantisationReport {
   double agreement = 0;       // part of the samples whose largest output is the same as f32's
   // With labels: part of the samples that are right.
   std::optional<double> float_accuracy, accuracy;
-  int64_t samples = 0;  // examples it was measured with
+  int64_t samples = 0;                               // examples it was measured with
   int64_t float_weight_bytes = 0, weight_bytes = 0;  // in f32, and as frozen
 
   // A table for people.

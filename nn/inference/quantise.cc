@@ -40,12 +40,15 @@ void ForEachValue(const Network& network, const NDArray& samples,
   for (int64_t begin = 0; begin < samples.dim(0); begin += kSamplesAtOnce) {
     const NDArray part = samples.Slice(0, begin, std::min(begin + kSamplesAtOnce, samples.dim(0)));
     look(0, part);
-    network.ForwardByLayers(part, [&](int layer, const NDArray& output) { look(static_cast<size_t>(layer) + 1, output); });
+    network.ForwardByLayers(part, [&](int layer, const NDArray& output) {
+      look(static_cast<size_t>(layer) + 1, output);
+    });
   }
 }
 
 // Mean squared error of values that are clipped to [low, high] and rounded to its steps.
-double ErrorOf(double low, double high, const Observed& observed, double clip_low, double clip_high) {
+double ErrorOf(double low, double high, const Observed& observed, double clip_low,
+               double clip_high) {
   const double width = (high - low) / static_cast<double>(observed.counts.size());
   const double step = (clip_high - clip_low) / kSteps;
   double error = 0;
@@ -53,7 +56,8 @@ double ErrorOf(double low, double high, const Observed& observed, double clip_lo
     if (observed.counts[i] == 0) continue;
     const double value = low + (static_cast<double>(i) + 0.5) * width;
     const double beyond = std::max({clip_low - value, value - clip_high, 0.0});
-    error += static_cast<double>(observed.counts[i]) * (beyond > 0 ? beyond * beyond : step * step / 12);
+    error +=
+        static_cast<double>(observed.counts[i]) * (beyond > 0 ? beyond * beyond : step * step / 12);
   }
   return error;
 }
@@ -70,22 +74,28 @@ void QuantiseConstants(FrozenOp& op) {
   const size_t filters = op.bias.size(), all = op.weight.size(), each = all / filters;
   const double input = op.input.scale;
   const double largest_of_all = LargestOf(op.weight);
-  const double floor = largest_of_all > 0 ? largest_of_all / kHighest * kSmallestScale : op.output.scale / input;
+  const double floor =
+      largest_of_all > 0 ? largest_of_all / kHighest * kSmallestScale : op.output.scale / input;
   const absl::Span<const float> weights(op.weight);
   op.weight_scales.assign(is_by_filter ? filters : 1, 0);
   for (size_t i = 0; i < op.weight_scales.size(); ++i) {
-    const double largest = is_by_filter ? LargestOf(weights.subspan(i * each, each)) : largest_of_all;
+    const double largest =
+        is_by_filter ? LargestOf(weights.subspan(i * each, each)) : largest_of_all;
     const double bias = is_by_filter ? std::abs(op.bias[i]) : LargestOf(op.bias);
-    op.weight_scales[i] = static_cast<float>(std::max({largest / kHighest, floor, bias / (input * kLargestBias)}));
+    op.weight_scales[i] =
+        static_cast<float>(std::max({largest / kHighest, floor, bias / (input * kLargestBias)}));
   }
-  const double factor = input * *std::max_element(op.weight_scales.begin(), op.weight_scales.end()) / op.output.scale;
-  if (factor > kLargestFactor) op.output.scale = static_cast<float>(op.output.scale * factor / kLargestFactor);
+  const double factor =
+      input * *std::max_element(op.weight_scales.begin(), op.weight_scales.end()) / op.output.scale;
+  if (factor > kLargestFactor)
+    op.output.scale = static_cast<float>(op.output.scale * factor / kLargestFactor);
   op.quantised_weight.resize(all);
   op.quantised_bias.resize(filters);
   for (size_t i = 0; i < filters; ++i) {
     const double scale = op.weight_scales[is_by_filter ? i : 0];
     for (size_t j = i * each; j < (i + 1) * each; ++j) {
-      op.quantised_weight[j] = static_cast<int8_t>(std::clamp(std::nearbyint(op.weight[j] / scale), -kHighest, kHighest));
+      op.quantised_weight[j] = static_cast<int8_t>(
+          std::clamp(std::nearbyint(op.weight[j] / scale), -kHighest, kHighest));
     }
     op.quantised_bias[i] = static_cast<int32_t>(std::nearbyint(op.bias[i] / (input * scale)));
   }
@@ -99,7 +109,9 @@ void QuantiseConstants(FrozenOp& op) {
 bool MayBeQuantised(const FrozenOp& op, const std::vector<Quantisation>& inputs) {
   const auto is_unknown = [](const Quantisation& q) { return q.scale == 0; };
   if (is_unknown(op.range) || std::any_of(inputs.begin(), inputs.end(), is_unknown)) return false;
-  const auto lies = [](double ratio, double low, double high) { return ratio >= low && ratio < high; };
+  const auto lies = [](double ratio, double low, double high) {
+    return ratio >= low && ratio < high;
+  };
   switch (op.kind) {
     case FrozenOp::Kind::kDense:
     case FrozenOp::Kind::kConv2d:
@@ -112,7 +124,8 @@ bool MayBeQuantised(const FrozenOp& op, const std::vector<Quantisation>& inputs)
       return lies(inputs[0].scale / op.range.scale, 0x1p-8, 0x1p+8);
     case FrozenOp::Kind::kAdd:
       // Sums of a part of several inputs may lie outside of the range that all of them have.
-      return inputs.size() == 2 && std::all_of(inputs.begin(), inputs.end(), [&](const Quantisation& q) {
+      return inputs.size() == 2 &&
+             std::all_of(inputs.begin(), inputs.end(), [&](const Quantisation& q) {
                return lies(q.scale / op.range.scale, 0x1p-10, 0x1p+8);
              });
     case FrozenOp::Kind::kMultiply:
@@ -131,11 +144,13 @@ Quantisation QuantisationOf(double low, double high) {
   // An array of zeros, or nearly, may have any scale.
   if (high - low < 1e-20) return {1.0f / 128, 0};
   const double scale = std::min((high - low) / kSteps, 1e30);
-  return {static_cast<float>(scale), static_cast<int32_t>(std::clamp(std::nearbyint(kLowest - low / scale), kLowest, kHighest))};
+  return {
+      static_cast<float>(scale),
+      static_cast<int32_t>(std::clamp(std::nearbyint(kLowest - low / scale), kLowest, kHighest))};
 }
 
-ValueRange ChooseRange(double low, double high, absl::Span<const int64_t> counts, CalibrationMethod method,
-                       double percentile) {
+ValueRange ChooseRange(double low, double high, absl::Span<const int64_t> counts,
+                       CalibrationMethod method, double percentile) {
   if (!(high > low) || method == CalibrationMethod::kExtremes) return {low, high};
   const Observed observed{low, high, {counts.begin(), counts.end()}};
   if (method == CalibrationMethod::kMeanSquaredError) {
@@ -171,11 +186,13 @@ ValueRange ChooseRange(double low, double high, absl::Span<const int64_t> counts
 
 std::vector<Quantisation> Calibrate(const Network& network, const FrozenOptions& options) {
   if (!options.calibration.is_defined()) {
-    ThrowInvalidArgument("frozen network: type int8 without calibration samples, expected [samples] + " +
-                         network.input_shape().ToString());
+    ThrowInvalidArgument(
+        "frozen network: type int8 without calibration samples, expected [samples] + " +
+        network.input_shape().ToString());
   }
   if (!(options.percentile > 50 && options.percentile <= 100)) {
-    ThrowInvalidArgument(absl::StrCat("frozen network: percentile is ", options.percentile, ", expected above 50 to 100"));
+    ThrowInvalidArgument(absl::StrCat("frozen network: percentile is ", options.percentile,
+                                      ", expected above 50 to 100"));
   }
   network.CheckFeatures(options.calibration);
   std::vector<Observed> observed(network.config()->nodes.size() + 1);
@@ -183,9 +200,10 @@ std::vector<Quantisation> Calibrate(const Network& network, const FrozenOptions&
     Observed& seen = observed[number];
     for (const float value : values) {
       if (!std::isfinite(value)) {
-        const std::string what =
-            absl::StrCat("frozen network: calibration: ", number == 0 ? "samples have " : absl::StrCat("layer ", number - 1, " makes "),
-                         value, ", expected finite numbers");
+        const std::string what = absl::StrCat(
+            "frozen network: calibration: ",
+            number == 0 ? "samples have " : absl::StrCat("layer ", number - 1, " makes "), value,
+            ", expected finite numbers");
         if (number == 0) ThrowInvalidArgument(what);
         throw UnfitWeightsError(what);
       }
@@ -206,29 +224,34 @@ std::vector<Quantisation> Calibrate(const Network& network, const FrozenOptions&
   }
   std::vector<Quantisation> result;
   for (const Observed& seen : observed) {
-    const ValueRange range = ChooseRange(seen.low, seen.high, seen.counts, options.method, options.percentile);
+    const ValueRange range =
+        ChooseRange(seen.low, seen.high, seen.counts, options.method, options.percentile);
     result.push_back(QuantisationOf(range.low, range.high));
   }
   return result;
 }
 
-FrozenGraph Quantised(FrozenGraph graph, const std::vector<Quantisation>& values, const std::vector<int>& float_layers) {
+FrozenGraph Quantised(FrozenGraph graph, const std::vector<Quantisation>& values,
+                      const std::vector<int>& float_layers) {
   const auto layers = static_cast<int>(values.size()) - 1;
   for (const int layer : float_layers) {
     if (layer < 0 || layer >= layers) {
-      ThrowInvalidArgument(absl::StrCat("frozen network: float_layers has ", layer, ", expected 0 to ", layers - 1));
+      ThrowInvalidArgument(
+          absl::StrCat("frozen network: float_layers has ", layer, ", expected 0 to ", layers - 1));
     }
   }
   graph.input_range = values[0];
   const auto range_of = [&](int value) {
-    return value == FrozenOp::kGraphInput ? graph.input_range : graph.ops[static_cast<size_t>(value)].range;
+    return value == FrozenOp::kGraphInput ? graph.input_range
+                                          : graph.ops[static_cast<size_t>(value)].range;
   };
   for (int i = 0; i < static_cast<int>(graph.ops.size()); ++i) {
     FrozenOp& op = graph.ops[static_cast<size_t>(i)];
     std::vector<Quantisation> inputs;
     for (const int value : graph.InputsOf(i)) inputs.push_back(range_of(value));
     op.input = inputs[0];
-    const bool keeps_values = op.kind == FrozenOp::Kind::kMaxPool2d || op.kind == FrozenOp::Kind::kReshape ||
+    const bool keeps_values = op.kind == FrozenOp::Kind::kMaxPool2d ||
+                              op.kind == FrozenOp::Kind::kReshape ||
                               op.kind == FrozenOp::Kind::kResize2d;
     op.range = keeps_values         ? op.input
                : !op.layers.empty() ? values[static_cast<size_t>(op.layers.back()) + 1]

@@ -19,8 +19,8 @@ Quantisation QuantisationOf(double low, double high);
 struct ValueRange {
   double low, high;
 };
-ValueRange ChooseRange(double low, double high, absl::Span<const int64_t> counts, CalibrationMethod method,
-                       double percentile);
+ValueRange ChooseRange(double low, double high, absl::Span<const int64_t> counts,
+                       CalibrationMethod method, double percentile);
 
 // Of the network's input and each layer's output, from options.calibration. Throws kInvalidArgument for samples that do not
 // fit, are none or not finite, and a percentile that is none. Cost: the network twice over the samples.
@@ -28,7 +28,8 @@ std::vector<Quantisation> Calibrate(const Network& network, const FrozenOptions&
 
 // `graph`, whose operators are f32, with those in 8 bits that are not in `float_layers`. Throws kInvalidArgument for a
 // layer that there is not.
-FrozenGraph Quantised(FrozenGraph graph, const std::vector<Quantisation>& values, const std::vector<int>& float_layers);
+FrozenGraph Quantised(FrozenGraph graph, const std::vector<Quantisation>& values,
+                      const std::vector<int>& float_layers);
 
 }  // namespace tidepool::nn
 

@@ -25,15 +25,18 @@ EngineMutex<EngineLock::kFrozenNames> names_mutex;
 std::string TextOf(const FrozenOptions& options) {
   const auto& samples = options.calibration;
   const Buffer* const buffer = samples.is_defined() ? samples.buffer().get() : nullptr;
-  return absl::StrCat(static_cast<int>(options.type), " ", absl::StrJoin(options.batches, ","), " ",
-                      options.softmax, " ", options.threads, " ", static_cast<int>(options.method),
-                      " ", options.percentile, " ", absl::StrJoin(options.float_layers, ","), " ",
-                      // Samples that were written to are others.
-                      buffer == nullptr ? 0 : buffer->id, " ",
-                      buffer == nullptr ? 0 : buffer->version.load(std::memory_order_acquire), " ",
-                      samples.is_defined() ? samples.shape().ToString() : "", " ",
-                      samples.is_defined() ? absl::StrJoin(absl::MakeConstSpan(samples.strides(), samples.rank()), ",") : "", " ",
-                      reinterpret_cast<uintptr_t>(samples.is_defined() ? samples.raw_data() : nullptr));
+  return absl::StrCat(
+      static_cast<int>(options.type), " ", absl::StrJoin(options.batches, ","), " ",
+      options.softmax, " ", options.threads, " ", static_cast<int>(options.method), " ",
+      options.percentile, " ", absl::StrJoin(options.float_layers, ","), " ",
+      // Samples that were written to are others.
+      buffer == nullptr ? 0 : buffer->id, " ",
+      buffer == nullptr ? 0 : buffer->version.load(std::memory_order_acquire), " ",
+      samples.is_defined() ? samples.shape().ToString() : "", " ",
+      samples.is_defined()
+          ? absl::StrJoin(absl::MakeConstSpan(samples.strides(), samples.rank()), ",")
+          : "",
+      " ", reinterpret_cast<uintptr_t>(samples.is_defined() ? samples.raw_data() : nullptr));
 }
 
 }  // namespace

@@ -42,11 +42,11 @@ class SharedFrozen {
   const FrozenOptions options_;
   mutable EngineMutex<EngineLock::kSharedFrozen> mutex_;
   std::shared_ptr<const FrozenNetwork> frozen_;
-  bool was_frozen_ = false;  // before
+  bool was_frozen_ = false;    // before
   std::vector<double> gains_;  // of batches; empty: nothing was frozen yet
-  std::string why_not_;     // of the weights that frozen_ would be of
-  bool is_known_ = false;   // what those give
-  uint64_t buffer_id_ = 0;  // of the weights
+  std::string why_not_;        // of the weights that frozen_ would be of
+  bool is_known_ = false;      // what those give
+  uint64_t buffer_id_ = 0;     // of the weights
   uint32_t version_ = 0;
 };
 

@@ -11,9 +11,10 @@
 namespace tidepool::nn {
 namespace {
 
-constexpr const char* kNames[] = {"identity", "relu",     "leaky_relu", "elu",          "selu",    "gelu",
-                                  "gelu_tanh", "swish",   "mish",       "softplus",     "softsign", "tanh",
-                                  "sigmoid",  "hard_sigmoid", "softmax", "log_softmax"};
+constexpr const char* kNames[] = {"identity", "relu",         "leaky_relu", "elu",
+                                  "selu",     "gelu",         "gelu_tanh",  "swish",
+                                  "mish",     "softplus",     "softsign",   "tanh",
+                                  "sigmoid",  "hard_sigmoid", "softmax",    "log_softmax"};
 
 // Klambauer et al. 2017.
 constexpr double kSeluScale = 1.0507009873554805, kSeluAlpha = 1.6732632423543772;
@@ -57,7 +58,8 @@ NDArray Activate(Activation activation, const NDArray& x) {
     case Activation::kLogSoftmax:
       return LogSoftmax(x);
   }
-  ThrowInvalidArgument(absl::StrCat("activation is ", static_cast<int>(activation), ", expected one of the names"));
+  ThrowInvalidArgument(
+      absl::StrCat("activation is ", static_cast<int>(activation), ", expected one of the names"));
 }
 
 std::string ActivationText(Activation activation) {
@@ -79,17 +81,22 @@ Initializer InitializerBefore(Activation activation) {
   }
 }
 
-void ActivationLayer::VisitFields(FieldVisitor& visitor) { visitor.Choice("function", activation_, kNames); }
+void ActivationLayer::VisitFields(FieldVisitor& visitor) {
+  visitor.Choice("function", activation_, kNames);
+}
 std::string ActivationLayer::Describe() const { return ActivationName(activation_); }
 
 Shape ActivationLayer::OutputShape(const Shape& input) const {
-  if (input.rank() < 1 && (activation_ == Activation::kSoftmax || activation_ == Activation::kLogSoftmax)) {
+  if (input.rank() < 1 &&
+      (activation_ == Activation::kSoftmax || activation_ == Activation::kLogSoftmax)) {
     RefuseInput(input, "at least one axis");
   }
   return input;
 }
 
-NDArray ActivationLayer::Forward(LayerContext&, const NDArray& input) const { return Activate(activation_, input); }
+NDArray ActivationLayer::Forward(LayerContext&, const NDArray& input) const {
+  return Activate(activation_, input);
+}
 
 bool FreezeActivation(Activation activation, FrozenOp& op) {
   switch (activation) {
@@ -117,7 +124,8 @@ bool FreezeActivation(Activation activation, FrozenOp& op) {
 }
 
 bool ActivationLayer::ToFrozen(FrozenOp& op) const {
-  op.kind = activation_ == Activation::kSoftmax ? FrozenOp::Kind::kSoftmax : FrozenOp::Kind::kFunction;
+  op.kind =
+      activation_ == Activation::kSoftmax ? FrozenOp::Kind::kSoftmax : FrozenOp::Kind::kFunction;
   return activation_ == Activation::kSoftmax || FreezeActivation(activation_, op);
 }
 

@@ -33,7 +33,9 @@ enum class Activation : uint8_t {
 };
 
 absl::Span<const char* const> ActivationNames();
-inline const char* ActivationName(Activation activation) { return ActivationNames()[static_cast<int>(activation)]; }
+inline const char* ActivationName(Activation activation) {
+  return ActivationNames()[static_cast<int>(activation)];
+}
 
 // In the current place; x itself for kIdentity.
 NDArray Activate(Activation activation, const NDArray& x);

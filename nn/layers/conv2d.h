@@ -13,14 +13,15 @@ namespace tidepool::nn {
 
 // What a Conv2D may be given beside its sizes.
 struct Conv2DOptions {
-  bool bias = true;  // whether there is one, a number for each filter
+  bool bias = true;                // whether there is one, a number for each filter
   Initializer filter_initializer;  // of "filter"
 };
 
 class Conv2D final : public Layer {
  public:
-  Conv2D(int64_t filters, int64_t kernel_height, int64_t kernel_width, Activation activation = Activation::kIdentity,
-         Conv2dAttributes attributes = {}, Conv2DOptions options = {})
+  Conv2D(int64_t filters, int64_t kernel_height, int64_t kernel_width,
+         Activation activation = Activation::kIdentity, Conv2dAttributes attributes = {},
+         Conv2DOptions options = {})
       : filters_(filters),
         kernel_height_(kernel_height),
         kernel_width_(kernel_width),

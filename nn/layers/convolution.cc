@@ -92,13 +92,16 @@ struct TransposedGradient final : HandGradient {
     const bool has_dx = IsGradientUsed(0);
     if (IsGradientUsed(1)) found[1] = Empty(filter.shape(), filter.dtype(), place);
     if constexpr (kAxes == 1) {
-      if (found[1].is_defined()) Conv1dTransposeGradFilterInto(x.array, dz[0], found[1], As1d(options));
+      if (found[1].is_defined())
+        Conv1dTransposeGradFilterInto(x.array, dz[0], found[1], As1d(options));
       if (has_dx) found[0] = Conv1dTransposeGradInput(dz[0], filter, As1d(options));
     } else if constexpr (kAxes == 2) {
-      if (found[1].is_defined()) Conv2dTransposeGradFilterInto(x.array, dz[0], found[1], As2d(options));
+      if (found[1].is_defined())
+        Conv2dTransposeGradFilterInto(x.array, dz[0], found[1], As2d(options));
       if (has_dx) found[0] = Conv2dTransposeGradInput(dz[0], filter, As2d(options));
     } else {
-      if (found[1].is_defined()) Conv3dTransposeGradFilterInto(x.array, dz[0], found[1], As3d(options));
+      if (found[1].is_defined())
+        Conv3dTransposeGradFilterInto(x.array, dz[0], found[1], As3d(options));
       if (has_dx) found[0] = Conv3dTransposeGradInput(dz[0], filter, As3d(options));
     }
   }
@@ -167,9 +170,9 @@ Shape Convolution<kAxes, kTransposed>::OutputShape(const Shape& input) const {
   };
   if (filters_ < 1 || o.groups < 1 || !has(kernel_, 1) || !has(o.stride, 1) ||
       !has(o.dilation, 1) || !has(o.before, 0) || !has(o.behind, 0) || !has(o.output_padding, 0)) {
-    RefuseInput(
-        input,
-        "filters, groups, kernel, stride and dilation of at least 1, paddings of at least 0, and none of them above 2^30");
+    RefuseInput(input,
+                "filters, groups, kernel, stride and dilation of at least 1, paddings of at least "
+                "0, and none of them above 2^30");
   }
   if (input.rank() != kAxes + 1) {
     RefuseInput(input, kAxes == 1   ? "[length, channels]"
@@ -206,8 +209,7 @@ std::vector<ParameterSpec> Convolution<kAxes, kTransposed>::Parameters(const Sha
   int64_t window = 1;
   for (int64_t size : kernel_) window *= size;
   std::vector<ParameterSpec> specs = {
-      {"filter", shape,
-       options_.filter_initializer.Or(InitializerBefore(activation_)),
+      {"filter", shape, options_.filter_initializer.Or(InitializerBefore(activation_)),
        window * channels / options_.groups, window * filters_ / options_.groups}};
   if (options_.bias) specs.push_back({.name = "bias", .shape = {filters_}, .decays = false});
   return specs;

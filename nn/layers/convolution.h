@@ -43,8 +43,8 @@ struct ConvolutionOptions {
                      behind = AllSizes<kAxes>(0), dilation = AllSizes<kAxes>(1);
   WindowSizes<kAxes> output_padding =
       AllSizes<kAxes>(0);  // of transposed ones, less than the stride
-  int64_t groups = 1;  // of channels and of filters, each by itself; divides both
-  bool bias = true;    // whether there is one, a number for each filter
+  int64_t groups = 1;      // of channels and of filters, each by itself; divides both
+  bool bias = true;        // whether there is one, a number for each filter
   Initializer filter_initializer = {};
 };
 

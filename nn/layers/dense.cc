@@ -41,11 +41,12 @@ Shape Dense::OutputShape(const Shape& input) const {
 
 std::vector<ParameterSpec> Dense::Parameters(const Shape& input) const {
   const int64_t inputs = options_.last_axis ? input[input.rank() - 1] : input.NumElements();
-  std::vector<ParameterSpec> specs = {{"weight",
-                                       {units_, inputs},
-                                       options_.weight_initializer.Or(InitializerBefore(activation_)),
-                                       inputs,
-                                       units_}};
+  std::vector<ParameterSpec> specs = {
+      {"weight",
+       {units_, inputs},
+       options_.weight_initializer.Or(InitializerBefore(activation_)),
+       inputs,
+       units_}};
   if (options_.bias) specs.push_back({.name = "bias", .shape = {units_}, .decays = false});
   return specs;
 }
@@ -60,15 +61,16 @@ NDArray Dense::Forward(LayerContext& context, const NDArray& input) const {
   attributes.relu = activation_ == Activation::kRelu;
   attributes.y_is_constant = context.parameters_stay;
   const NDArray& weight = context.parameters[0];
-  NDArray output = MatMul(Rows(WithoutMasked(context.mask, input), weight.dim(1)), weight, attributes,
-                          options_.bias ? &context.parameters[1] : nullptr);
+  NDArray output = MatMul(Rows(WithoutMasked(context.mask, input), weight.dim(1)), weight,
+                          attributes, options_.bias ? &context.parameters[1] : nullptr);
   if (!attributes.relu) output = Activate(activation_, output);
   if (!options_.last_axis) {
     context.mask = NDArray();
     return output;
   }
   if (input.rank() == 2) return output;
-  absl::InlinedVector<int64_t, kMaxRank> dims(input.shape().span().begin(), input.shape().span().end());
+  absl::InlinedVector<int64_t, kMaxRank> dims(input.shape().span().begin(),
+                                              input.shape().span().end());
   dims.back() = units_;
   return output.Reshape(Shape(absl::MakeConstSpan(dims)));
 }

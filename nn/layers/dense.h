@@ -21,7 +21,8 @@ struct DenseOptions {
 
 class Dense final : public Layer {
  public:
-  explicit Dense(int64_t units, Activation activation = Activation::kIdentity, DenseOptions options = {})
+  explicit Dense(int64_t units, Activation activation = Activation::kIdentity,
+                 DenseOptions options = {})
       : units_(units), activation_(activation), options_(options) {}
 
   std::string Kind() const override { return "dense"; }

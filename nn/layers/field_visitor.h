@@ -25,10 +25,13 @@ class FieldVisitor {
   virtual void Field(const char* name, int64_t& value, Presence presence = Presence::kOptional) = 0;
   virtual void Field(const char* name, double& value, Presence presence = Presence::kOptional) = 0;
   virtual void Field(const char* name, bool& value, Presence presence = Presence::kOptional) = 0;
-  virtual void Field(const char* name, std::string& value, Presence presence = Presence::kOptional) = 0;
-  virtual void Field(const char* name, std::vector<int64_t>& value, Presence presence = Presence::kOptional) = 0;
+  virtual void Field(const char* name, std::string& value,
+                     Presence presence = Presence::kOptional) = 0;
+  virtual void Field(const char* name, std::vector<int64_t>& value,
+                     Presence presence = Presence::kOptional) = 0;
   // A layer within a layer, which is written with its kind and its fields; a layer there may be none of, when it is null.
-  virtual void Field(const char* name, AnyLayer& value, Presence presence = Presence::kOptional) = 0;
+  virtual void Field(const char* name, AnyLayer& value,
+                     Presence presence = Presence::kOptional) = 0;
 
   // One of `names`, whose places are the enumerators' values.
   template <typename Enum>

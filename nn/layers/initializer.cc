@@ -14,14 +14,15 @@
 namespace tidepool::nn {
 namespace {
 
-constexpr const char* kKinds[] = {"auto",         "constant",       "uniform",       "normal",
-                                  "truncated_normal", "glorot_uniform", "glorot_normal", "he_uniform",
-                                  "he_normal",    "lecun_uniform",  "lecun_normal",  "orthogonal"};
+constexpr const char* kKinds[] = {"auto",          "constant",         "uniform",
+                                  "normal",        "truncated_normal", "glorot_uniform",
+                                  "glorot_normal", "he_uniform",       "he_normal",
+                                  "lecun_uniform", "lecun_normal",     "orthogonal"};
 
 [[noreturn]] void Refuse(const ParameterSpec& spec, const std::string& why) {
-  ThrowInvalidArgument(absl::StrCat("parameter [", spec.name, "] ", spec.shape.ToString(), ": initializer ",
-                                    kKinds[static_cast<int>(spec.initializer.kind)], " ",
-                                    spec.initializer.value, ": ", why));
+  ThrowInvalidArgument(absl::StrCat(
+      "parameter [", spec.name, "] ", spec.shape.ToString(), ": initializer ",
+      kKinds[static_cast<int>(spec.initializer.kind)], " ", spec.initializer.value, ": ", why));
 }
 
 // Normal numbers beyond two deviations are drawn again by the tail's mirror image: the inverse of the normal distribution at
@@ -29,7 +30,8 @@ constexpr const char* kKinds[] = {"auto",         "constant",       "uniform",  
 NDArray TruncatedNormal(const Shape& shape, double deviation, uint64_t seed, uint64_t stream) {
   // erf(2 / sqrt 2); Giles 2010 has erfinv by polynomials, which Newton steps on erf make exact here.
   constexpr double kInside = 0.9544997361036416;
-  const NDArray u = RandomUniform(shape, -kInside, kInside, DType::kFloat64, seed, stream, Place::Heap());
+  const NDArray u =
+      RandomUniform(shape, -kInside, kInside, DType::kFloat64, seed, stream, Place::Heap());
   NDArray x = u * 0.886226925452758;
   for (int i = 0; i < 12; ++i) {
     x -= (Erf(x) - u) * 0.886226925452758 * Exp(Square(x));
@@ -55,11 +57,13 @@ double Deviation(const ParameterSpec& spec) {
 // Gram and Schmidt's process on normal numbers, twice for each row, which leaves rounding alone. Uniform among orthogonal
 // matrices, as the rows' distribution knows no direction. Not by //ndarray/linalg: every network would link Eigen for it.
 NDArray Orthogonal(const ParameterSpec& spec, DType dtype, uint64_t seed, uint64_t stream) {
-  if (spec.shape.rank() < 2 || spec.shape.NumElements() == 0) Refuse(spec, "expected a rank of 2 or more, and elements");
+  if (spec.shape.rank() < 2 || spec.shape.NumElements() == 0)
+    Refuse(spec, "expected a rank of 2 or more, and elements");
   const int64_t first = spec.shape[0], rest = spec.shape.NumElements() / first;
   const int64_t rows = std::min(first, rest), columns = std::max(first, rest);
   const std::vector<double> drawn =
-      RandomNormal({rows, columns}, 0, 1, DType::kFloat64, seed, stream, Place::Heap()).ToVector<double>();
+      RandomNormal({rows, columns}, 0, 1, DType::kFloat64, seed, stream, Place::Heap())
+          .ToVector<double>();
   std::vector<double> q = drawn;
   for (int64_t r = 0; r < rows; ++r) {
     double* const row = q.data() + r * columns;
@@ -110,9 +114,11 @@ NDArray DrawInitial(const ParameterSpec& spec, DType dtype, uint64_t seed, uint6
   const Place heap = Place::Heap();
   if (!std::isfinite(value)) Refuse(spec, "expected a finite value");
   if (spec.fan_in < 1 || spec.fan_out < 1) {
-    Refuse(spec, absl::StrCat("fan in ", spec.fan_in, " and out ", spec.fan_out, ", expected at least 1"));
+    Refuse(spec, absl::StrCat("fan in ", spec.fan_in, " and out ", spec.fan_out,
+                              ", expected at least 1"));
   }
-  if (spec.initializer.kind != InitializerKind::kConstant && value < 0) Refuse(spec, "expected a value from 0");
+  if (spec.initializer.kind != InitializerKind::kConstant && value < 0)
+    Refuse(spec, "expected a value from 0");
   const auto uniform = [&](double bound) {
     return bound == 0 ? Zeros(spec.shape, dtype, heap)
                       : RandomUniform(spec.shape, -bound, bound, dtype, seed, stream, heap);

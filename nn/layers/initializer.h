@@ -42,7 +42,9 @@ struct Initializer {
   static Initializer HeUniform() { return {InitializerKind::kHeUniform, 1}; }
 
   // `fallback` where this is kAuto.
-  Initializer Or(Initializer fallback) const { return kind == InitializerKind::kAuto ? fallback : *this; }
+  Initializer Or(Initializer fallback) const {
+    return kind == InitializerKind::kAuto ? fallback : *this;
+  }
 
   friend bool operator==(const Initializer&, const Initializer&) = default;
 };

@@ -14,9 +14,13 @@ namespace {
 // " units=10 activation=relu".
 class FieldText final : public FieldVisitor {
  public:
-  void Field(const char* name, int64_t& value, Presence) override { Add(name, absl::StrCat(value)); }
+  void Field(const char* name, int64_t& value, Presence) override {
+    Add(name, absl::StrCat(value));
+  }
   void Field(const char* name, double& value, Presence) override { Add(name, absl::StrCat(value)); }
-  void Field(const char* name, bool& value, Presence) override { Add(name, value ? "true" : "false"); }
+  void Field(const char* name, bool& value, Presence) override {
+    Add(name, value ? "true" : "false");
+  }
   void Field(const char* name, std::string& value, Presence) override { Add(name, value); }
   void Field(const char* name, std::vector<int64_t>& value, Presence) override {
     Add(name, absl::StrCat("[", absl::StrJoin(value, ","), "]"));
@@ -30,12 +34,15 @@ class FieldText final : public FieldVisitor {
   void ChoiceIndex(const char* name, int& index, absl::Span<const char* const> names) override {
     Add(name, names[index]);
   }
-  void Add(const char* name, const std::string& value) { absl::StrAppend(&text, " ", name, "=", value); }
+  void Add(const char* name, const std::string& value) {
+    absl::StrAppend(&text, " ", name, "=", value);
+  }
 };
 
 void CheckOneInput(const Layer& layer, size_t inputs) {
   if (inputs == 1) return;
-  ThrowInvalidArgument(absl::StrCat("layer [", layer.Describe(), "]: ", inputs, " inputs, expected one"));
+  ThrowInvalidArgument(
+      absl::StrCat("layer [", layer.Describe(), "]: ", inputs, " inputs, expected one"));
 }
 
 }  // namespace
@@ -48,12 +55,13 @@ std::string Layer::Describe() const {
 }
 
 void Layer::RefuseInput(const Shape& input, const std::string& expected) const {
-  ThrowInvalidArgument(
-      absl::StrCat("layer [", Describe(), "]: input shape ", input.ToString(), ", expected ", expected));
+  ThrowInvalidArgument(absl::StrCat("layer [", Describe(), "]: input shape ", input.ToString(),
+                                    ", expected ", expected));
 }
 
 Shape Layer::OutputShape(const Shape&) const {
-  ThrowInternal(absl::StrCat("layer [", Kind(), "]: it has neither OutputShape() nor OutputShapeOf()"));
+  ThrowInternal(
+      absl::StrCat("layer [", Kind(), "]: it has neither OutputShape() nor OutputShapeOf()"));
 }
 
 NDArray Layer::Forward(LayerContext&, const NDArray&) const {
@@ -82,7 +90,8 @@ LayerCost Layer::CostOf(absl::Span<const Shape> inputs) const {
 
 LayerCost Layer::CostWith(absl::Span<const Shape> inputs, double times) const {
   const double written = ElementsOf(OutputShapeOf(inputs));
-  LayerCost cost{.operations = written + times * ElementsOf(ParametersOf(inputs)), .elements = written};
+  LayerCost cost{.operations = written + times * ElementsOf(ParametersOf(inputs)),
+                 .elements = written};
   for (const Shape& input : inputs) cost.operations += ElementsOf(input);
   return cost;
 }

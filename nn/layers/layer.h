@@ -44,9 +44,10 @@ using Arrays = absl::InlinedVector<NDArray, 2>;
 
 // What a call of a layer has beside its inputs.
 struct LayerContext {
-  absl::Span<const NDArray> parameters;  // in the order of Parameters(), on the inputs' device and of their type
-  bool training = false;                 // false: in inference, and of a frozen layer in a step of training too
-  bool parameters_stay = false;          // for many calls: to pack them once pays
+  absl::Span<const NDArray>
+      parameters;         // in the order of Parameters(), on the inputs' device and of their type
+  bool training = false;  // false: in inference, and of a frozen layer in a step of training too
+  bool parameters_stay = false;  // for many calls: to pack them once pays
   // Of what the layer draws at random in this call: different in each step and for each layer of a network.
   uint64_t seed = 0, stream = 0;
   // [batch, length], of the first input that has one: 1 where a sequence has an element, 0 behind its end; undefined: it has all.
@@ -113,7 +114,8 @@ class AnyLayer {
  public:
   AnyLayer() = default;  // none
   template <std::derived_from<Layer> L>
-  AnyLayer(L layer) : layer_(std::make_shared<const L>(std::move(layer))) {}  // NOLINT: implicit on purpose
+  AnyLayer(L layer)
+      : layer_(std::make_shared<const L>(std::move(layer))) {}  // NOLINT: implicit on purpose
   template <std::derived_from<Layer> L>
   AnyLayer(std::unique_ptr<L> layer) : layer_(std::move(layer)) {}  // NOLINT
   template <std::derived_from<Layer> L>

@@ -11,15 +11,17 @@ void MaxPool2D::VisitFields(FieldVisitor& visitor) {
   VisitWindow(visitor, "kernel", {&attributes_.kernel_height, &attributes_.kernel_width});
   VisitWindow(visitor, "stride", {&attributes_.stride_height, &attributes_.stride_width});
   VisitWindow(visitor, "padding",
-              {&attributes_.pad_top, &attributes_.pad_bottom, &attributes_.pad_left, &attributes_.pad_right});
+              {&attributes_.pad_top, &attributes_.pad_bottom, &attributes_.pad_left,
+               &attributes_.pad_right});
 }
 
 std::string MaxPool2D::Describe() const {
   const Pool2dAttributes& a = attributes_;
-  std::string text =
-      absl::StrCat("max_pool2d ", a.kernel_height, "x", a.kernel_width, " stride ", a.stride_height, "x", a.stride_width);
+  std::string text = absl::StrCat("max_pool2d ", a.kernel_height, "x", a.kernel_width, " stride ",
+                                  a.stride_height, "x", a.stride_width);
   if (a.pad_top + a.pad_bottom + a.pad_left + a.pad_right > 0) {
-    absl::StrAppend(&text, " pad ", a.pad_top, ",", a.pad_bottom, ",", a.pad_left, ",", a.pad_right);
+    absl::StrAppend(&text, " pad ", a.pad_top, ",", a.pad_bottom, ",", a.pad_left, ",",
+                    a.pad_right);
   }
   return text;
 }
@@ -37,7 +39,9 @@ LayerCost MaxPool2D::CostOf(absl::Span<const Shape> inputs) const {
   return cost;
 }
 
-NDArray MaxPool2D::Forward(LayerContext&, const NDArray& input) const { return MaxPool2d(input, attributes_); }
+NDArray MaxPool2D::Forward(LayerContext&, const NDArray& input) const {
+  return MaxPool2d(input, attributes_);
+}
 
 bool MaxPool2D::ToFrozen(FrozenOp& op) const {
   op.kind = FrozenOp::Kind::kMaxPool2d;

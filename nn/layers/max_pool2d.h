@@ -11,7 +11,9 @@ namespace tidepool::nn {
 
 class MaxPool2D final : public Layer {
  public:
-  explicit MaxPool2D(Pool2dAttributes attributes = {}) : attributes_(attributes) { attributes_.relu_grad = false; }
+  explicit MaxPool2D(Pool2dAttributes attributes = {}) : attributes_(attributes) {
+    attributes_.relu_grad = false;
+  }
 
   std::string Kind() const override { return "max_pool2d"; }
   void VisitFields(FieldVisitor& visitor) override;

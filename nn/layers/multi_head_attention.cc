@@ -35,9 +35,11 @@ std::string MultiHeadAttention::Describe() const {
 }
 
 Shape MultiHeadAttention::OutputShape(const Shape& input) const {
-  if (input.rank() != 2 || heads_ < 1 || KeyHeads() < 1 || heads_ % KeyHeads() != 0 || input[1] < 1 ||
-      input[1] % heads_ != 0) {
-    RefuseInput(input, "[length, width], a width that is a multiple of the heads, and heads of the key heads");
+  if (input.rank() != 2 || heads_ < 1 || KeyHeads() < 1 || heads_ % KeyHeads() != 0 ||
+      input[1] < 1 || input[1] % heads_ != 0) {
+    RefuseInput(
+        input,
+        "[length, width], a width that is a multiple of the heads, and heads of the key heads");
   }
   return input;
 }
@@ -58,31 +60,39 @@ LayerCost MultiHeadAttention::CostOf(absl::Span<const Shape> inputs) const {
   const Shape& input = inputs[0];
   const auto length = static_cast<double>(input[0]), width = static_cast<double>(input[1]);
   LayerCost cost = CostWith(inputs, length);
-  cost.operations += length * length * (2 * width + kOperationsOfScore * static_cast<double>(heads_));
-  const double together = static_cast<double>(heads_ + 2 * KeyHeads()) / static_cast<double>(heads_);
+  cost.operations +=
+      length * length * (2 * width + kOperationsOfScore * static_cast<double>(heads_));
+  const double together =
+      static_cast<double>(heads_ + 2 * KeyHeads()) / static_cast<double>(heads_);
   cost.elements += length * (width * (together + 1) + static_cast<double>(heads_));
   return cost;
 }
 
 NDArray MultiHeadAttention::Forward(LayerContext& context, const NDArray& input) const {
-  const int64_t batch = input.dim(0), length = input.dim(1), width = input.dim(2), key_heads = KeyHeads();
-  NDArray together = Projected(context, 0, WithoutMasked(context.mask, input).ReshapeOrCopy({batch * length, width}))
-                         .Reshape({batch, length, heads_ + 2 * key_heads, width / heads_});
+  const int64_t batch = input.dim(0), length = input.dim(1), width = input.dim(2),
+                key_heads = KeyHeads();
+  NDArray together =
+      Projected(context, 0,
+                WithoutMasked(context.mask, input).ReshapeOrCopy({batch * length, width}))
+          .Reshape({batch, length, heads_ + 2 * key_heads, width / heads_});
   const Place place = Place::CurrentOn(input.device());
   NDArray side_by_side = Empty({batch, length, heads_, width / heads_}, input.dtype(), place);
   {
     AttentionAttributes attributes;
     attributes.causal = causal_;
     NDArray seen;  // [batch, 1, 1, keys]
-    if (context.mask.is_defined()) seen = Cast(context.mask, DType::kBool).Reshape({batch, 1, 1, length});
+    if (context.mask.is_defined())
+      seen = Cast(context.mask, DType::kBool).Reshape({batch, 1, 1, length});
     const DType statistics = input.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     Attended attended{ByHeads(side_by_side), Empty({batch, heads_, length}, statistics, place)};
-    AttentionInto(ByHeads(together.Slice(2, 0, heads_)), ByHeads(together.Slice(2, heads_, heads_ + key_heads)),
-                  ByHeads(together.Slice(2, heads_ + key_heads, heads_ + 2 * key_heads)), attended, attributes,
-                  seen.is_defined() ? &seen : nullptr);
+    AttentionInto(ByHeads(together.Slice(2, 0, heads_)),
+                  ByHeads(together.Slice(2, heads_, heads_ + key_heads)),
+                  ByHeads(together.Slice(2, heads_ + key_heads, heads_ + 2 * key_heads)), attended,
+                  attributes, seen.is_defined() ? &seen : nullptr);
     together = NDArray();
   }
-  return Projected(context, 2, side_by_side.Reshape({batch * length, width})).Reshape({batch, length, width});
+  return Projected(context, 2, side_by_side.Reshape({batch * length, width}))
+      .Reshape({batch, length, width});
 }
 
 }  // namespace tidepool::nn

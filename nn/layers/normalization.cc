@@ -13,11 +13,14 @@ int64_t LastOf(const Shape& input) { return input[input.rank() - 1]; }
 
 Shape CheckInput(const Layer& layer, const Shape& input, double epsilon, int64_t multiple = 1) {
   if (!(epsilon >= 0)) {
-    ThrowInvalidArgument(absl::StrCat("layer [", layer.Describe(), "]: epsilon ", epsilon, ", expected 0 or more"));
+    ThrowInvalidArgument(
+        absl::StrCat("layer [", layer.Describe(), "]: epsilon ", epsilon, ", expected 0 or more"));
   }
-  if (input.rank() >= 1 && multiple >= 1 && LastOf(input) >= 1 && LastOf(input) % multiple == 0) return input;
-  ThrowInvalidArgument(absl::StrCat("layer [", layer.Describe(), "]: input shape ", input.ToString(),
-                                    ", expected a last axis of at least one element, a multiple of the groups"));
+  if (input.rank() >= 1 && multiple >= 1 && LastOf(input) >= 1 && LastOf(input) % multiple == 0)
+    return input;
+  ThrowInvalidArgument(
+      absl::StrCat("layer [", layer.Describe(), "]: input shape ", input.ToString(),
+                   ", expected a last axis of at least one element, a multiple of the groups"));
 }
 
 ParameterSpec Filled(const char* name, const Shape& input, double value) {
@@ -45,12 +48,14 @@ std::string BatchNormalization::Describe() const {
 }
 Shape BatchNormalization::OutputShape(const Shape& input) const {
   if (!(momentum_ >= 0 && momentum_ <= 1)) {
-    ThrowInvalidArgument(absl::StrCat("layer [", Describe(), "]: momentum ", momentum_, ", expected 0 to 1"));
+    ThrowInvalidArgument(
+        absl::StrCat("layer [", Describe(), "]: momentum ", momentum_, ", expected 0 to 1"));
   }
   return CheckInput(*this, input, attributes_.epsilon);
 }
 std::vector<ParameterSpec> BatchNormalization::Parameters(const Shape& input) const {
-  return {Scale(input), Shift(input), State("running_mean", input, 0), State("running_variance", input, 1)};
+  return {Scale(input), Shift(input), State("running_mean", input, 0),
+          State("running_variance", input, 1)};
 }
 
 NDArray BatchNormalization::Forward(LayerContext& context, const NDArray& input) const {
@@ -59,14 +64,19 @@ NDArray BatchNormalization::Forward(LayerContext& context, const NDArray& input)
   const NDArray x = WithoutMasked(context.mask, input);
   if (!context.training) return BatchNormInference(x, scale, shift, mean, variance, attributes_);
   const Normalized result = BatchNorm(x, scale, shift, attributes_);
-  UpdateRunningAverages(result.mean, result.inverse_deviation,
-                        {momentum_, attributes_.epsilon, input.NumElements() / LastOf(input.shape())}, mean,
-                        variance);
+  UpdateRunningAverages(
+      result.mean, result.inverse_deviation,
+      {momentum_, attributes_.epsilon, input.NumElements() / LastOf(input.shape())}, mean,
+      variance);
   return result.output;
 }
 
-void LayerNormalization::VisitFields(FieldVisitor& visitor) { visitor.Field("epsilon", attributes_.epsilon); }
-std::string LayerNormalization::Describe() const { return absl::StrCat("layer_norm ", attributes_.epsilon); }
+void LayerNormalization::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("epsilon", attributes_.epsilon);
+}
+std::string LayerNormalization::Describe() const {
+  return absl::StrCat("layer_norm ", attributes_.epsilon);
+}
 Shape LayerNormalization::OutputShape(const Shape& input) const {
   return CheckInput(*this, input, attributes_.epsilon);
 }
@@ -74,15 +84,23 @@ std::vector<ParameterSpec> LayerNormalization::Parameters(const Shape& input) co
   return {Scale(input), Shift(input)};
 }
 NDArray LayerNormalization::Forward(LayerContext& context, const NDArray& input) const {
-  return LayerNorm(WithoutMasked(context.mask, input), context.parameters[0], context.parameters[1], attributes_).output;
+  return LayerNorm(WithoutMasked(context.mask, input), context.parameters[0], context.parameters[1],
+                   attributes_)
+      .output;
 }
 
-void RmsNormalization::VisitFields(FieldVisitor& visitor) { visitor.Field("epsilon", attributes_.epsilon); }
-std::string RmsNormalization::Describe() const { return absl::StrCat("rms_norm ", attributes_.epsilon); }
+void RmsNormalization::VisitFields(FieldVisitor& visitor) {
+  visitor.Field("epsilon", attributes_.epsilon);
+}
+std::string RmsNormalization::Describe() const {
+  return absl::StrCat("rms_norm ", attributes_.epsilon);
+}
 Shape RmsNormalization::OutputShape(const Shape& input) const {
   return CheckInput(*this, input, attributes_.epsilon);
 }
-std::vector<ParameterSpec> RmsNormalization::Parameters(const Shape& input) const { return {Scale(input)}; }
+std::vector<ParameterSpec> RmsNormalization::Parameters(const Shape& input) const {
+  return {Scale(input)};
+}
 NDArray RmsNormalization::Forward(LayerContext& context, const NDArray& input) const {
   return RmsNorm(WithoutMasked(context.mask, input), context.parameters[0], attributes_).output;
 }
@@ -101,7 +119,9 @@ std::vector<ParameterSpec> GroupNormalization::Parameters(const Shape& input) co
   return {Scale(input), Shift(input)};
 }
 NDArray GroupNormalization::Forward(LayerContext& context, const NDArray& input) const {
-  return GroupNorm(WithoutMasked(context.mask, input), context.parameters[0], context.parameters[1], attributes_).output;
+  return GroupNorm(WithoutMasked(context.mask, input), context.parameters[0], context.parameters[1],
+                   attributes_)
+      .output;
 }
 
 bool BatchNormalization::ToFrozen(FrozenOp& op) const {

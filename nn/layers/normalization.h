@@ -66,7 +66,8 @@ class RmsNormalization final : public Layer {
 // Of groups of neighbouring channels (the last axis) of each example.
 class GroupNormalization final : public Layer {
  public:
-  explicit GroupNormalization(int64_t groups, double epsilon = 1e-5) : attributes_{epsilon, groups} {}
+  explicit GroupNormalization(int64_t groups, double epsilon = 1e-5)
+      : attributes_{epsilon, groups} {}
 
   std::string Kind() const override { return "group_norm"; }
   void VisitFields(FieldVisitor& visitor) override;

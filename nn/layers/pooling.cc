@@ -62,10 +62,12 @@ Shape Pooling<kAxes, kKind>::OutputShape(const Shape& input) const {
     const int64_t before = options_.before[i], behind = options_.behind[i], kernel = kernel_[i];
     // Of a file too: what operators refuse is refused when the network is made.
     constexpr int64_t kMost = int64_t{1} << 30;
-    if (kernel < 1 || kernel > kMost || options_.stride[i] < 0 || options_.stride[i] > kMost || before < 0 ||
-        behind < 0 || before >= kernel || behind >= kernel) {
-      RefuseInput(input, absl::StrCat("a kernel of at least 1 and paddings smaller than it, found kernel ", kernel, ", stride ",
-                                      options_.stride[i], ", padding ", before, " and ", behind, ", of which none is above ", kMost));
+    if (kernel < 1 || kernel > kMost || options_.stride[i] < 0 || options_.stride[i] > kMost ||
+        before < 0 || behind < 0 || before >= kernel || behind >= kernel) {
+      RefuseInput(input,
+                  absl::StrCat("a kernel of at least 1 and paddings smaller than it, found kernel ",
+                               kernel, ", stride ", options_.stride[i], ", padding ", before,
+                               " and ", behind, ", of which none is above ", kMost));
     }
     if (input[i] + before + behind < kernel) RefuseInput(input, "axes that hold the kernel");
     dims.push_back((input[i] + before + behind - kernel) / Stride(i) + 1);
@@ -200,7 +202,7 @@ NDArray GlobalPooling::Forward(LayerContext& context, const NDArray& input) cons
       IsMaskOf(context.mask, input) ? MaskOfRank(context.mask, input.rank()) : NDArray();
   context.mask = NDArray();
   absl::InlinedVector<int, kMaxRank> reduced;  // a steady step calls no malloc
-  int64_t count = 1;  // of elements that one step has
+  int64_t count = 1;                           // of elements that one step has
   for (int axis = 1; axis < input.rank() - 1; ++axis) {
     reduced.push_back(axis);
     if (axis > 1) count *= input.dim(axis);

@@ -31,7 +31,7 @@ struct PoolingOptions {
   std::array<int64_t, kAxes> stride = {};  // 0: the kernel's size
   // Padding, each smaller than the kernel; never the largest.
   std::array<int64_t, kAxes> before = {}, behind = {};
-  bool count_padding = false;         // of averages: as zeros
+  bool count_padding = false;  // of averages: as zeros
 };
 
 template <int kAxes, PoolingKind kKind>

@@ -284,7 +284,8 @@ void SequencePass::Done() noexcept {
   Passes().Give(this);
 }
 
-void SequencePass::Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients, bool is_last) {
+void SequencePass::Run(absl::Span<const NDArray> output_gradients,
+                       absl::Span<NDArray> input_gradients, bool is_last) {
   input.Check(name, "input");
   h.Check(name, "output");
   BackwardPass(*this, /*comes_again=*/!is_last).Run(output_gradients[0], input_gradients);

@@ -299,20 +299,27 @@ TEST(Recurrent, FrozenOnesPassTheGradientsOfTrainedOnes) {
     if (!last) layers.push_back(GlobalPooling());
     layers.push_back(Dense(3));
     Network network(NetworkConfig::Sequential(Shape{6, 3}, layers), options);
-    NetworkInputs inputs{{RandomUniform({5, 6, 3}, -1, 1, DType::kFloat64, 1)}, {Zeros({5}, DType::kInt64)}, {}, {}};
-    inputs.features_masks.push_back(FromValues(std::vector<double>{1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, {5, 6}));
+    NetworkInputs inputs{
+        {RandomUniform({5, 6, 3}, -1, 1, DType::kFloat64, 1)}, {Zeros({5}, DType::kInt64)}, {}, {}};
+    inputs.features_masks.push_back(
+        FromValues(std::vector<double>{1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0,
+                                       0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0},
+                   {5, 6}));
     const WorkspaceScope scope(network.training_workspace());
     network.ComputeGradients(inputs);
     return network.gradients().Slice(0, 0, 3 * 4).ToVector<double>();  // of the first weight
   };
   constexpr RecurrentOutput kLast = RecurrentOutput::kLast;
-  const std::vector<std::pair<AnyLayer, bool>> cases = {{Lstm(4), false}, {Lstm(4, {.output = kLast}), true},
-                                                        {Gru(4), false}, {Gru(4, {.output = kLast}), true},
+  const std::vector<std::pair<AnyLayer, bool>> cases = {{Lstm(4), false},
+                                                        {Lstm(4, {.output = kLast}), true},
+                                                        {Gru(4), false},
+                                                        {Gru(4, {.output = kLast}), true},
                                                         {SimpleRnn(4, {.output = kLast}), true},
                                                         {Bidirectional(Lstm(3)), false},
                                                         {Conv1DTranspose(4, {3}), false}};
   for (const auto& [layer, last] : cases) {
-    const std::vector<double> all = gradients(layer, last, {}), frozen = gradients(layer, last, {"1.*"});
+    const std::vector<double> all = gradients(layer, last, {}),
+                              frozen = gradients(layer, last, {"1.*"});
     EXPECT_EQ(frozen, all) << layer->Describe();
     EXPECT_NE(all[0], 0) << layer->Describe();
   }

@@ -20,7 +20,8 @@ class Recycler {
   Recycler& operator=(const Recycler&) = delete;
 
   T* Take() {
-    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock() && !waiting_.empty()) {
+    if (const std::unique_lock lock(mutex_, std::try_to_lock);
+        lock.owns_lock() && !waiting_.empty()) {
       T* const object = waiting_.back();
       waiting_.pop_back();
       return object;
@@ -29,7 +30,8 @@ class Recycler {
   }
   // One that holds no arrays any more.
   void Give(T* object) noexcept {
-    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock() && waiting_.size() < kMost) {
+    if (const std::unique_lock lock(mutex_, std::try_to_lock);
+        lock.owns_lock() && waiting_.size() < kMost) {
       waiting_.push_back(object);
       return;
     }

@@ -33,7 +33,9 @@ TEST(SequenceLayers, GradientsAgreeWithCentralDifferences) {
   for (const auto& layer : Layers()) {
     SCOPED_TRACE(layer->Describe());
     uint64_t stream = 0;
-    const auto random = [&](const Shape& shape) { return RandomUniform(shape, -1, 1, 11, ++stream); };
+    const auto random = [&](const Shape& shape) {
+      return RandomUniform(shape, -1, 1, 11, ++stream);
+    };
     NDArray x = random({3, 5, 8});
     std::vector<NDArray> parameters, gradients;
     for (const ParameterSpec& spec : layer->Parameters(example)) {
@@ -70,7 +72,8 @@ TEST(SequenceLayers, AnElementDoesNotSeeThoseBehindIt) {
   const std::vector<float> before = layer.Forward(context, x).ToVector<float>();
   x.mutable_data<float>()[3 * 6] += 1;  // of the last element
   const std::vector<float> after = layer.Forward(context, x).ToVector<float>();
-  EXPECT_EQ(std::vector<float>(before.begin(), before.begin() + 18), std::vector<float>(after.begin(), after.begin() + 18));
+  EXPECT_EQ(std::vector<float>(before.begin(), before.begin() + 18),
+            std::vector<float>(after.begin(), after.begin() + 18));
   EXPECT_NE(before, after);
 }
 
@@ -80,8 +83,9 @@ TEST(SequenceLayers, ParametersStartAsTheySay) {
   layers.push_back(std::make_unique<MultiHeadAttention>(2));
   layers.push_back(std::make_unique<GroupNormalization>(2));
   Network network({3, 4}, std::move(layers), /*seed=*/3);
-  EXPECT_EQ(network.Describe(),
-            "input [3, 4]; rms_norm 1e-05; multi_head_attention 2 heads; group_norm 2 groups 1e-05");
+  EXPECT_EQ(
+      network.Describe(),
+      "input [3, 4]; rms_norm 1e-05; multi_head_attention 2 heads; group_norm 2 groups 1e-05");
   for (const NamedParameter& parameter : network.named_parameters()) {
     const std::vector<float> values = parameter.value.ToVector<float>();
     if (parameter.name.find("scale") != std::string::npos) {
@@ -102,10 +106,12 @@ TEST(SequenceLayers, RefuseInputsThatDoNotFit) {
     }
     return std::string("nothing was thrown");
   };
-  EXPECT_THAT(message(GroupNormalization(3), {4, 8}), HasSubstr("layer [group_norm 3 groups 1e-05]: input shape [4, 8]"));
+  EXPECT_THAT(message(GroupNormalization(3), {4, 8}),
+              HasSubstr("layer [group_norm 3 groups 1e-05]: input shape [4, 8]"));
   EXPECT_THAT(message(GroupNormalization(0), {4, 8}), HasSubstr("a multiple of the groups"));
   EXPECT_THAT(message(LayerNormalization(), {}), HasSubstr("expected a last axis"));
-  EXPECT_THAT(message(MultiHeadAttention(3), {4, 8}), HasSubstr("layer [multi_head_attention 3 heads]: input shape [4, 8]"));
+  EXPECT_THAT(message(MultiHeadAttention(3), {4, 8}),
+              HasSubstr("layer [multi_head_attention 3 heads]: input shape [4, 8]"));
   EXPECT_THAT(message(MultiHeadAttention(4, false, 3), {4, 8}), HasSubstr("3 key heads"));
   EXPECT_THAT(message(MultiHeadAttention(2), {8}), HasSubstr("expected [length, width]"));
 }

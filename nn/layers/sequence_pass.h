@@ -46,13 +46,15 @@ struct SequencePass final : HandGradient {
   Device device;
   bool trains = false;    // gradients of parameters are wanted
   KeptForGradient input;  // where it trains
-  absl::InlinedVector<NDArray, 4> parameters;  // not checked: layers write averages beside them in one array
-  NDArray mask;                     // bool [batch, length]; undefined: none
-  States first;                     // the states before the sequence
-  std::vector<StepRun> runs;        // in the order they are made
-  KeptForGradient h;                // [batch, length, units]: the output, where that is a record
+  absl::InlinedVector<NDArray, 4>
+      parameters;             // not checked: layers write averages beside them in one array
+  NDArray mask;               // bool [batch, length]; undefined: none
+  States first;               // the states before the sequence
+  std::vector<StepRun> runs;  // in the order they are made
+  KeptForGradient h;          // [batch, length, units]: the output, where that is a record
 
-  void Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients, bool is_last) override;
+  void Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients,
+           bool is_last) override;
 
   // One that is empty. It goes back by itself where it has had a HandGradientHandle.
   static SequencePass* Take();

@@ -21,7 +21,8 @@ Shape ExampleOf(const NDArray& input) { return Shape(input.shape().span().subspa
 // A number for each axis but the last, or so many for each; one stands for all.
 using Numbers = absl::InlinedVector<int64_t, 2 * kMaxRank>;  // a steady step calls no malloc
 Numbers ByAxis(const std::vector<int64_t>& numbers, int axes, int each) {
-  if (numbers.size() == 1) return Numbers(static_cast<size_t>(std::max(0, axes * each)), numbers[0]);
+  if (numbers.size() == 1)
+    return Numbers(static_cast<size_t>(std::max(0, axes * each)), numbers[0]);
   return Numbers(numbers.begin(), numbers.end());
 }
 
@@ -190,7 +191,8 @@ void Upsampling::VisitFields(FieldVisitor& visitor) {
 Shape Upsampling::OutputShape(const Shape& input) const {
   const Numbers factors = ByAxis(factors_, input.rank() - 1, 1);
   if (!FitsAxes(input, factors, 1, 1) || input.rank() > 4)
-    RefuseInput(input, "a factor of at least 1 for each axis but the last, at most three, or one for all");
+    RefuseInput(input,
+                "a factor of at least 1 for each axis but the last, at most three, or one for all");
   std::vector<int64_t> dims(input.span().begin(), input.span().end());
   for (size_t i = 0; i + 1 < dims.size(); ++i) dims[i] *= factors[i];
   return Shape(absl::MakeConstSpan(dims));
@@ -222,7 +224,8 @@ Shape Resize::OutputShape(const Shape& input) const {
     RefuseInput(
         input,
         "[length, channels], [height, width, channels] or [depth, height, width, channels], "
-        "a size for each axis but the last or one for all, and corners aligned of linear and cubic only");
+        "a size for each axis but the last or one for all, and corners aligned of linear and cubic "
+        "only");
   }
   std::vector<int64_t> dims(sizes.begin(), sizes.end());
   dims.push_back(input[input.rank() - 1]);

@@ -21,9 +21,9 @@ namespace tidepool::nn {
 // What a block may be given beside its sizes.
 struct TransformerBlockOptions {
   bool causal = false;  // a position sees none behind it
-  double dropout = 0;  // share of the outputs of both halves that is left out in training, below 1
+  double dropout = 0;   // share of the outputs of both halves that is left out in training, below 1
   Activation activation = Activation::kGelu;  // between the two Dense layers
-  double epsilon = 1e-5;  // of both normalisations: added to the variance
+  double epsilon = 1e-5;                      // of both normalisations: added to the variance
 };
 
 class TransformerBlock final : public Layer {

@@ -58,7 +58,7 @@ enum class LabelForm : uint8_t {
 // A plain value: kind and numbers.
 struct LossConfig {
   LossKind kind = LossKind::kSoftmaxCrossEntropy;  // which of them
-  double delta = 1;  // kHuber
+  double delta = 1;                                // kHuber
   // kSoftmaxCrossEntropy: so much of the probability is shared out to all classes;
   // kBinaryCrossEntropy: to both. 0 to 1.
   double label_smoothing = 0;

@@ -40,7 +40,8 @@ class CallScope {
 
 BlockCall& Current(const char* what) {
   if (current != nullptr) return *current;
-  ThrowFailedPrecondition(absl::StrCat("block: ", what, ": no network is being called on this thread"));
+  ThrowFailedPrecondition(
+      absl::StrCat("block: ", what, ": no network is being called on this thread"));
 }
 
 NDArray ZerosWithBatch(const Shape& shape, int64_t batch, DType dtype) {
@@ -57,7 +58,8 @@ Shape WithoutBatch(const NDArray& array) { return Shape(array.shape().span().sub
 
 Block::Block() : root_(this) {}
 
-Block::Block(Block& parent, const std::string& name) : root_(parent.root_), prefix_(absl::StrCat(parent.prefix_, name, ".")) {
+Block::Block(Block& parent, const std::string& name)
+    : root_(parent.root_), prefix_(absl::StrCat(parent.prefix_, name, ".")) {
   parent.AddName(name);
 }
 
@@ -65,10 +67,12 @@ Block::~Block() = default;
 
 void Block::AddName(const std::string& name) {
   if (name.empty() || name.find('.') != std::string::npos) {
-    ThrowInvalidArgument(absl::StrCat("block [", prefix_, "]: a member is called \"", name, "\", expected a name without dots"));
+    ThrowInvalidArgument(absl::StrCat("block [", prefix_, "]: a member is called \"", name,
+                                      "\", expected a name without dots"));
   }
   if (std::find(names_.begin(), names_.end(), name) != names_.end()) {
-    ThrowInvalidArgument(absl::StrCat("block [", prefix_, "]: two members are called \"", name, "\""));
+    ThrowInvalidArgument(
+        absl::StrCat("block [", prefix_, "]: two members are called \"", name, "\""));
   }
   names_.push_back(name);
 }
@@ -79,7 +83,8 @@ NDArray Block::Forward(const NDArray&) const {
 
 Arrays Block::ForwardOf(absl::Span<const NDArray> inputs) const {
   if (inputs.size() != 1) {
-    ThrowInvalidArgument(absl::StrCat("block: ", inputs.size(), " inputs, expected one, or a block with ForwardOf()"));
+    ThrowInvalidArgument(absl::StrCat("block: ", inputs.size(),
+                                      " inputs, expected one, or a block with ForwardOf()"));
   }
   return {Forward(inputs[0])};
 }
@@ -88,7 +93,8 @@ bool Block::is_training() { return Current("is_training").call->training; }
 
 NDArray Block::mask(int input) {
   const Arrays& masks = Current("mask").call->masks;
-  return input >= 0 && static_cast<size_t>(input) < masks.size() ? masks[static_cast<size_t>(input)] : NDArray();
+  return input >= 0 && static_cast<size_t>(input) < masks.size() ? masks[static_cast<size_t>(input)]
+                                                                 : NDArray();
 }
 
 // ---- members ----
@@ -103,7 +109,8 @@ BlockMember::~BlockMember() { root_->members_[number_] = nullptr; }
 
 BlockCall& BlockMember::CallHere() const {
   if (current == nullptr || current->root != root_) {
-    ThrowFailedPrecondition(absl::StrCat("block member [", name_, "]: called outside of a call of its network on this thread"));
+    ThrowFailedPrecondition(absl::StrCat(
+        "block member [", name_, "]: called outside of a call of its network on this thread"));
   }
   return *current;
 }
@@ -111,15 +118,19 @@ BlockCall& BlockMember::CallHere() const {
 NDArray BlockMember::ParameterHere(int i) const {
   const BlockCall& call = CallHere();
   if (i < 0 || static_cast<size_t>(i) >= found_.specs.size()) {
-    ThrowInvalidArgument(absl::StrCat("block member [", name_, "]: parameter ", i, ", expected one of its ", found_.specs.size()));
+    ThrowInvalidArgument(absl::StrCat("block member [", name_, "]: parameter ", i,
+                                      ", expected one of its ", found_.specs.size()));
   }
   const auto number = static_cast<size_t>(i);
   if (call.finds_shapes) return found_.zeros[number];
-  return InComputeType(call.call->parameters[found_.first_parameter + number], found_.specs[number], call.call->compute_type);
+  return InComputeType(call.call->parameters[found_.first_parameter + number], found_.specs[number],
+                       call.call->compute_type);
 }
 
-Part::Part(Block& parent, const std::string& name, AnyLayer layer) : BlockMember(parent, name), layer_(std::move(layer)) {
-  if (!layer_) ThrowInvalidArgument(absl::StrCat("block member [", this->name(), "]: the layer is null"));
+Part::Part(Block& parent, const std::string& name, AnyLayer layer)
+    : BlockMember(parent, name), layer_(std::move(layer)) {
+  if (!layer_)
+    ThrowInvalidArgument(absl::StrCat("block member [", this->name(), "]: the layer is null"));
 }
 
 NDArray Part::parameter(int i) const { return ParameterHere(i); }
@@ -127,7 +138,8 @@ NDArray Part::parameter(int i) const { return ParameterHere(i); }
 NDArray Part::FindShapes(absl::Span<const NDArray> inputs, NDArray* mask) const {
   std::vector<Shape> shapes;
   for (const NDArray& input : inputs) {
-    if (input.rank() == 0) ThrowInvalidArgument(absl::StrCat("block member [", name_, "]: an input has no batch"));
+    if (input.rank() == 0)
+      ThrowInvalidArgument(absl::StrCat("block member [", name_, "]: an input has no batch"));
     shapes.push_back(WithoutBatch(input));
   }
   // The root's list has what is constant here.
@@ -145,9 +157,12 @@ NDArray Part::FindShapes(absl::Span<const NDArray> inputs, NDArray* mask) const 
       found.is_reached = true;
     } else if (const std::vector<ParameterSpec> specs = layer_->ParametersOf(shapes);
                !std::equal(specs.begin(), specs.end(), found.specs.begin(), found.specs.end(),
-                           [](const ParameterSpec& a, const ParameterSpec& b) { return a.shape == b.shape; })) {
-      ThrowInvalidArgument(absl::StrCat("inputs of shape ", shapes[0].ToString(), " want other parameters than those of shape ",
-                                        found.input_shapes[0].ToString(), ", for which they were made"));
+                           [](const ParameterSpec& a, const ParameterSpec& b) {
+                             return a.shape == b.shape;
+                           })) {
+      ThrowInvalidArgument(absl::StrCat(
+          "inputs of shape ", shapes[0].ToString(), " want other parameters than those of shape ",
+          found.input_shapes[0].ToString(), ", for which they were made"));
     }
   } catch (Error& error) {
     error.AddContext(absl::StrCat("block member [", name_, "]"));
@@ -168,7 +183,8 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
   absl::InlinedVector<NDArray, 8> converted;
   if (call.compute_type.has_value()) {
     for (size_t i = 0; i < found_.specs.size(); ++i) {
-      converted.push_back(InComputeType(call.parameters[found_.first_parameter + i], found_.specs[i], call.compute_type));
+      converted.push_back(InComputeType(call.parameters[found_.first_parameter + i],
+                                        found_.specs[i], call.compute_type));
     }
     context.parameters = converted;
   } else {
@@ -178,13 +194,15 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
   context.parameters_stay = !call.training && !call.compute_type.has_value();
   if (call.training && call.frozen != nullptr) {
     FrozenLayer layer;
-    for (size_t i = 0; i < found_.specs.size(); ++i) layer.Add((*call.frozen)[found_.first_parameter + i], found_.specs[i]);
+    for (size_t i = 0; i < found_.specs.size(); ++i)
+      layer.Add((*call.frozen)[found_.first_parameter + i], found_.specs[i]);
     context.training = !layer.is_frozen();
   }
   context.seed = call.seed;
   context.stream = StreamOf(call.step, number_);
   if (mask != nullptr) context.mask = *mask;
-  if (!call.carried.empty()) context.carried = call.carried.subspan(found_.first_carried, found_.carried_shapes.size());
+  if (!call.carried.empty())
+    context.carried = call.carried.subspan(found_.first_carried, found_.carried_shapes.size());
   NDArray output;
   LayerWorkspaceManager::Layer placed(call.workspaces, static_cast<int>(number_) + 1, name_);
   try {
@@ -203,10 +221,13 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
   return output;
 }
 
-BlockParameter::BlockParameter(Block& parent, const std::string& name, Shape shape, Initializer initializer)
-    : BlockParameter(parent, name, ParameterSpec{.shape = std::move(shape), .initializer = initializer}) {}
+BlockParameter::BlockParameter(Block& parent, const std::string& name, Shape shape,
+                               Initializer initializer)
+    : BlockParameter(parent, name,
+                     ParameterSpec{.shape = std::move(shape), .initializer = initializer}) {}
 
-BlockParameter::BlockParameter(Block& parent, const std::string& name, ParameterSpec spec) : BlockMember(parent, name) {
+BlockParameter::BlockParameter(Block& parent, const std::string& name, ParameterSpec spec)
+    : BlockMember(parent, name) {
   found_.zeros.push_back(Zeros(spec.shape, DType::kFloat32, Place::Heap()));
   found_.specs.push_back(std::move(spec));
   found_.is_reached = true;
@@ -214,20 +235,24 @@ BlockParameter::BlockParameter(Block& parent, const std::string& name, Parameter
 
 // ---- the body ----
 
-BlockBody::BlockBody(std::vector<InputConfig> inputs, std::unique_ptr<Block> block) : block_(std::move(block)) {
+BlockBody::BlockBody(std::vector<InputConfig> inputs, std::unique_ptr<Block> block)
+    : block_(std::move(block)) {
   if (block_ == nullptr) ThrowInvalidArgument("network: the block is null");
   if (block_->root_ != block_.get()) {
-    ThrowInvalidArgument(absl::StrCat("network: the block is part of another one, [", block_->prefix_, "]"));
+    ThrowInvalidArgument(
+        absl::StrCat("network: the block is part of another one, [", block_->prefix_, "]"));
   }
   inputs_ = std::move(inputs);
   if (inputs_.empty()) ThrowInvalidArgument("network: no inputs, expected at least one");
   for (const InputConfig& input : inputs_) {
     if (input.shape.rank() < kMaxRank) continue;
-    ThrowInvalidArgument(absl::StrCat("network: input \"", input.name, "\" is of shape ", input.shape.ToString(), ", expected at most ",
-                                      kMaxRank - 1, " axes, as the batch is one more"));
+    ThrowInvalidArgument(absl::StrCat("network: input \"", input.name, "\" is of shape ",
+                                      input.shape.ToString(), ", expected at most ", kMaxRank - 1,
+                                      " axes, as the batch is one more"));
   }
   std::vector<NDArray> zeros;
-  for (const InputConfig& input : inputs_) zeros.push_back(ZerosWithBatch(input.shape, 1, input.dtype));
+  for (const InputConfig& input : inputs_)
+    zeros.push_back(ZerosWithBatch(input.shape, 1, input.dtype));
   {
     const ScopeOutOfWorkspaces heap;
     const NoGradientScope constants;
@@ -243,30 +268,36 @@ BlockBody::BlockBody(std::vector<InputConfig> inputs, std::unique_ptr<Block> blo
     }
     is_random_ = here.is_random;
   }
-  if (output_shapes_.empty()) ThrowInvalidArgument("network: the block has no outputs, expected at least one");
+  if (output_shapes_.empty())
+    ThrowInvalidArgument("network: the block has no outputs, expected at least one");
   for (BlockMember* member : block_->members_) {
     if (member == nullptr) continue;
     BlockMember::Found& found = member->found_;
     if (!found.is_reached) {
-      ThrowInvalidArgument(absl::StrCat("network: block member [", member->name_, "] is not called by Forward()"));
+      ThrowInvalidArgument(
+          absl::StrCat("network: block member [", member->name_, "] is not called by Forward()"));
     }
     found.zeros.clear();
     found.first_parameter = parameters_.size();
     const bool is_alone = dynamic_cast<const BlockParameter*>(member) != nullptr;
     for (const ParameterSpec& spec : found.specs) {
-      parameters_.push_back({is_alone ? member->name_ : absl::StrCat(member->name_, ".", spec.name), spec});
+      parameters_.push_back(
+          {is_alone ? member->name_ : absl::StrCat(member->name_, ".", spec.name), spec});
     }
     found.first_carried = carried_shapes_.size();
-    carried_shapes_.insert(carried_shapes_.end(), found.carried_shapes.begin(), found.carried_shapes.end());
+    carried_shapes_.insert(carried_shapes_.end(), found.carried_shapes.begin(),
+                           found.carried_shapes.end());
   }
 }
 
 std::string BlockBody::Describe() const {
   std::vector<std::string> parts;
-  for (const InputConfig& input : inputs_) parts.push_back(absl::StrCat("input ", input.shape.ToString()));
+  for (const InputConfig& input : inputs_)
+    parts.push_back(absl::StrCat("input ", input.shape.ToString()));
   for (const BlockMember* member : block_->members_) {
     const auto* part = dynamic_cast<const Part*>(member);
-    if (part != nullptr) parts.push_back(absl::StrCat(part->name(), ": ", part->layer().Describe()));
+    if (part != nullptr)
+      parts.push_back(absl::StrCat(part->name(), ": ", part->layer().Describe()));
   }
   return absl::StrJoin(parts, "; ");
 }
@@ -281,7 +312,8 @@ Arrays BlockBody::Forward(BodyCall& call, Arrays inputs) const {
   const CallScope scope(&here);
   Arrays outputs = block_->ForwardOf(inputs);
   if (outputs.size() != output_shapes_.size()) {
-    ThrowInvalidArgument(absl::StrCat("network: the block has ", outputs.size(), " outputs, expected ", output_shapes_.size(),
+    ThrowInvalidArgument(absl::StrCat("network: the block has ", outputs.size(),
+                                      " outputs, expected ", output_shapes_.size(),
                                       " as in its first call"));
   }
   if (call.compute_type.has_value() && !call.parameters.empty()) {

@@ -15,7 +15,9 @@
 namespace tidepool::nn {
 namespace {
 
-[[noreturn]] void Refuse(const std::string& why) { ThrowInvalidArgument(absl::StrCat("network: ", why)); }
+[[noreturn]] void Refuse(const std::string& why) {
+  ThrowInvalidArgument(absl::StrCat("network: ", why));
+}
 
 // In a message: names may come from a file.
 std::string Quoted(const std::string& name) {
@@ -44,7 +46,8 @@ void GraphBody::CheckNames() {
       Refuse(absl::StrCat(what, " is called ", Quoted(name), ", as another one is"));
     }
   };
-  for (size_t i = 0; i < config_.inputs.size(); ++i) add(config_.inputs[i].name, absl::StrCat("input ", i));
+  for (size_t i = 0; i < config_.inputs.size(); ++i)
+    add(config_.inputs[i].name, absl::StrCat("input ", i));
   for (size_t i = 0; i < config_.nodes.size(); ++i) {
     if (!config_.nodes[i].layer) Refuse(absl::StrCat("layer ", i, " is null, expected a layer"));
     add(config_.nodes[i].name, absl::StrCat("layer ", i));
@@ -60,9 +63,11 @@ int GraphBody::ValueNamed(const std::string& name, const std::string& where) con
 void GraphBody::Resolve() {
   for (const NodeConfig& config : config_.nodes) {
     Node node{&*config.layer, {}, {}, {}};
-    if (config.inputs.empty()) Refuse(absl::StrCat("layer ", Quoted(config.name), " has no inputs"));
+    if (config.inputs.empty())
+      Refuse(absl::StrCat("layer ", Quoted(config.name), " has no inputs"));
     for (const std::string& name : config.inputs) {
-      node.inputs.push_back(ValueNamed(name, absl::StrCat("layer ", Quoted(config.name), ": an input")));
+      node.inputs.push_back(
+          ValueNamed(name, absl::StrCat("layer ", Quoted(config.name), ": an input")));
     }
     nodes_.push_back(std::move(node));
     is_random_ = is_random_ || config.layer->IsRandom();
@@ -100,7 +105,8 @@ void GraphBody::SortByInputs() {
   for (size_t i = 0; i < nodes_.size() && names.size() < kMostNames; ++i) {
     if (waits_for[i] > 0) names.push_back(Quoted(config_.nodes[i].name));
   }
-  Refuse(absl::StrCat("layers wait for one another in a circle: among ", absl::StrJoin(names, ", ")));
+  Refuse(
+      absl::StrCat("layers wait for one another in a circle: among ", absl::StrJoin(names, ", ")));
 }
 
 void GraphBody::FindShapes() {
@@ -108,10 +114,11 @@ void GraphBody::FindShapes() {
   shapes_.resize(inputs + nodes_.size());
   std::vector<std::vector<Shape>> of_inputs(nodes_.size());
   const auto check = [](const Shape& shape, const std::string& whose) {
-    if (shape.NumElements() < 1) Refuse(absl::StrCat(whose, " is of shape ", shape.ToString(), ", expected sizes from 1"));
+    if (shape.NumElements() < 1)
+      Refuse(absl::StrCat(whose, " is of shape ", shape.ToString(), ", expected sizes from 1"));
     if (shape.rank() < kMaxRank) return;
-    Refuse(absl::StrCat(whose, " is of shape ", shape.ToString(), ", expected at most ", kMaxRank - 1,
-                        " axes, as the batch is one more"));
+    Refuse(absl::StrCat(whose, " is of shape ", shape.ToString(), ", expected at most ",
+                        kMaxRank - 1, " axes, as the batch is one more"));
   };
   for (size_t i = 0; i < inputs; ++i) {
     shapes_[i] = inputs_[i].shape;
@@ -126,7 +133,8 @@ void GraphBody::FindShapes() {
       error.AddContext(absl::StrCat("network: layer ", Quoted(config_.nodes[i].name)));
       throw;
     }
-    check(shapes_[inputs + i], absl::StrCat("what layer ", Quoted(config_.nodes[i].name), " makes"));
+    check(shapes_[inputs + i],
+          absl::StrCat("what layer ", Quoted(config_.nodes[i].name), " makes"));
   }
   // In the order of the configuration, which names and initial values hang on.
   for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -142,7 +150,8 @@ void GraphBody::FindShapes() {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (of_inputs[i].size() != 1) continue;
     nodes_[i].first_carried = static_cast<int>(carried_shapes_.size());
-    for (const Shape& shape : nodes_[i].layer->CarriedShapes(of_inputs[i][0])) carried_shapes_.push_back(shape);
+    for (const Shape& shape : nodes_[i].layer->CarriedShapes(of_inputs[i][0]))
+      carried_shapes_.push_back(shape);
     nodes_[i].carried = static_cast<int>(carried_shapes_.size()) - nodes_[i].first_carried;
   }
   for (int value : outputs_) output_shapes_.push_back(shapes_[value]);
@@ -164,25 +173,28 @@ void GraphBody::AddParameters(size_t i, const std::vector<Shape>& input_shapes) 
       continue;
     }
     unused.erase(spec.name);
-    const std::string where = absl::StrCat("layer ", Quoted(config.name), ": parameter ", Quoted(spec.name), " is tied to ",
-                                           Quoted(tie->second));
+    const std::string where = absl::StrCat("layer ", Quoted(config.name), ": parameter ",
+                                           Quoted(spec.name), " is tied to ", Quoted(tie->second));
     const auto found = parameter_numbers_.find(tie->second);
     if (found == parameter_numbers_.end()) {
-      Refuse(absl::StrCat(where, ", expected a parameter of a layer that stands before it in the configuration"));
+      Refuse(absl::StrCat(
+          where, ", expected a parameter of a layer that stands before it in the configuration"));
     }
     const ParameterSpec& other = parameters_[static_cast<size_t>(found->second)].spec;
     if (!(other.shape == spec.shape) || !other.is_trained || !spec.is_trained) {
-      Refuse(absl::StrCat(where, ", which is ", other.shape.ToString(), other.is_trained ? "" : " and not trained",
+      Refuse(absl::StrCat(where, ", which is ", other.shape.ToString(),
+                          other.is_trained ? "" : " and not trained",
                           ", expected trained ones of shape ", spec.shape.ToString()));
     }
     nodes_[i].parameters.push_back(found->second);
   }
   if (!unused.empty()) {
-    Refuse(absl::StrCat("layer ", Quoted(config.name), ": ", Quoted(*unused.begin()), " is tied, but it is no parameter of [",
-                        config.layer->Describe(), "]"));
+    Refuse(absl::StrCat("layer ", Quoted(config.name), ": ", Quoted(*unused.begin()),
+                        " is tied, but it is no parameter of [", config.layer->Describe(), "]"));
   }
   for (size_t p = 1; p < nodes_[i].parameters.size(); ++p) {
-    nodes_[i].is_run = nodes_[i].is_run && nodes_[i].parameters[p] == nodes_[i].parameters[0] + static_cast<int>(p);
+    nodes_[i].is_run = nodes_[i].is_run &&
+                       nodes_[i].parameters[p] == nodes_[i].parameters[0] + static_cast<int>(p);
   }
 }
 
@@ -191,7 +203,8 @@ void GraphBody::FindLastUses() {
   last_used_at_.assign(shapes_.size(), 0);
   for (size_t at = 0; at < order_.size(); ++at) {
     made_at_[inputs_.size() + static_cast<size_t>(order_[at])] = at;
-    for (const int value : nodes_[static_cast<size_t>(order_[at])].inputs) last_used_at_[static_cast<size_t>(value)] = at;
+    for (const int value : nodes_[static_cast<size_t>(order_[at])].inputs)
+      last_used_at_[static_cast<size_t>(value)] = at;
   }
   for (const int value : outputs_) last_used_at_[static_cast<size_t>(value)] = order_.size();
   std::vector<bool> used(shapes_.size(), false);
@@ -199,7 +212,8 @@ void GraphBody::FindLastUses() {
   for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
     Node& node = nodes_[*i];
     if (!used[inputs_.size() + *i]) {
-      Refuse(absl::StrCat("layer ", Quoted(config_.nodes[*i].name), ": no output and no other layer takes what it computes"));
+      Refuse(absl::StrCat("layer ", Quoted(config_.nodes[*i].name),
+                          ": no output and no other layer takes what it computes"));
     }
     node.last_use.assign(node.inputs.size(), false);
     for (size_t k = node.inputs.size(); k-- > 0;) {  // the same value may come twice
@@ -216,12 +230,13 @@ std::string GraphBody::Describe() const {
   std::string text;
   const bool is_chain = !chain().empty();
   for (const InputConfig& input : inputs_) {
-    absl::StrAppend(&text, text.empty() ? "input " : "; input ", is_chain ? "" : Quoted(input.name) + " ",
-                    input.shape.ToString());
+    absl::StrAppend(&text, text.empty() ? "input " : "; input ",
+                    is_chain ? "" : Quoted(input.name) + " ", input.shape.ToString());
   }
   for (const NodeConfig& node : config_.nodes) {
     absl::StrAppend(&text, "; ");
-    if (!is_chain) absl::StrAppend(&text, Quoted(node.name), " of ", absl::StrJoin(node.inputs, ", "), ": ");
+    if (!is_chain)
+      absl::StrAppend(&text, Quoted(node.name), " of ", absl::StrJoin(node.inputs, ", "), ": ");
     absl::StrAppend(&text, node.layer->Describe());
   }
   return text;
@@ -282,24 +297,29 @@ Arrays GraphBody::Forward(BodyCall& call, Arrays inputs) const {
 
 bool GraphBody::IsFrozen(const Node& node, const std::vector<bool>& frozen) const {
   FrozenLayer layer;
-  for (int p : node.parameters) layer.Add(frozen[static_cast<size_t>(p)], parameters_[static_cast<size_t>(p)].spec);
+  for (int p : node.parameters)
+    layer.Add(frozen[static_cast<size_t>(p)], parameters_[static_cast<size_t>(p)].spec);
   return layer.is_frozen();
 }
 
 // Of layers of one's own, whose mistakes would be found in the next layer.
-void GraphBody::CheckMade(const Node& node, int i, absl::Span<const NDArray> inputs, const NDArray& output) const {
+void GraphBody::CheckMade(const Node& node, int i, absl::Span<const NDArray> inputs,
+                          const NDArray& output) const {
   const Shape& expected = shapes_[inputs_.size() + static_cast<size_t>(i)];
   const int64_t batch = inputs[0].dim(0);
   bool fits = output.is_defined() && output.rank() == expected.rank() + 1 && output.dim(0) == batch;
-  for (int axis = 0; fits && axis < expected.rank(); ++axis) fits = output.dim(axis + 1) == expected[axis];
-  const bool is_typed = !fits || !IsFloating(inputs[0].dtype()) || output.dtype() == inputs[0].dtype();
+  for (int axis = 0; fits && axis < expected.rank(); ++axis)
+    fits = output.dim(axis + 1) == expected[axis];
+  const bool is_typed =
+      !fits || !IsFloating(inputs[0].dtype()) || output.dtype() == inputs[0].dtype();
   if (fits && is_typed) return;
-  ThrowInvalidArgument(absl::StrCat("layer ", Quoted(config_.nodes[static_cast<size_t>(i)].name), " [", node.layer->Describe(),
-                                    "]: its Forward() returned ",
-                                    output.is_defined() ? absl::StrCat(DTypeName(output.dtype()), " ", output.shape().ToString())
-                                                        : std::string("an undefined array"),
-                                    ", expected ", is_typed ? "" : absl::StrCat(DTypeName(inputs[0].dtype()), " "), "[", batch,
-                                    "] + ", expected.ToString()));
+  ThrowInvalidArgument(absl::StrCat(
+      "layer ", Quoted(config_.nodes[static_cast<size_t>(i)].name), " [", node.layer->Describe(),
+      "]: its Forward() returned ",
+      output.is_defined() ? absl::StrCat(DTypeName(output.dtype()), " ", output.shape().ToString())
+                          : std::string("an undefined array"),
+      ", expected ", is_typed ? "" : absl::StrCat(DTypeName(inputs[0].dtype()), " "), "[", batch,
+      "] + ", expected.ToString()));
 }
 
 void GraphBody::Run(BodyCall& call, Frame& frame, size_t begin, size_t end) const {
@@ -314,21 +334,25 @@ void GraphBody::Run(BodyCall& call, Frame& frame, size_t begin, size_t end) cons
       }
     } else {
       for (int p : node.parameters) {
-        frame.parameters.push_back(InComputeType(call.parameters[p], parameters_[p].spec, call.compute_type));
+        frame.parameters.push_back(
+            InComputeType(call.parameters[p], parameters_[p].spec, call.compute_type));
       }
       context.parameters = frame.parameters;
     }
     context.training = call.training && !(call.frozen != nullptr && IsFrozen(node, *call.frozen));
     // What is gathered for a layer is gone behind it.
-    context.parameters_stay = !call.training && !call.compute_type.has_value() && call.host == nullptr;
+    context.parameters_stay =
+        !call.training && !call.compute_type.has_value() && call.host == nullptr;
     context.seed = call.seed;
     context.stream = StreamOf(call.step, static_cast<size_t>(i));
-    if (!call.carried.empty()) context.carried = call.carried.subspan(node.first_carried, node.carried);
+    if (!call.carried.empty())
+      context.carried = call.carried.subspan(node.first_carried, node.carried);
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const int value = node.inputs[k];
       if (!context.mask.is_defined()) context.mask = frame.masks[value];
       if (node.inputs.size() > 1) frame.taken_masks.push_back(frame.masks[value]);
-      frame.taken.push_back(node.last_use[k] ? std::move(frame.values[value]) : frame.values[value]);
+      frame.taken.push_back(node.last_use[k] ? std::move(frame.values[value])
+                                             : frame.values[value]);
     }
     context.masks = frame.taken_masks;
     NDArray& output = frame.values[inputs_.size() + i];

@@ -30,7 +30,8 @@ class GraphBody final : public NetworkBody {
  private:
   struct Node {
     const Layer* layer;
-    std::vector<int> inputs;      // values: the network's inputs first, then nodes by their place in the configuration
+    std::vector<int>
+        inputs;  // values: the network's inputs first, then nodes by their place in the configuration
     std::vector<bool> last_use;   // of each input
     std::vector<int> parameters;  // of parameters()
     bool is_run = true;           // of `parameters`: they lie side by side
@@ -38,7 +39,7 @@ class GraphBody final : public NetworkBody {
   };
   // Where a call has its values. Kept for the next call: a call takes no memory for it.
   struct Frame {
-    std::vector<NDArray> values, masks;      // by value
+    std::vector<NDArray> values, masks;  // by value
     // Of the layer under way; masks only of several inputs.
     std::vector<NDArray> taken, taken_masks, parameters;
     void Clear();
@@ -48,9 +49,10 @@ class GraphBody final : public NetworkBody {
   // Layers [begin, end) of `order_`.
   void Run(BodyCall& call, Frame& frame, size_t begin, size_t end) const;
   void RunByPlan(BodyCall& call, Frame& frame) const;
-  void RunToRecompute(BodyCall& call, Frame& frame, size_t begin, size_t end, absl::Span<const int> inputs,
-                      absl::Span<const int> outputs) const;
-  void CheckMade(const Node& node, int i, absl::Span<const NDArray> inputs, const NDArray& output) const;
+  void RunToRecompute(BodyCall& call, Frame& frame, size_t begin, size_t end,
+                      absl::Span<const int> inputs, absl::Span<const int> outputs) const;
+  void CheckMade(const Node& node, int i, absl::Span<const NDArray> inputs,
+                 const NDArray& output) const;
   bool IsFrozen(const Node& node, const std::vector<bool>& frozen) const;
 
   void CheckNames();
@@ -64,11 +66,12 @@ class GraphBody final : public NetworkBody {
 
   NetworkConfig config_;
   std::map<std::string, int> values_, parameter_numbers_;  // by name
-  std::vector<Node> nodes_;     // as in the configuration
-  std::vector<int> order_;      // of nodes: each behind its inputs
-  std::vector<size_t> made_at_, last_used_at_;  // of values, by place in `order_`; of inputs 0, of outputs the end
-  std::vector<Shape> shapes_;   // of values
-  std::vector<int> outputs_;    // values
+  std::vector<Node> nodes_;                                // as in the configuration
+  std::vector<int> order_;                                 // of nodes: each behind its inputs
+  std::vector<size_t> made_at_,
+      last_used_at_;           // of values, by place in `order_`; of inputs 0, of outputs the end
+  std::vector<Shape> shapes_;  // of values
+  std::vector<int> outputs_;   // values
   mutable std::mutex frames_mutex_;
   mutable std::vector<std::unique_ptr<Frame>> frames_;  // that no call has
 };

@@ -34,12 +34,14 @@ struct BodyCall {
   // Of floats within the network, where it is not the parameters' own: they are converted for each layer.
   std::optional<DType> compute_type;
   const std::vector<bool>* frozen = nullptr;  // by parameter of parameters(); null: none is
-  Arrays masks;                       // by input; fewer or undefined: none. Afterwards by output
-  absl::Span<NDArray> carried;        // of carried_shapes(), as LayerContext::carried; empty: nothing is
-  const absl::FunctionRef<void(int, const NDArray&)>* see = nullptr;  // each layer's output; null: nobody does
+  Arrays masks;                 // by input; fewer or undefined: none. Afterwards by output
+  absl::Span<NDArray> carried;  // of carried_shapes(), as LayerContext::carried; empty: nothing is
+  const absl::FunctionRef<void(int, const NDArray&)>* see =
+      nullptr;                                  // each layer's output; null: nobody does
   LayerWorkspaceManager* workspaces = nullptr;  // null: everything in the current place
   ParameterHost* host = nullptr;  // told of each layer; null: nobody is. Not of a program
-  ActivationPass* pass = nullptr;  // by whose plan layers are called; null: one behind the other. Not of a program
+  ActivationPass* pass =
+      nullptr;  // by whose plan layers are called; null: one behind the other. Not of a program
 };
 
 // A layer, by its number in the configuration, and which of parameters() it reads.
@@ -70,7 +72,9 @@ class NetworkBody {
   // `inputs`: checked. The outputs, in the current place. Threads: any number.
   virtual Arrays Forward(BodyCall& call, Arrays inputs) const = 0;
   // Gradients of that call, as `backward` computes them: what they compute again is of `call`.
-  virtual void WhileBackward(BodyCall& /*call*/, absl::FunctionRef<void()> backward) const { backward(); }
+  virtual void WhileBackward(BodyCall& /*call*/, absl::FunctionRef<void()> backward) const {
+    backward();
+  }
 
  protected:
   std::vector<InputConfig> inputs_;
@@ -98,10 +102,12 @@ class FrozenLayer {
 };
 
 // `parameter` as a layer computes by it. State stays what layers write to.
-NDArray InComputeType(const NDArray& parameter, const ParameterSpec& spec, const std::optional<DType>& compute_type);
+NDArray InComputeType(const NDArray& parameter, const ParameterSpec& spec,
+                      const std::optional<DType>& compute_type);
 
 // Throws kInvalidArgument unless it is an array [batch, ...]. `who`: "layer" or "block member", and whose name.
-void CheckOutput(const NDArray& output, int64_t batch, const char* who, const std::string& name, const Layer& layer);
+void CheckOutput(const NDArray& output, int64_t batch, const char* who, const std::string& name,
+                 const Layer& layer);
 
 // The mask of an output that has no steps, or others than the mask tells of, is none.
 void DropMaskOfOthers(NDArray& mask, const NDArray& output);

@@ -231,9 +231,8 @@ class ParallelInference::Core {
     std::vector<WaitingRequest*> batch;
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
-      wakes_.wait(lock, [&] {
-        return queue_.first() != nullptr || (stopping_ && waiting_for_room_ == 0);
-      });
+      wakes_.wait(
+          lock, [&] { return queue_.first() != nullptr || (stopping_ && waiting_for_room_ == 0); });
       if (queue_.first() == nullptr) return;
       Take(batch);
       if (batch.empty()) continue;

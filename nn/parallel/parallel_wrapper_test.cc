@@ -196,8 +196,9 @@ TEST(ParallelWrapperTest, RefusesWhatCannotBe) {
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
   EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.workers = 0}); }),
               IsError(absl::StatusCode::kInvalidArgument, {"parallel wrapper", "0 workers"}));
-  EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.workers = 100000}); }),
-              IsError(absl::StatusCode::kInvalidArgument, {"100000 workers, expected at most 4096"}));
+  EXPECT_THAT(
+      ErrorOf([&] { ParallelWrapper(trainer, {.workers = 100000}); }),
+      IsError(absl::StatusCode::kInvalidArgument, {"100000 workers, expected at most 4096"}));
   EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.threads_of_worker = 0}); }),
               IsError(absl::StatusCode::kInvalidArgument, {"0 threads"}));
   EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.averaging_frequency = 0}); }),
@@ -273,9 +274,9 @@ TEST(ParallelWrapperTest, ParametersThatAListenerFreezesEndThePassByAnError) {
     Batches small(4);
     parallel.set_listener(
         [&](const ParallelRound&) { network.SetFrozen({network.named_parameters()[0].name}); });
-    EXPECT_THAT(ErrorOf([&] { FitOver(parallel, 8, [&](int64_t i) { return small(i); }); }),
-                IsError(absl::StatusCode::kFailedPrecondition,
-                        {"were frozen or not since it was made"}));
+    EXPECT_THAT(
+        ErrorOf([&] { FitOver(parallel, 8, [&](int64_t i) { return small(i); }); }),
+        IsError(absl::StatusCode::kFailedPrecondition, {"were frozen or not since it was made"}));
     EXPECT_EQ(trainer.steps(), 1);
   }
 }
@@ -288,10 +289,10 @@ TEST(ParallelWrapperTest, AProducersErrorComesOutAsItIsBehindTheRoundsBeforeIt) 
                                      .averaging_frequency = 100});
   Batches small(4);
   EXPECT_THROW(FitOver(parallel, 9,
-                            [&](int64_t i) {
-                              if (i == 4) throw std::out_of_range("no more");
-                              return small(i);
-                            }),
+                       [&](int64_t i) {
+                         if (i == 4) throw std::out_of_range("no more");
+                         return small(i);
+                       }),
                std::out_of_range);
   EXPECT_EQ(trainer.steps(), 2);
   EXPECT_EQ(parallel.network(1).parameters().ToVector<float>(),

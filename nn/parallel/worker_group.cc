@@ -18,7 +18,8 @@ WorkerGroup::WorkerGroup(std::string name, int workers, int threads_of_worker)
                                       " threads, expected at least one of each"));
   }
   if (workers > kMostWorkers) {
-    ThrowInvalidArgument(absl::StrCat(name_, ": ", workers, " workers, expected at most ", kMostWorkers));
+    ThrowInvalidArgument(
+        absl::StrCat(name_, ": ", workers, " workers, expected at most ", kMostWorkers));
   }
   for (int worker = 0; worker < workers; ++worker)
     pools_.push_back(std::make_unique<WorkerPool>(threads_of_worker));

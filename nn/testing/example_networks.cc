@@ -100,8 +100,8 @@ Network ExampleNetwork(const std::string& name, const NetworkOptions& options, i
   if (name == "transformer") {
     return Network(NetworkConfig::Sequential(
                        image, {rows, Dense(16, Activation::kIdentity, {.last_axis = true}),
-                                     PositionEmbedding(), TransformerBlock(2), LayerNormalization(),
-                                     GlobalPooling(), Dense(10)}),
+                               PositionEmbedding(), TransformerBlock(2), LayerNormalization(),
+                               GlobalPooling(), Dense(10)}),
                    options);
   }
   ThrowInvalidArgument(

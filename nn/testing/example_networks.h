@@ -9,8 +9,8 @@
 
 namespace tidepool::nn {
 
-inline constexpr const char* kExampleNetworks[] = {"mlp",     "lenet", "residual",
-                                                   "program", "lstm",  "transformer", "autoencoder"};
+inline constexpr const char* kExampleNetworks[] = {"mlp",  "lenet",       "residual",   "program",
+                                                   "lstm", "transformer", "autoencoder"};
 
 // One of those, of images of `size` x `size`, a multiple of 4 from 16; throws kInvalidArgument for another name.
 Network ExampleNetwork(const std::string& name, const NetworkOptions& options, int64_t size = 28);

@@ -11,8 +11,10 @@
 
 namespace tidepool::nn {
 
-int64_t MeasuredTrainingBytes(const std::string& example, const NetworkOptions& options, int64_t batch) {
-  return MeasuredTrainingBytes([&] { return ExampleNetwork(example, options); }, UpdaterConfig::Of(UpdaterKind::kAdam),
+int64_t MeasuredTrainingBytes(const std::string& example, const NetworkOptions& options,
+                              int64_t batch) {
+  return MeasuredTrainingBytes([&] { return ExampleNetwork(example, options); },
+                               UpdaterConfig::Of(UpdaterKind::kAdam),
                                [&] { return SomeBatch(batch, 1); });
 }
 
@@ -23,7 +25,8 @@ int64_t MeasuredTrainingBytes(const std::function<Network()>& make, const Update
   Trainer trainer(network, updater);
   const auto step = [&] { trainer.Step([&] { return make_batch(); }); };
   for (int i = 0; i < 4; ++i) step();
-  if (network.training_mode() != WorkspaceMode::kNone) network.training_workspace().FinishPlanSearch();
+  if (network.training_mode() != WorkspaceMode::kNone)
+    network.training_workspace().FinishPlanSearch();
   MemoryTracker::Global().ResetPeaks();
   step();
   return MemoryTracker::Global().Snapshot()[Host()].total.peak_bytes - before;
@@ -69,7 +72,8 @@ RefusedRuns RefuseEachRequest(const std::function<Network()>& make, const Update
     refused = 0;
     const bool is_same = run(n, &refused) == expected;
     if (!is_same && runs.others == 0) {
-      std::printf("request %lld, %d steps refused: other bits\n", static_cast<long long>(n), refused);
+      std::printf("request %lld, %d steps refused: other bits\n", static_cast<long long>(n),
+                  refused);
     }
     runs.others += is_same ? 0 : 1;
     runs.refused += refused;

@@ -16,7 +16,7 @@
 namespace tidepool::nn {
 
 inline constexpr WorkspaceMode kModes[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle,
-                                    WorkspaceMode::kSeparate, WorkspaceMode::kEnabled};
+                                           WorkspaceMode::kSeparate, WorkspaceMode::kEnabled};
 
 inline std::string MessageOf(const std::function<void()>& call) {
   try {
@@ -45,7 +45,8 @@ inline Batch SomeBatch(int64_t size, uint64_t seed, int64_t side = 28) {
 }
 // Bytes that the ledger says a step of Adam takes at most, beyond what there is without the network: of an example network, once
 // its steps repeat.
-int64_t MeasuredTrainingBytes(const std::string& example, const NetworkOptions& options, int64_t batch);
+int64_t MeasuredTrainingBytes(const std::string& example, const NetworkOptions& options,
+                              int64_t batch);
 // Of any network, by its own updater of two arrays.
 int64_t MeasuredTrainingBytes(const std::function<Network()>& make, const UpdaterConfig& updater,
                               const std::function<Batch()>& make_batch);
@@ -55,7 +56,8 @@ int64_t MeasuredTrainingBytes(const std::function<Network()>& make, const Update
 struct RefusedRuns {
   int64_t requests = 0;  // of a loop without faults
   int64_t refused = 0;   // steps, of all loops
-  int64_t others = 0;    // loops that did not end with the same losses, arrays and output; the first is told
+  int64_t others =
+      0;  // loops that did not end with the same losses, arrays and output; the first is told
 };
 RefusedRuns RefuseEachRequest(const std::function<Network()>& make, const UpdaterConfig& updater,
                               const std::function<Batch(int64_t)>& make_batch);

@@ -28,14 +28,17 @@ constexpr int64_t kMostSteps = int64_t{1} << 53;
 
 // A name that Save() gives: others in the folder are the user's.
 bool IsCheckpointName(absl::string_view name) {
-  if (!absl::ConsumePrefix(&name, kPrefix) || !absl::ConsumeSuffix(&name, kSuffix) || name.size() < 9) return false;
+  if (!absl::ConsumePrefix(&name, kPrefix) || !absl::ConsumeSuffix(&name, kSuffix) ||
+      name.size() < 9)
+    return false;
   if (name.size() > 9 && name[0] == '0') return false;
   return name.find_first_not_of("0123456789") == absl::string_view::npos;
 }
 
 bool IsOurs(const std::string& field) {
-  return field == "format" || field == "updater" || field == "steps" || field == "epoch" || field == "random_step" || field == "random_seed" ||
-         field == "architecture" || field == "frozen" || field == "loss_scale" || field == "loss_scale_config" ||
+  return field == "format" || field == "updater" || field == "steps" || field == "epoch" ||
+         field == "random_step" || field == "random_seed" || field == "architecture" ||
+         field == "frozen" || field == "loss_scale" || field == "loss_scale_config" ||
          field == "loss_scale_steps";
 }
 
@@ -56,7 +59,8 @@ std::string FieldOrNone(const SafetensorsReader& reader, const char* name) {
   return found != reader.metadata().end() ? found->second : std::string(kNone);
 }
 
-const std::string& Field(const SafetensorsReader& reader, const std::string& path, const char* name) {
+const std::string& Field(const SafetensorsReader& reader, const std::string& path,
+                         const char* name) {
   const auto found = reader.metadata().find(name);
   if (found != reader.metadata().end()) return found->second;
   ThrowDataLoss(absl::StrCat(path, ": metadata has no \"", name, "\", expected a checkpoint"));
@@ -67,7 +71,8 @@ int64_t Counter(const SafetensorsReader& reader, const std::string& path, const 
   int64_t value;
   const bool is_digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (is_digits && absl::SimpleAtoi(text, &value) && value <= kMostSteps) return value;
-  ThrowDataLoss(absl::StrCat(path, ": metadata \"", name, "\" holds ", QuotedFromFile(text), ", expected a number from 0 to ", kMostSteps));
+  ThrowDataLoss(absl::StrCat(path, ": metadata \"", name, "\" holds ", QuotedFromFile(text),
+                             ", expected a number from 0 to ", kMostSteps));
 }
 
 void ReadLossScale(const SafetensorsReader& reader, const std::string& path, LossScale* scale) {
@@ -75,26 +80,31 @@ void ReadLossScale(const SafetensorsReader& reader, const std::string& path, Los
   const std::string& steps = Field(reader, path, "loss_scale_steps");
   double value = 0;
   std::vector<int64_t> counts;
-  bool is_good = absl::SimpleAtod(text, &value) && value >= scale->config().least && value <= scale->config().most;
+  bool is_good = absl::SimpleAtod(text, &value) && value >= scale->config().least &&
+                 value <= scale->config().most;
   for (const absl::string_view part : absl::StrSplit(steps, ' ')) {
     int64_t count = -1;
     is_good = is_good && absl::SimpleAtoi(part, &count) && count >= 0 && count <= kMostSteps;
     counts.push_back(count);
   }
   if (!is_good || counts.size() != 3) {
-    ThrowDataLoss(absl::StrCat(path, ": metadata \"loss_scale\" is ", QuotedFromFile(text), " and \"loss_scale_steps\" ",
-                               QuotedFromFile(steps), ", expected a scale and three numbers of steps of ",
+    ThrowDataLoss(absl::StrCat(path, ": metadata \"loss_scale\" is ", QuotedFromFile(text),
+                               " and \"loss_scale_steps\" ", QuotedFromFile(steps),
+                               ", expected a scale and three numbers of steps of ",
                                scale->config().ToString()));
   }
   scale->Restore(value, counts[0], counts[1], counts[2]);
 }
 
-void CheckIs(const std::string& path, const char* name, const std::string& found, const std::string& expected) {
+void CheckIs(const std::string& path, const char* name, const std::string& found,
+             const std::string& expected) {
   if (found == expected) return;
-  ThrowDataLoss(absl::StrCat(path, ": metadata \"", name, "\" is ", QuotedFromFile(found), ", expected ", QuotedFromFile(expected)));
+  ThrowDataLoss(absl::StrCat(path, ": metadata \"", name, "\" is ", QuotedFromFile(found),
+                             ", expected ", QuotedFromFile(expected)));
 }
 
-void CheckField(const SafetensorsReader& reader, const std::string& path, const char* name, const std::string& expected) {
+void CheckField(const SafetensorsReader& reader, const std::string& path, const char* name,
+                const std::string& expected) {
   CheckIs(path, name, Field(reader, path, name), expected);
 }
 
@@ -103,12 +113,16 @@ void CheckField(const SafetensorsReader& reader, const std::string& path, const 
 // Slashes cannot be in names of parameters' parts, which are words with dots between.
 std::string UpdaterStateName(int i) { return absl::StrCat("updater/", i); }
 
-std::map<std::string, std::string> CheckpointMetadata(const Network& network, const Updater& updater, const std::string& path,
-                                                      const CheckpointNotes& notes, const LossScale* loss_scale) {
+std::map<std::string, std::string> CheckpointMetadata(const Network& network,
+                                                      const Updater& updater,
+                                                      const std::string& path,
+                                                      const CheckpointNotes& notes,
+                                                      const LossScale* loss_scale) {
   std::map<std::string, std::string> metadata = notes;
   for (const auto& [name, value] : notes) {
     if (!IsOurs(name)) continue;
-    ThrowInvalidArgument(absl::StrCat("checkpoint ", path, ": a note is called \"", name, "\", as a field of the file is"));
+    ThrowInvalidArgument(absl::StrCat("checkpoint ", path, ": a note is called \"", name,
+                                      "\", as a field of the file is"));
   }
   metadata["format"] = kFormat;
   metadata["updater"] = updater.config().ToString();
@@ -122,19 +136,21 @@ std::map<std::string, std::string> CheckpointMetadata(const Network& network, co
     // A power of the growth and backoff, not a number with few digits: written so that it is read back as it was.
     metadata["loss_scale"] = absl::StrFormat("%.17g", loss_scale->scale());
     metadata["loss_scale_config"] = loss_scale->config().ToString();
-    metadata["loss_scale_steps"] =
-        absl::StrCat(loss_scale->good_steps(), " ", loss_scale->skipped(), " ", loss_scale->stuck());
+    metadata["loss_scale_steps"] = absl::StrCat(loss_scale->good_steps(), " ",
+                                                loss_scale->skipped(), " ", loss_scale->stuck());
   }
   return metadata;
 }
 
-void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes,
-                    const LossScale* loss_scale) {
+void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path,
+                    const CheckpointNotes& notes, const LossScale* loss_scale) {
   if (!network.is_hosted()) updater.CheckKeepsAll("SaveCheckpoint");
-  const std::map<std::string, std::string> metadata = CheckpointMetadata(network, updater, path, notes, loss_scale);
+  const std::map<std::string, std::string> metadata =
+      CheckpointMetadata(network, updater, path, notes, loss_scale);
   std::vector<std::pair<std::string, NDArray>> arrays;
   const std::vector<const NDArray*> state = updater.state();
-  for (size_t i = 0; i < state.size(); ++i) arrays.emplace_back(UpdaterStateName(static_cast<int>(i)), *state[i]);
+  for (size_t i = 0; i < state.size(); ++i)
+    arrays.emplace_back(UpdaterStateName(static_cast<int>(i)), *state[i]);
   SaveParameters(network, path, metadata, arrays);
 }
 
@@ -148,20 +164,23 @@ CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer) {
   return LoadCheckpoint(path, trainer.network(), trainer.updater(), trainer.loss_scale());
 }
 
-CheckpointNotes LoadCheckpoint(const std::string& file, Network& network, Updater& updater, LossScale* loss_scale) {
+CheckpointNotes LoadCheckpoint(const std::string& file, Network& network, Updater& updater,
+                               LossScale* loss_scale) {
   if (!network.is_hosted()) updater.CheckKeepsAll("LoadCheckpoint");
-  return LoadCheckpointInParts(file, network, updater, loss_scale, [&](const SafetensorsReader& reader) {
-    ReadParameters(reader, network);
-    const std::vector<const NDArray*> state = updater.state();
-    for (size_t i = 0; i < state.size(); ++i) {
-      NDArray array = *state[i];
-      ReadSafetensor(reader, reader.Find(UpdaterStateName(static_cast<int>(i))), array);
-    }
-  });
+  return LoadCheckpointInParts(
+      file, network, updater, loss_scale, [&](const SafetensorsReader& reader) {
+        ReadParameters(reader, network);
+        const std::vector<const NDArray*> state = updater.state();
+        for (size_t i = 0; i < state.size(); ++i) {
+          NDArray array = *state[i];
+          ReadSafetensor(reader, reader.Find(UpdaterStateName(static_cast<int>(i))), array);
+        }
+      });
 }
 
-CheckpointNotes LoadCheckpointInParts(const std::string& file, Network& network, Updater& updater, LossScale* loss_scale,
-                                      absl::FunctionRef<void(const SafetensorsReader& reader)> read) {
+CheckpointNotes LoadCheckpointInParts(
+    const std::string& file, Network& network, Updater& updater, LossScale* loss_scale,
+    absl::FunctionRef<void(const SafetensorsReader& reader)> read) {
   const std::string path = OneLine(file);
   const SafetensorsReader reader = SafetensorsReader::Open(file);
   CheckField(reader, path, "format", kFormat);
@@ -172,7 +191,8 @@ CheckpointNotes LoadCheckpointInParts(const std::string& file, Network& network,
           loss_scale != nullptr ? loss_scale->config().ToString() : std::string(kNone));
   // Of what layers draw; files of before there was such a field have none to compare with.
   const std::string seed = absl::StrCat(network.seed());
-  if (network.is_random() && reader.metadata().count("random_seed") > 0) CheckField(reader, path, "random_seed", seed);
+  if (network.is_random() && reader.metadata().count("random_seed") > 0)
+    CheckField(reader, path, "random_seed", seed);
   LossScale resumed;
   if (loss_scale != nullptr) {
     resumed = *loss_scale;
@@ -182,7 +202,8 @@ CheckpointNotes LoadCheckpointInParts(const std::string& file, Network& network,
                 random_step = Counter(reader, path, "random_step");
   std::vector<NamedSpec> expected;
   for (const NamedParameter& parameter : network.named_parameters()) {
-    expected.push_back({parameter.name, {.name = parameter.name, .shape = parameter.value.shape()}});
+    expected.push_back(
+        {parameter.name, {.name = parameter.name, .shape = parameter.value.shape()}});
   }
   for (int i = 0; i < updater.state_arrays(); ++i) {
     expected.push_back({UpdaterStateName(i), {.shape = {network.trained_elements()}}});
@@ -200,8 +221,11 @@ CheckpointNotes LoadCheckpointInParts(const std::string& file, Network& network,
   return notes;
 }
 
-CheckpointFolder::CheckpointFolder(std::string folder, Options options) : folder_(std::move(folder)), options_(options) {
-  if (options_.keep < 1) ThrowInvalidArgument(absl::StrCat("checkpoints: keep is ", options_.keep, ", expected at least 1"));
+CheckpointFolder::CheckpointFolder(std::string folder, Options options)
+    : folder_(std::move(folder)), options_(options) {
+  if (options_.keep < 1)
+    ThrowInvalidArgument(
+        absl::StrCat("checkpoints: keep is ", options_.keep, ", expected at least 1"));
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) ThrowErrno(error.value(), absl::StrCat("checkpoints: make folder ", folder_));
@@ -235,9 +259,11 @@ std::string CheckpointFolder::Save(Trainer& trainer, const CheckpointNotes& note
   return Save(trainer.network(), trainer.updater(), notes, trainer.loss_scale());
 }
 
-std::string CheckpointFolder::Save(const Network& network, const Updater& updater, const CheckpointNotes& notes,
-                                   const LossScale* loss_scale) {
-  return SaveBy(updater.steps(), [&](const std::string& path) { SaveCheckpoint(network, updater, path, notes, loss_scale); });
+std::string CheckpointFolder::Save(const Network& network, const Updater& updater,
+                                   const CheckpointNotes& notes, const LossScale* loss_scale) {
+  return SaveBy(updater.steps(), [&](const std::string& path) {
+    SaveCheckpoint(network, updater, path, notes, loss_scale);
+  });
 }
 
 // A writer that was killed was at another step than the next one is, and a temporary file goes only with an AtomicFile of the same path.
@@ -248,7 +274,9 @@ void CheckpointFolder::RemoveLeftFiles() const {
     // <name>.tidepool-<number>.tmp
     const std::string name = entry.path().filename().string();
     const size_t end = name.find(".tidepool-");
-    if (end == std::string::npos || !absl::EndsWith(name, ".tmp") || !IsCheckpointName(name.substr(0, end))) continue;
+    if (end == std::string::npos || !absl::EndsWith(name, ".tmp") ||
+        !IsCheckpointName(name.substr(0, end)))
+      continue;
     names.push_back(name.substr(0, end));
   }
   for (const std::string& name : names) {
@@ -260,7 +288,8 @@ void CheckpointFolder::RemoveLeftFiles() const {
   }
 }
 
-std::string CheckpointFolder::SaveBy(int64_t steps, absl::FunctionRef<void(const std::string& path)> write) {
+std::string CheckpointFolder::SaveBy(int64_t steps,
+                                     absl::FunctionRef<void(const std::string& path)> write) {
   std::string digits = absl::StrCat(steps);
   if (digits.size() < 9) digits.insert(0, 9 - digits.size(), '0');
   const std::string path = absl::StrCat(folder_, "/", kPrefix, digits, kSuffix);

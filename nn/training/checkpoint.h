@@ -35,23 +35,28 @@ using CheckpointNotes = std::map<std::string, std::string>;
 
 // Throws Error naming the path; kInvalidArgument for a note called as a field of the file's own is ("steps", ...);
 // kFailedPrecondition, as loading does, for an updater that keeps a rank's part (DistributedTrainer::SaveLatest).
-void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path, const CheckpointNotes& notes = {},
-                    const LossScale* loss_scale = nullptr);
+void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path,
+                    const CheckpointNotes& notes = {}, const LossScale* loss_scale = nullptr);
 void SaveCheckpoint(Trainer& trainer, const std::string& path, const CheckpointNotes& notes = {});
 
 // Into a network and an updater that were made as those saved. Returns the notes. Throws kDataLoss naming file and field, found and
 // expected, before anything is written: no checkpoint, another updater, another seed where layers draw random numbers, a loss scale of another kind or none, tensors of another
 // network, other frozen parameters; else as SafetensorsReader::Open. An error while reading leaves some arrays written.
-CheckpointNotes LoadCheckpoint(const std::string& path, Network& network, Updater& updater, LossScale* loss_scale = nullptr);
+CheckpointNotes LoadCheckpoint(const std::string& path, Network& network, Updater& updater,
+                               LossScale* loss_scale = nullptr);
 CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer);
 
 // The same in parts, for state that is not whole in one place (distributed/sharded_files.h): as safetensors metadata, under
 // which names the updater's arrays are, and with arrays read by the caller, once all was found to be as expected.
-std::map<std::string, std::string> CheckpointMetadata(const Network& network, const Updater& updater, const std::string& path,
-                                                      const CheckpointNotes& notes, const LossScale* loss_scale);
+std::map<std::string, std::string> CheckpointMetadata(const Network& network,
+                                                      const Updater& updater,
+                                                      const std::string& path,
+                                                      const CheckpointNotes& notes,
+                                                      const LossScale* loss_scale);
 std::string UpdaterStateName(int i);
-CheckpointNotes LoadCheckpointInParts(const std::string& path, Network& network, Updater& updater, LossScale* loss_scale,
-                                      absl::FunctionRef<void(const SafetensorsReader& reader)> read);
+CheckpointNotes LoadCheckpointInParts(
+    const std::string& path, Network& network, Updater& updater, LossScale* loss_scale,
+    absl::FunctionRef<void(const SafetensorsReader& reader)> read);
 
 // A folder of checkpoints, "step-000000120.safetensors", of which the newest are kept.
 class CheckpointFolder {
@@ -69,8 +74,8 @@ class CheckpointFolder {
   std::optional<std::string> Latest() const;
   // The file that it is called by the updater's steps; then those beyond `keep` go, and before it what writers that were killed have
   // left of others. Returns its path. What cannot be removed stays.
-  std::string Save(const Network& network, const Updater& updater, const CheckpointNotes& notes = {},
-                   const LossScale* loss_scale = nullptr);
+  std::string Save(const Network& network, const Updater& updater,
+                   const CheckpointNotes& notes = {}, const LossScale* loss_scale = nullptr);
   std::string Save(Trainer& trainer, const CheckpointNotes& notes = {});
   // Of what `write` writes to the path it is given.
   std::string SaveBy(int64_t steps, absl::FunctionRef<void(const std::string& path)> write);

@@ -60,7 +60,8 @@ std::string Folder(const std::string& name) {
 // Parameters, averages, moments, schedules and dropped elements: a run that was interrupted twice ends with the bits of one
 // that was not.
 TEST(Checkpoint, ARunThatGoesOnIsTheSameToTheLastBit) {
-  for (const UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdamW, UpdaterKind::kRmsProp}) {
+  for (const UpdaterKind kind :
+       {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdamW, UpdaterKind::kRmsProp}) {
     SCOPED_TRACE(static_cast<int>(kind));
     Network whole = NewNetwork();
     Trainer trainer(whole, Config(kind));
@@ -92,8 +93,9 @@ TEST(Checkpoint, TheNewestAreKept) {
   CheckpointFolder folder(path, {.keep = 2});
   EXPECT_EQ(folder.Latest(), std::nullopt);
   // Whatever else is there is the user's.
-  const std::vector<std::string> others = {"notes.txt", "step-best.safetensors", "step-.safetensors", "step-1.safetensors",
-                                           "step-000000000-copy.safetensors", "step-0000000001.safetensors"};
+  const std::vector<std::string> others = {
+      "notes.txt",          "step-best.safetensors",           "step-.safetensors",
+      "step-1.safetensors", "step-000000000-copy.safetensors", "step-0000000001.safetensors"};
   for (const std::string& name : others) std::ofstream(path + "/" + name) << "mine";
   std::filesystem::create_directory(path + "/step-000000000.safetensors");
   Network network = NewNetwork();
@@ -102,15 +104,18 @@ TEST(Checkpoint, TheNewestAreKept) {
     trainer.Step([&] { return BatchOf(i); });
     folder.Save(network, trainer.updater());
   }
-  EXPECT_THAT(folder.All(), ElementsAre(path + "/step-000000003.safetensors", path + "/step-000000004.safetensors"));
+  EXPECT_THAT(folder.All(), ElementsAre(path + "/step-000000003.safetensors",
+                                        path + "/step-000000004.safetensors"));
   trainer.updater().set_steps(1234567890123);
   folder.Save(network, trainer.updater());
   EXPECT_EQ(folder.Latest(), path + "/step-1234567890123.safetensors");
   // Back at an early step: the file just written stays.
   trainer.updater().set_steps(1);
   EXPECT_EQ(folder.Save(network, trainer.updater()), path + "/step-000000001.safetensors");
-  EXPECT_THAT(folder.All(), ElementsAre(path + "/step-000000001.safetensors", path + "/step-1234567890123.safetensors"));
-  for (const std::string& name : others) EXPECT_TRUE(std::filesystem::exists(path + "/" + name)) << name;
+  EXPECT_THAT(folder.All(), ElementsAre(path + "/step-000000001.safetensors",
+                                        path + "/step-1234567890123.safetensors"));
+  for (const std::string& name : others)
+    EXPECT_TRUE(std::filesystem::exists(path + "/" + name)) << name;
   EXPECT_TRUE(std::filesystem::exists(path + "/step-000000000.safetensors"));
 }
 
@@ -120,9 +125,10 @@ TEST(Checkpoint, WhatAKilledWriterLeftGoesWithTheNextCheckpoint) {
   CheckpointFolder folder(path);
   const std::string left = path + "/step-000000358.safetensors.tidepool-0.tmp",
                     another = path + "/step-1234567890123.safetensors.tidepool-3.tmp";
-  const std::vector<std::string> others = {"notes.txt.tidepool-0.tmp", "step-best.safetensors.tidepool-0.tmp",
-                                           "step-000000358.safetensors.tidepool-0x.tmp", "step-000000358.safetensors.tmp",
-                                           "step-000000358.safetensors.tidepool-0.tmp.mine"};
+  const std::vector<std::string> others = {
+      "notes.txt.tidepool-0.tmp", "step-best.safetensors.tidepool-0.tmp",
+      "step-000000358.safetensors.tidepool-0x.tmp", "step-000000358.safetensors.tmp",
+      "step-000000358.safetensors.tidepool-0.tmp.mine"};
   for (const std::string& name : others) std::ofstream(path + "/" + name) << "mine";
   for (const std::string& name : {left, another}) std::ofstream(name) << "half a checkpoint";
   const AtomicFile being_written(path + "/step-000000400.safetensors");
@@ -132,7 +138,8 @@ TEST(Checkpoint, WhatAKilledWriterLeftGoesWithTheNextCheckpoint) {
   EXPECT_FALSE(std::filesystem::exists(left));
   EXPECT_FALSE(std::filesystem::exists(another));
   EXPECT_TRUE(std::filesystem::exists(being_written.temporary_path()));
-  for (const std::string& name : others) EXPECT_TRUE(std::filesystem::exists(path + "/" + name)) << name;
+  for (const std::string& name : others)
+    EXPECT_TRUE(std::filesystem::exists(path + "/" + name)) << name;
 }
 
 // Where layers draw nothing, and files of before there was such a field.
@@ -147,8 +154,12 @@ TEST(Checkpoint, AnotherSeedIsNoMatterWhereNothingIsDrawn) {
   Network drawing = NewNetwork(3), resumed = NewNetwork(5);
   Updater updater(Config(UpdaterKind::kSgd), resumed.parameters().shape());
   SaveParameters(drawing, path,
-                 {{"format", "tidepool checkpoint"}, {"architecture", drawing.Describe()}, {"updater", updater.config().ToString()},
-                  {"steps", "7"}, {"epoch", "0"}, {"random_step", "7"}});
+                 {{"format", "tidepool checkpoint"},
+                  {"architecture", drawing.Describe()},
+                  {"updater", updater.config().ToString()},
+                  {"steps", "7"},
+                  {"epoch", "0"},
+                  {"random_step", "7"}});
   LoadCheckpoint(path, resumed, updater);
   EXPECT_EQ(updater.steps(), 7);
 }
@@ -165,7 +176,8 @@ TEST(Checkpoint, WhatDoesNotFitIsNamedAndNothingIsWritten) {
   const auto refused = [&](Network& into, UpdaterKind kind, std::vector<std::string> parts) {
     Trainer another(into, Config(kind));
     parts.push_back(path);
-    EXPECT_THAT(ErrorOf([&] { LoadCheckpoint(path, into, another.updater()); }), IsError(StatusCode::kDataLoss, parts));
+    EXPECT_THAT(ErrorOf([&] { LoadCheckpoint(path, into, another.updater()); }),
+                IsError(StatusCode::kDataLoss, parts));
     EXPECT_EQ(another.steps(), 0);
   };
   refused(other, UpdaterKind::kNesterovs, {"\"updater\" is", "adam", "nesterovs"});
@@ -174,14 +186,22 @@ TEST(Checkpoint, WhatDoesNotFitIsNamedAndNothingIsWritten) {
   refused(larger, UpdaterKind::kAdam, {"\"architecture\" is"});
   SaveParameters(network, path);
   refused(other, UpdaterKind::kAdam, {"metadata has no \"format\"", "expected a checkpoint"});
-  SaveParameters(network, path, {{"format", "tidepool checkpoint"}, {"architecture", network.Describe()},
-                                 {"updater", Config(UpdaterKind::kAdam).ToString()}, {"steps", "-1"}, {"epoch", "0"}});
+  SaveParameters(network, path,
+                 {{"format", "tidepool checkpoint"},
+                  {"architecture", network.Describe()},
+                  {"updater", Config(UpdaterKind::kAdam).ToString()},
+                  {"steps", "-1"},
+                  {"epoch", "0"}});
   refused(other, UpdaterKind::kAdam, {"\"steps\" holds \"-1\"", "a number from 0"});
   EXPECT_EQ(other.arrays().ToVector<float>(), before);
-  EXPECT_THAT(ErrorOf([&] { SaveCheckpoint(network, trainer.updater(), path, {{"steps", "1"}}); }),
+  EXPECT_THAT(ErrorOf([&] {
+                SaveCheckpoint(network, trainer.updater(), path, {{"steps", "1"}});
+              }),
               IsError(StatusCode::kInvalidArgument, {"a note is called \"steps\""}));
-  EXPECT_THAT(ErrorOf([] { CheckpointFolder("x", {.keep = 0}); }), IsError(StatusCode::kInvalidArgument, {"keep is 0"}));
-  EXPECT_THAT(ErrorOf([] { CheckpointFolder("/proc/none/x"); }), IsError(StatusCode::kNotFound, {"/proc/none/x"}));
+  EXPECT_THAT(ErrorOf([] { CheckpointFolder("x", {.keep = 0}); }),
+              IsError(StatusCode::kInvalidArgument, {"keep is 0"}));
+  EXPECT_THAT(ErrorOf([] { CheckpointFolder("/proc/none/x"); }),
+              IsError(StatusCode::kNotFound, {"/proc/none/x"}));
 }
 
 }  // namespace

@@ -94,9 +94,7 @@ class Comparison {
 
   int64_t counted() const { return Counted() - counted_; }
   // What the system knows of and the ledger does not.
-  int64_t Uncounted() const {
-    return Witness::Now().total() - witness_.total() - counted();
-  }
+  int64_t Uncounted() const { return Witness::Now().total() - witness_.total() - counted(); }
   void Check(const char* when) const {
     const Witness now = Witness::Now();
     const int64_t counted = Counted() - counted_;

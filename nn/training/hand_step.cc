@@ -14,10 +14,15 @@ namespace tidepool::nn {
 namespace {
 
 // The ReLU's gradient of the convolution in front is applied in the pass of the pooling's.
-constexpr Pool2dAttributes kHalves{
-    .kernel_height = 2, .kernel_width = 2, .stride_height = 2, .stride_width = 2, .relu_grad = true};
+constexpr Pool2dAttributes kHalves{.kernel_height = 2,
+                                   .kernel_width = 2,
+                                   .stride_height = 2,
+                                   .stride_width = 2,
+                                   .relu_grad = true};
 
-NDArray Flat(const NDArray& x) { return x.rank() == 2 ? x : x.Reshape({x.dim(0), x.NumElements() / x.dim(0)}); }
+NDArray Flat(const NDArray& x) {
+  return x.rank() == 2 ? x : x.Reshape({x.dim(0), x.NumElements() / x.dim(0)});
+}
 
 // What a layer keeps for its gradients.
 struct Kept {
@@ -26,7 +31,8 @@ struct Kept {
 
 }  // namespace
 
-double GradientsByHand(const Network& network, NDArray& gradients, const NDArray& features, const NDArray& labels) {
+double GradientsByHand(const Network& network, NDArray& gradients, const NDArray& features,
+                       const NDArray& labels) {
   std::vector<NDArray> parameters, into;
   int64_t offset = 0;
   for (const NamedParameter& parameter : network.named_parameters()) {

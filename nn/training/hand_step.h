@@ -9,7 +9,8 @@ namespace tidepool::nn {
 
 // As Network::ComputeGradients, of models.h's lenet and mlp. `gradients`: as network.gradients(); returns the mean loss. Call it
 // in a scope of a workspace.
-double GradientsByHand(const Network& network, NDArray& gradients, const NDArray& features, const NDArray& labels);
+double GradientsByHand(const Network& network, NDArray& gradients, const NDArray& features,
+                       const NDArray& labels);
 
 }  // namespace tidepool::nn
 

@@ -23,14 +23,16 @@ void Step(benchmark::State& state, const std::string& model, bool by_tape) {
   const bool images = model == "lenet";
   Network network(images ? Shape{28, 28, 1} : Shape{784}, LayersOf(model, 10), 7);
   const Shape shape = images ? Shape{batch, 28, 28, 1} : Shape{batch, 784};
-  const NDArray features = RandomUniform(shape, 0, 1, 1), labels = RandomIntegers({batch}, 0, 10, 2);
+  const NDArray features = RandomUniform(shape, 0, 1, 1),
+                labels = RandomIntegers({batch}, 0, 10, 2);
   NDArray gradients = Zeros(network.gradients().shape());
   for (auto _ : state) {
     WorkspaceScope scope(network.training_workspace());
     benchmark::DoNotOptimize(by_tape ? network.ComputeGradients(features, labels)
                                      : GradientsByHand(network, gradients, features, labels));
   }
-  state.counters["planned_peak"] = static_cast<double>(network.training_workspace().stats().planned_peak_bytes);
+  state.counters["planned_peak"] =
+      static_cast<double>(network.training_workspace().stats().planned_peak_bytes);
 }
 void LeNetByHand(benchmark::State& state) { Step(state, "lenet", false); }
 void LeNetByTape(benchmark::State& state) { Step(state, "lenet", true); }

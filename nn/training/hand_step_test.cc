@@ -19,7 +19,8 @@ class HandStep : public testing::TestWithParam<const char*> {};
 
 std::unique_ptr<Network> NetworkOf(const std::string& model, const std::string& name) {
   const Shape input = model == "lenet" ? Shape{28, 28, 1} : Shape{784};
-  return std::make_unique<Network>(input, LayersOf(model, 10), 7, WorkspaceMode::kEnabled, Host(), name);
+  return std::make_unique<Network>(input, LayersOf(model, 10), 7, WorkspaceMode::kEnabled, Host(),
+                                   name);
 }
 
 // A step of each in a workspace of its own kind until it has settled: networks train by a tape.
@@ -33,24 +34,30 @@ TEST_P(HandStep, TakesNoLessMemoryThanTheTapeAndGivesTheSame) {
     double hand_loss = 0, tape_loss = 0;
     {
       WorkspaceScope scope(by_hand->training_workspace());
-      hand_loss = GradientsByHand(*by_hand, gradients, RandomUniform(shape, 0, 1, seed), RandomIntegers({32}, 0, 10, seed));
+      hand_loss = GradientsByHand(*by_hand, gradients, RandomUniform(shape, 0, 1, seed),
+                                  RandomIntegers({32}, 0, 10, seed));
     }
     {
       WorkspaceScope scope(by_tape->training_workspace());
-      tape_loss = by_tape->ComputeGradients(RandomUniform(shape, 0, 1, seed), RandomIntegers({32}, 0, 10, seed));
+      tape_loss = by_tape->ComputeGradients(RandomUniform(shape, 0, 1, seed),
+                                            RandomIntegers({32}, 0, 10, seed));
     }
     EXPECT_NEAR(tape_loss, hand_loss, 1e-6 * std::abs(hand_loss));
-    const std::vector<float> found = by_tape->gradients().ToVector<float>(), expected = gradients.ToVector<float>();
+    const std::vector<float> found = by_tape->gradients().ToVector<float>(),
+                             expected = gradients.ToVector<float>();
     for (size_t i = 0; i < found.size(); ++i) {
-      ASSERT_NEAR(found[i], expected[i], 1e-6f + 1e-4f * std::abs(expected[i])) << "step " << step << ", element " << i;
+      ASSERT_NEAR(found[i], expected[i], 1e-6f + 1e-4f * std::abs(expected[i]))
+          << "step " << step << ", element " << i;
     }
   }
-  const WorkspaceStats hand = by_hand->training_workspace().stats(), tape = by_tape->training_workspace().stats();
+  const WorkspaceStats hand = by_hand->training_workspace().stats(),
+                       tape = by_tape->training_workspace().stats();
   EXPECT_GT(hand.planned_peak_bytes, 0u);
   EXPECT_LE(tape.planned_peak_bytes, hand.planned_peak_bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, HandStep, testing::Values("mlp", "lenet"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Models, HandStep, testing::Values("mlp", "lenet"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tidepool::nn

@@ -132,7 +132,8 @@ TEST(MixedPrecision, WhereTheScaleCanGoNoLowerTrainingHasDiverged) {
   Trainer trainer(network, Adam());
   trainer.set_loss_scale({.first = 8, .least = 2});
   trainer.Step([] { return BatchOf(1); });
-  const std::vector<float> before = network.parameters().ToVector<float>(), arrays = network.arrays().ToVector<float>();
+  const std::vector<float> before = network.parameters().ToVector<float>(),
+                           arrays = network.arrays().ToVector<float>();
   trainer.Step([] { return BrokenBatch(); });
   trainer.Step([] { return BrokenBatch(); });
   EXPECT_EQ(trainer.loss_scale()->scale(), 2);
@@ -162,7 +163,8 @@ TEST(MixedPrecision, ASkippedStepLeavesRunningAveragesAsTheyWere) {
     if (in_parts) {
       const WorkspaceScope scope(network.training_workspace());
       trainer.ComputeGradients(BrokenBatch());
-      EXPECT_NE(network.beside().ToVector<float>(), std::vector<float>(before.end() - network.beside().NumElements(), before.end()));
+      EXPECT_NE(network.beside().ToVector<float>(),
+                std::vector<float>(before.end() - network.beside().NumElements(), before.end()));
       EXPECT_FALSE(trainer.Update());
     } else {
       trainer.Step([] { return BrokenBatch(); });
@@ -206,11 +208,14 @@ TEST(MixedPrecision, ASteadyStepAllocatesNothing) {
 
 TEST(MixedPrecision, ANetworkWithAnEmbeddingLearns) {
   for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
-    Network network(NetworkConfig::Sequential({.name = "x", .shape = {5}, .dtype = DType::kInt64}, {Embedding(7, 4), Dense(3)}),
+    Network network(NetworkConfig::Sequential({.name = "x", .shape = {5}, .dtype = DType::kInt64},
+                                              {Embedding(7, 4), Dense(3)}),
                     {.seed = 1, .compute_type = type});
     Trainer trainer(network, Adam());
     const auto step = [&] {
-      return trainer.Step([]() -> Batch { return {Ones({3, 5}, DType::kInt64), Zeros({3}, DType::kInt64)}; });
+      return trainer.Step([]() -> Batch {
+        return {Ones({3, 5}, DType::kInt64), Zeros({3}, DType::kInt64)};
+      });
     };
     const double first = step();
     for (int i = 0; i < 50; ++i) step();

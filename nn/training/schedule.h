@@ -40,7 +40,7 @@ enum class ScheduleUnit : uint8_t { kSteps, kEpochs };
 
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kConstant;  // whose line names which of the numbers it reads
-  ScheduleUnit unit = ScheduleUnit::kSteps;  // of t, length, times, growth and the warm-up
+  ScheduleUnit unit = ScheduleUnit::kSteps;     // of t, length, times, growth and the warm-up
   // The numbers of the kinds' formulas, by these names.
   double gamma = 0.1;
   double power = 1;

@@ -45,8 +45,9 @@ struct Trainer::Graphs {
   }
 
   Workspace batches;
-  NDArray results;  // [batch + 1], of the last step: losses, then the mark of its gradients (FiniteMark)
-  NDArray share;    // []: the gradient of an example's loss
+  NDArray
+      results;  // [batch + 1], of the last step: losses, then the mark of its gradients (FiniteMark)
+  NDArray share;  // []: the gradient of an example's loss
   double share_value = 0;
   bool unsettled = false;  // results have not been read, and the step is not counted
   ReplayedStep step;
@@ -62,13 +63,15 @@ std::vector<ParameterGroup> GroupsOf(const Network& network, const UpdaterConfig
   for (const NamedParameter& parameter : network.named_parameters()) {
     if (!parameter.is_trained) continue;
     if (!groups.empty()) groups.back().end = parameter.begin;
-    groups.push_back({.begin = parameter.begin, .end = network.trained_elements(), .decays = parameter.decays});
+    groups.push_back(
+        {.begin = parameter.begin, .end = network.trained_elements(), .decays = parameter.decays});
   }
   return groups;
 }
 
 Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
-  return Updater(config, {network.trained_elements()}, network.device(), network.dtype(), GroupsOf(network, config),
+  return Updater(config, {network.trained_elements()}, network.device(), network.dtype(),
+                 GroupsOf(network, config),
                  network.is_hosted() ? Updater::State::kNone : Updater::State::kWhole);
 }
 
@@ -102,13 +105,15 @@ NetworkInputs InputsOf(const MultiDataSet& set) {
   return {set.features, set.labels, set.features_masks, set.labels_masks};
 }
 
-Trainer::Trainer(Network& network, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace)
+Trainer::Trainer(Network& network, const UpdaterConfig& updater,
+                 const std::optional<WorkspaceConfig>& workspace)
     : network_(network), layout_(network.layout_version()), updater_(UpdaterOf(network, updater)) {
   if (network_.step() == 0) updated_version_ = GradientsVersion();
   if (workspace.has_value()) network_.set_training_workspace(network_.training_mode(), workspace);
 }
 
-Trainer::Trainer(Model& model, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace)
+Trainer::Trainer(Model& model, const UpdaterConfig& updater,
+                 const std::optional<WorkspaceConfig>& workspace)
     : model_(model.LinkFor("trainer")),
       models_network_(model.network),
       network_(*models_network_),
@@ -129,7 +134,9 @@ void Trainer::set_graphs(bool graphs) {
     ThrowUnimplemented("trainer: layers that draw random numbers in each step cannot be captured");
   }
   if (graphs && network_.training_mode() == WorkspaceMode::kSeparate) {
-    ThrowUnimplemented("trainer: steps of workspace mode separate, whose workspaces open and close within them, cannot be captured");
+    ThrowUnimplemented(
+        "trainer: steps of workspace mode separate, whose workspaces open and close within them, "
+        "cannot be captured");
   }
   Settle();
   graphs_ = graphs ? std::make_unique<Graphs>(network_) : nullptr;
@@ -174,11 +181,13 @@ double Trainer::ReplayStep(const NetworkInputs& inputs) {
   if (loss_scale_.has_value()) updater_.set_gradient_scale(1 / scale);
   updater_.SetNumbers();
   const std::vector<const NDArray*> state = updater_.state();
-  NDArray parameters = network_.parameters(), gradients = network_.gradients(), beside = network_.beside();
+  NDArray parameters = network_.parameters(), gradients = network_.gradients(),
+          beside = network_.beside();
   NDArray first = !state.empty() ? *state[0] : NDArray();
   NDArray second = state.size() > 1 ? *state[1] : NDArray();
   std::vector<const NDArray*> reads = {&updater_.numbers(), &graphs.share};
-  for (const auto* arrays : {&inputs.features, &inputs.labels, &inputs.features_masks, &inputs.labels_masks}) {
+  for (const auto* arrays :
+       {&inputs.features, &inputs.labels, &inputs.features_masks, &inputs.labels_masks}) {
     for (const NDArray& array : *arrays) reads.push_back(&array);
   }
   const uint64_t random_step = network_.step();
@@ -224,7 +233,8 @@ double Trainer::CountStep() {
     finite = results[count] == 0;
   };
   const auto read_any = [&] {
-    if (graphs.results.dtype() == DType::kFloat64) return read(HostView<const double>(graphs.results));
+    if (graphs.results.dtype() == DType::kFloat64)
+      return read(HostView<const double>(graphs.results));
     read(HostView<const float>(graphs.results));
   };
   if (!loss_scale_.has_value()) graphs.unsettled = false;
@@ -246,8 +256,9 @@ void Trainer::Settle() {
 void Trainer::CheckOpen() {
   Settle();
   if (network_.layout_version() != layout_) {
-    ThrowFailedPrecondition(absl::StrCat("trainer: parameters of network [", network_.name(),
-                                         "] were frozen or not since it was made, expected a trainer made afterwards"));
+    ThrowFailedPrecondition(
+        absl::StrCat("trainer: parameters of network [", network_.name(),
+                     "] were frozen or not since it was made, expected a trainer made afterwards"));
   }
   if (!network_.is_hosted()) updater_.CheckKeepsAll("trainer");
   if (model_ == nullptr) return;
@@ -260,8 +271,9 @@ bool Trainer::Observe(bool finite) {
   const double scale = loss_scale_->scale();
   if (loss_scale_->Observe(finite)) return true;
   if (!loss_scale_->has_diverged()) return false;
-  throw DivergedError(absl::StrCat("trainer: gradients of network [", network_.name(), "] are not finite behind step ", steps(),
-                                   " at loss scale ", scale, ", which can go no lower: training has diverged"));
+  throw DivergedError(absl::StrCat("trainer: gradients of network [", network_.name(),
+                                   "] are not finite behind step ", steps(), " at loss scale ",
+                                   scale, ", which can go no lower: training has diverged"));
 }
 
 template <typename Set>
@@ -287,10 +299,12 @@ std::optional<double> Trainer::StepOf(absl::FunctionRef<std::optional<Set>()> ne
   return loss;
 }
 template std::optional<double> Trainer::StepOf(absl::FunctionRef<std::optional<Batch>()> next);
-template std::optional<double> Trainer::StepOf(absl::FunctionRef<std::optional<MultiDataSet>()> next);
+template std::optional<double> Trainer::StepOf(
+    absl::FunctionRef<std::optional<MultiDataSet>()> next);
 
 template <typename Set>
-Trainer::Made<Set> Trainer::Make(absl::FunctionRef<std::optional<Set>()> next, Workspace& workspace) {
+Trainer::Made<Set> Trainer::Make(absl::FunctionRef<std::optional<Set>()> next,
+                                 Workspace& workspace) {
   Made<Set> made;
   made.manager = manager_.NewCycleManager("batch", workspace);
   const ManagerScope scope(made.manager);
@@ -304,8 +318,8 @@ Batch Trainer::NewBatch(absl::FunctionRef<Batch()> make_batch) {
     ThrowFailedPrecondition("trainer: NewBatch needs a trainer of a model, which has managers");
   }
   ForgetGraph();
-  Made<Batch> made =
-      Make<Batch>([&] { return std::optional<Batch>(make_batch()); }, network_.training_workspace());
+  Made<Batch> made = Make<Batch>([&] { return std::optional<Batch>(make_batch()); },
+                                 network_.training_workspace());
   made.set->manager = std::move(made.manager);
   return std::move(*made.set);
 }
@@ -326,12 +340,16 @@ double Trainer::ComputeGradients(const MultiDataSet& set) {
 
 double Trainer::Gradients(const NetworkInputs& inputs) {
   // The network's own callers see gradients as they are.
-  const absl::Cleanup restore = [this, before = network_.loss_scale()] { network_.set_loss_scale(before); };
+  const absl::Cleanup restore = [this, before = network_.loss_scale()] {
+    network_.set_loss_scale(before);
+  };
   if (loss_scale_.has_value()) network_.set_loss_scale(loss_scale_->scale());
   // Updates that take memory or a device's call may fail, those of a loss scale be skipped.
   const ClippingKind clipping = updater_.config().clipping.kind;
-  const bool by_norm = clipping == ClippingKind::kNormOfEach || clipping == ClippingKind::kGlobalNorm;
-  const bool may_undo = network_.beside().is_defined() && (loss_scale_.has_value() || by_norm || network_.device() != Host());
+  const bool by_norm =
+      clipping == ClippingKind::kNormOfEach || clipping == ClippingKind::kGlobalNorm;
+  const bool may_undo = network_.beside().is_defined() &&
+                        (loss_scale_.has_value() || by_norm || network_.device() != Host());
   if (may_undo) {
     const ScopeOutOfWorkspaces heap;
     const HandlesOwnScope handles;
@@ -378,8 +396,9 @@ bool Trainer::Update() {
   ForgetGraph();
   const uint32_t version = GradientsVersion();
   if (version == updated_version_ && !network_.is_hosted()) {
-    ThrowFailedPrecondition(absl::StrCat("trainer: Update without gradients of network [", network_.name(),
-                                         "] since the last one, expected ComputeGradients before it"));
+    ThrowFailedPrecondition(
+        absl::StrCat("trainer: Update without gradients of network [", network_.name(),
+                     "] since the last one, expected ComputeGradients before it"));
   }
   const HandlesOwnScope handles;
   if (loss_scale_.has_value()) {

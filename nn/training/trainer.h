@@ -51,8 +51,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/capture/replayed_step.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/data/batch.h"
@@ -68,7 +68,8 @@ namespace tidepool::nn {
 // Gradients are not finite, and no scale of the loss helps. kDataLoss. Parameters are those before the step.
 class DivergedError final : public Error {
  public:
-  explicit DivergedError(std::string message) : Error(absl::StatusCode::kDataLoss, std::move(message)) {}
+  explicit DivergedError(std::string message)
+      : Error(absl::StatusCode::kDataLoss, std::move(message)) {}
 };
 
 // What a network is given of a batch.
@@ -77,24 +78,26 @@ NetworkInputs InputsOf(const MultiDataSet& set);
 
 // What a listener is told of a step.
 struct TrainedStep {
-  int64_t batches = 0;  // of the pass, this one too: with where it began the place to go on from
+  int64_t batches = 0;   // of the pass, this one too: with where it began the place to go on from
   int64_t examples = 0;  // of this batch
-  double loss = 0;      // of the examples, the mean
-  bool updated = true;  // false: a step that a loss scale skipped
+  double loss = 0;       // of the examples, the mean
+  bool updated = true;   // false: a step that a loss scale skipped
 };
 
 // What Fit went through.
 struct TrainingPass {
   int64_t batches = 0, examples = 0;  // trained on
-  double loss = 0;  // of the examples, the mean; 0 without any
+  double loss = 0;                    // of the examples, the mean; 0 without any
 };
 
 class Trainer {
  public:
   // `workspace`: of the network's training workspace from here on, in the network's mode (NetworkOptions); none: it stays as it is.
   // Throws kInvalidArgument with all reasons why it cannot be, kFailedPrecondition while a step is under way.
-  Trainer(Network& network, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace = std::nullopt);
-  Trainer(Model& model, const UpdaterConfig& updater, const std::optional<WorkspaceConfig>& workspace = std::nullopt);
+  Trainer(Network& network, const UpdaterConfig& updater,
+          const std::optional<WorkspaceConfig>& workspace = std::nullopt);
+  Trainer(Model& model, const UpdaterConfig& updater,
+          const std::optional<WorkspaceConfig>& workspace = std::nullopt);
   ~Trainer();
 
   // Throws kUnimplemented where steps cannot be captured: on the host and the simulated device, without one
@@ -122,7 +125,9 @@ class Trainer {
   TrainingPass Fit(DataSetIterator& batches) { return FitOn(batches); }
   TrainingPass Fit(MultiDataSetIterator& sets) { return FitOn(sets); }
   // Called behind each step of Fit; what it throws ends the pass, whose step is done.
-  void set_listener(std::function<void(const TrainedStep&)> listener) { listener_ = std::move(listener); }
+  void set_listener(std::function<void(const TrainedStep&)> listener) {
+    listener_ = std::move(listener);
+  }
 
   // A batch with a manager of its own whose cycle of the training workspace begins here: one at a
   // time, on one thread. Needs a model.
@@ -181,8 +186,9 @@ class Trainer {
   const uint64_t layout_;  // of the network's parameters, as the updater has it
   Updater updater_;
   std::optional<LossScale> loss_scale_;
-  NDArray beside_before_;  // Network::beside() before the last gradients; undefined where no update may be undone
-  bool may_undo_ = false;  // that has not been updated by
+  NDArray
+      beside_before_;  // Network::beside() before the last gradients; undefined where no update may be undone
+  bool may_undo_ = false;         // that has not been updated by
   uint32_t updated_version_ = 0;  // of the gradients that the last update was by
   NDManager manager_;
   std::unique_ptr<Graphs> graphs_;

@@ -148,8 +148,9 @@ TEST(TrainerTest, ABatchOfNoExamplesIsRefusedAndTheNextStepIsAsEver) {
   for (Trainer* trainer : {&managed, &bare}) {
     const auto refused = CatchStatus([&] { trainer->Step([] { return SomeBatch(0); }); });
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(refused.message(), HasSubstr("a batch of no examples, shape [0, 28, 28, 1], expected "
-                                             "at least one"));
+    EXPECT_THAT(refused.message(),
+                HasSubstr("a batch of no examples, shape [0, 28, 28, 1], expected "
+                          "at least one"));
     EXPECT_EQ(trainer->steps(), 0);
   }
   {

@@ -67,8 +67,8 @@ Outcome Train(FailingProvider& memory, const std::string& name, WorkspaceMode mo
 TEST(TrainingFault, ARefusedStepChangesNothingAndIsDoneAgainWithTheSameBits) {
   FailingProvider memory{Host()};
   for (const char* name : {"mlp", "lenet"}) {
-    for (WorkspaceMode mode :
-         {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
+    for (WorkspaceMode mode : {WorkspaceMode::kEnabled, WorkspaceMode::kSingle,
+                               WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
       const Outcome expected = Train(memory, name, mode, 0, 0);
       ASSERT_EQ(expected.refused, 0);
       const int64_t before = TotalBytes();
@@ -77,7 +77,8 @@ TEST(TrainingFault, ARefusedStepChangesNothingAndIsDoneAgainWithTheSameBits) {
       const int64_t step = std::max<int64_t>(1, expected.requests / 40);
       for (int64_t count : {1, 3}) {
         for (int64_t n = 0; n < expected.requests; n += step) {
-          SCOPED_TRACE(testing::Message() << name << ", request " << n << ", " << count << " times");
+          SCOPED_TRACE(testing::Message()
+                       << name << ", request " << n << ", " << count << " times");
           const Outcome run = Train(memory, name, mode, n, count);
           EXPECT_GT(run.failed, 0);
           EXPECT_EQ(run.losses, expected.losses);

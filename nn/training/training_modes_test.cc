@@ -30,7 +30,7 @@ struct Outcome {
 };
 
 Outcome Train(const std::string& model_name, WorkspaceMode mode, UpdaterKind updater, int steps,
-          int64_t batch, int threads) {
+              int64_t batch, int threads) {
   SetThreadCount(threads);
   Model model = MakeModel(model_name, {28, 28, 1}, 10, 17, mode);
   Trainer trainer(model, UpdaterConfig::Of(updater));
@@ -56,8 +56,8 @@ TEST(TrainingModes, TwoHundredStepsGiveTheSameBits) {
 TEST(TrainingModes, ModesUpdatersAndThreadCountsGiveTheSameBits) {
   for (UpdaterKind updater : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdam}) {
     const Outcome first = Train("mlp", WorkspaceMode::kEnabled, updater, 60, 64, 1);
-    for (WorkspaceMode mode :
-         {WorkspaceMode::kEnabled, WorkspaceMode::kSingle, WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
+    for (WorkspaceMode mode : {WorkspaceMode::kEnabled, WorkspaceMode::kSingle,
+                               WorkspaceMode::kSeparate, WorkspaceMode::kNone}) {
       for (int threads : {1, 3}) {
         const Outcome run = Train("mlp", mode, updater, 60, 64, threads);
         EXPECT_EQ(run.losses, first.losses);
@@ -129,7 +129,8 @@ TEST(TrainingModes, AThrowingBatchChangesNothingAndTheNextStepWorks) {
     Batch batch = batches.Make(0);
     batch.labels.mutable_data<int64_t>()[3] = 10;
     return batch;
-  }), Error);
+  }),
+               Error);
   EXPECT_EQ(model.network->parameters().ToVector<float>(), before);
   EXPECT_EQ(trainer.steps(), 3);
   const WorkspaceStats stats = model.network->training_workspace().stats();

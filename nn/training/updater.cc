@@ -271,10 +271,10 @@ void Updater::ApplyTo(const ParameterGroup& as, const NDArray& gradients, NDArra
   const ClippingKind clipping = config_.clipping.kind;
   if (clipping == ClippingKind::kNormOfEach || clipping == ClippingKind::kGlobalNorm ||
       gradient_scale_ != 1) {
-    ThrowUnimplemented(absl::StrCat(
-        "updater: parameters that come one after the other, with gradients ",
-        gradient_scale_ != 1 ? "of a scaled loss" : "clipped by their norm",
-        ", expected no clipping or that of values"));
+    ThrowUnimplemented(
+        absl::StrCat("updater: parameters that come one after the other, with gradients ",
+                     gradient_scale_ != 1 ? "of a scaled loss" : "clipped by their norm",
+                     ", expected no clipping or that of values"));
   }
   if (!as.frozen) Update(as, gradients, parameters, first, second, nullptr);
 }

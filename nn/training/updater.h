@@ -27,24 +27,24 @@ enum class ClippingKind : uint8_t {
 // A plain value.
 struct GradientClipping {
   ClippingKind kind = ClippingKind::kNone;  // what is limited
-  double limit = 1;  // above 0
+  double limit = 1;                         // above 0
   bool operator==(const GradientClipping&) const = default;
 };
 
 // A plain value: kinds and numbers.
 struct UpdaterConfig {
   UpdaterKind kind = UpdaterKind::kAdam;  // by which formula
-  double learning_rate = 1e-3;  // times the schedule's factor
-  double momentum = 0.9;  // kNesterovs
-  double decay = 0.99;    // kRmsProp: what of the mean square stays
-  double beta1 = 0.9;     // kAdam, kAdamW
-  double beta2 = 0.999;   // likewise
-  double epsilon = 1e-8;    // kAdaGrad, kRmsProp, kAdam, kAdamW
-  double l2 = 0;            // times the parameter, added to the gradient
-  double l1 = 0;            // times the sign of the parameter, likewise
-  double weight_decay = 0;  // kAdamW: parameters shrink by learning_rate * weight_decay of
-                            // themselves, beside the gradient
-  Schedule schedule;        // of the learning rate
+  double learning_rate = 1e-3;            // times the schedule's factor
+  double momentum = 0.9;                  // kNesterovs
+  double decay = 0.99;                    // kRmsProp: what of the mean square stays
+  double beta1 = 0.9;                     // kAdam, kAdamW
+  double beta2 = 0.999;                   // likewise
+  double epsilon = 1e-8;                  // kAdaGrad, kRmsProp, kAdam, kAdamW
+  double l2 = 0;                          // times the parameter, added to the gradient
+  double l1 = 0;                          // times the sign of the parameter, likewise
+  double weight_decay = 0;    // kAdamW: parameters shrink by learning_rate * weight_decay of
+                              // themselves, beside the gradient
+  Schedule schedule;          // of the learning rate
   GradientClipping clipping;  // before everything else
 
   // Each kind with the learning rate that suits it: SGD 0.1, Nesterov momentum 0.02, AdaGrad (with
@@ -67,7 +67,7 @@ UpdaterKind ParseUpdater(const std::string& name);
 // most cases.
 struct ParameterGroup {
   int64_t begin = 0, end = 0;  // flat
-  double rate = 1;     // times the learning rate
+  double rate = 1;             // times the learning rate
   bool decays = true;  // l2, l1 and weight_decay apply; not to biases and scales of norms, say
   // Not updated: its gradient is not read and counts in no norm, its state stays.
   bool frozen = false;
@@ -109,8 +109,8 @@ class Updater {
   // `second` are the arrays of state_arrays(), null beyond, and all are dense and of one size. The next step's; Advance() counts it
   // when all are done. For what comes and goes (budget/spilled_trainer.h). Throws kUnimplemented where gradients are clipped by
   // norms or have a scale, which takes all of them at once.
-  void ApplyTo(const ParameterGroup& as, const NDArray& gradients, NDArray& parameters, NDArray* first,
-               NDArray* second) const;
+  void ApplyTo(const ParameterGroup& as, const NDArray& gradients, NDArray& parameters,
+               NDArray* first, NDArray* second) const;
   int state_arrays() const;  // of each element
 
   // The same in parts, for steps that are captured and replayed: what changes from step to step
@@ -144,8 +144,8 @@ class Updater {
   void CutRuns();
   // One run of elements: its part of the arrays, or all of them where there is one run.
   void Queue(size_t run, const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
-  void Update(const ParameterGroup& run, const NDArray& g, NDArray& p, NDArray* first, NDArray* second,
-              const NDArray* numbers) const;
+  void Update(const ParameterGroup& run, const NDArray& g, NDArray& p, NDArray* first,
+              NDArray* second, const NDArray* numbers) const;
   void QueueRuns(const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
   void ClipNumbers(const NDArray& gradients, NDArray& numbers) const;
   template <typename Visit>
@@ -161,7 +161,7 @@ class Updater {
   std::vector<std::pair<int64_t, int64_t>> kept_;  // KeepOnly; with keeps_all_ all
   bool keeps_all_ = true;
   bool applies_to_kept_ = false;  // in ApplyToKept
-  NDArray first_, second_;  // velocity, sum or mean of squares, or the two moments
+  NDArray first_, second_;        // velocity, sum or mean of squares, or the two moments
   NDArray numbers_;
   double gradient_scale_ = 1;
   int64_t steps_ = 0;

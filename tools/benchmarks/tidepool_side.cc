@@ -22,8 +22,8 @@ class TidepoolSide : public StepSide {
 
   std::string Describe() override {
     return absl::StrCat("Tidepool with ", absl::StrJoin(KernelRegistry::Global().Providers(), ", "),
-                        "; gcc " __VERSION__, "; on ",
-                        DeviceName(device_), graphs_ ? " by graphs" : "");
+                        "; gcc " __VERSION__, "; on ", DeviceName(device_),
+                        graphs_ ? " by graphs" : "");
   }
 
   int64_t Begin(const TrainingCase& wanted, const LabelledImages& images) override {
@@ -36,7 +36,8 @@ class TidepoolSide : public StepSide {
     updater.learning_rate = wanted.updater == "sgd" ? kSgdLearningRate : kAdamLearningRate;
     batch_ = wanted.batch;
     const Shape image{images.height, images.width, 1};
-    network_.emplace(TrainingNetwork(wanted.model, image, images.classes), nn::NetworkOptions{.seed = 1, .device = device_});
+    network_.emplace(TrainingNetwork(wanted.model, image, images.classes),
+                     nn::NetworkOptions{.seed = 1, .device = device_});
     trainer_.emplace(*network_, updater);
     if (graphs_) trainer_->set_graphs(true);
     batches_.emplace(images, batch_);

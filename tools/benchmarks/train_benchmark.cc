@@ -41,13 +41,15 @@ ABSL_FLAG(double, round_seconds, 0.25, "length of a round of one side");
 ABSL_FLAG(std::string, data, "",
           "folder with the four IDX files of MNIST's names; empty: examples/data/mnist");
 ABSL_FLAG(std::string, torch_peer, "",
-          "command of the peer's side, its arguments behind spaces (\"python3 tools/benchmarks/torch_training.py "
+          "command of the peer's side, its arguments behind spaces (\"python3 "
+          "tools/benchmarks/torch_training.py "
           "--mode=compiled\"), or none; empty: train_benchmark_torch beside this program");
 ABSL_FLAG(std::string, json, "", "file for the results in Google Benchmark's form");
 ABSL_FLAG(std::string, revision, "", "version of the sources, put into the report");
 ABSL_FLAG(std::string, device, "host",
           "of Tidepool's side, \"cuda\" for instance; the peer's is an argument of its command");
-ABSL_FLAG(bool, graphs, false, "Tidepool's steps are captured and replayed: needs a device that can");
+ABSL_FLAG(bool, graphs, false,
+          "Tidepool's steps are captured and replayed: needs a device that can");
 ABSL_FLAG(bool, force, false, "report even when other processes are busy");
 ABSL_FLAG(bool, serve, false, "be Tidepool's side: for this program's own use");
 
@@ -189,8 +191,7 @@ int Run() {
 }  // namespace tidepool::tools
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "milliseconds per training step of Tidepool, and of its peer");
+  absl::SetProgramUsageMessage("milliseconds per training step of Tidepool, and of its peer");
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   try {
     if (rest.size() > 1) {
@@ -198,9 +199,10 @@ int main(int argc, char** argv) {
           absl::StrCat("argument \"", rest[1], "\", expected flags only"));
     }
     if (absl::GetFlag(FLAGS_serve)) {
-      tidepool::tools::ServeSteps(*tidepool::tools::NewTidepoolSide(tidepool::DeviceNamed(absl::GetFlag(FLAGS_device)),
-                                                                     absl::GetFlag(FLAGS_graphs)),
-                                   std::cin, std::cout);
+      tidepool::tools::ServeSteps(
+          *tidepool::tools::NewTidepoolSide(tidepool::DeviceNamed(absl::GetFlag(FLAGS_device)),
+                                            absl::GetFlag(FLAGS_graphs)),
+          std::cin, std::cout);
       return 0;
     }
     return tidepool::tools::Run();

@@ -1,8 +1,8 @@
 #include "tidepool/tools/commands/flags.h"
 
 #include "absl/flags/flag.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_provider.h"
@@ -11,7 +11,8 @@
 ABSL_FLAG(int, threads, 0, "threads for kernels; 0: one per processor");
 ABSL_FLAG(int, batch, 64, "examples per step; images at once, at most");
 ABSL_FLAG(std::string, workspace_mode, "enabled", "enabled, single, separate or none");
-ABSL_FLAG(std::string, device, "host", "host, cuda:0, ...: where the network and its workspaces are");
+ABSL_FLAG(std::string, device, "host",
+          "host, cuda:0, ...: where the network and its workspaces are");
 ABSL_FLAG(bool, json, false, "as JSON instead of text");
 ABSL_FLAG(std::string, model_file, "", "model to load, as train --save writes it");
 ABSL_FLAG(std::string, images, "", "IDX file of images, plain or gzip");

@@ -20,7 +20,8 @@
 ABSL_DECLARE_FLAG(std::string, input);
 ABSL_DECLARE_FLAG(std::string, model);
 ABSL_DECLARE_FLAG(std::string, updater);
-ABSL_FLAG(std::string, budget, "", "to find the largest batch that fits: 67108864, 64MiB, 1.5GiB, 25%");
+ABSL_FLAG(std::string, budget, "",
+          "to find the largest batch that fits: 67108864, 64MiB, 1.5GiB, 25%");
 ABSL_FLAG(int64_t, classes, 10, "of the network's output");
 
 namespace tidepool::tools {

@@ -58,8 +58,7 @@ struct CurvePaths {
 CurvePaths CurvePathsOfFlags(const std::vector<FlagPath>& inputs) {
   const std::string folder = absl::GetFlag(FLAGS_curves), as = absl::GetFlag(FLAGS_curves_as);
   if (as != "svg" && as != "png") {
-    ThrowInvalidArgument(
-        absl::StrCat("flag --curves_as is \"", as, "\", expected svg or png"));
+    ThrowInvalidArgument(absl::StrCat("flag --curves_as is \"", as, "\", expected svg or png"));
   }
   if (folder.empty()) return {};
   const auto in_folder = [&](const char* name) { return absl::StrCat(folder, "/", name, ".", as); };
@@ -70,10 +69,9 @@ CurvePaths CurvePathsOfFlags(const std::vector<FlagPath>& inputs) {
     error.AddContext("flag --curves");
     throw;
   }
-  CheckOutputPaths({{"curves", paths.roc},
-                    {"curves", paths.precision_recall},
-                    {"curves", paths.calibration}},
-                   inputs);
+  CheckOutputPaths(
+      {{"curves", paths.roc}, {"curves", paths.precision_recall}, {"curves", paths.calibration}},
+      inputs);
   return paths;
 }
 
@@ -91,8 +89,8 @@ int RunEvaluate() {
   const std::string images_path = Required("images", absl::GetFlag(FLAGS_images));
   const std::string labels_path = Required("labels", absl::GetFlag(FLAGS_labels));
   const CurvePaths curves = CurvePathsOfFlags({{"images", images_path},
-                                              {"labels", labels_path},
-                                              {"model_file", absl::GetFlag(FLAGS_model_file)}});
+                                               {"labels", labels_path},
+                                               {"model_file", absl::GetFlag(FLAGS_model_file)}});
   nn::Model model = ModelOfFlags();
   const LabelledImages images =
       ReadLabelledImages(images_path, labels_path, static_cast<int>(model.classes), kMaxIdxBytes,

@@ -41,13 +41,15 @@ ABSL_FLAG(uint64_t, seed, 1, "of initial parameters and the order of images");
 ABSL_FLAG(bool, graphs, false, "capture the step and launch it with one call; CUDA devices");
 ABSL_FLAG(std::string, trace_file, "", "CSV: a training step as a problem for tidepool plan");
 ABSL_FLAG(std::string, memory_log, "", "CSV: memory after each step; empty: none");
-ABSL_FLAG(std::string, memory_profile, "", "HTML: a page that shows memory over time and each cycle");
+ABSL_FLAG(std::string, memory_profile, "",
+          "HTML: a page that shows memory over time and each cycle");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 ABSL_FLAG(std::string, memory_budget, "",
           "\"50%\" of what a step needs without it, or bytes; empty: none");
 ABSL_FLAG(std::string, budget_strategy, "auto",
           "for what waits for the backward pass: auto, spill, recompute or none");
-ABSL_FLAG(std::string, spill_folder, "", "of what is spilled; empty: TIDEPOOL_SPILL_FOLDER, TMPDIR, /var/tmp");
+ABSL_FLAG(std::string, spill_folder, "",
+          "of what is spilled; empty: TIDEPOOL_SPILL_FOLDER, TMPDIR, /var/tmp");
 ABSL_FLAG(bool, distributed, false, "one rank of a job of mpirun; docs/distributed.md");
 
 namespace tidepool::tools {
@@ -67,7 +69,8 @@ std::optional<nn::StepBudget> BudgetOfFlags(int64_t batch, WorkspaceMode mode) {
   if (mode != WorkspaceMode::kEnabled) {
     ThrowInvalidArgument("flag --memory_budget needs --workspace_mode=enabled");
   }
-  if (absl::GetFlag(FLAGS_graphs)) ThrowInvalidArgument("flag --memory_budget and --graphs exclude each other");
+  if (absl::GetFlag(FLAGS_graphs))
+    ThrowInvalidArgument("flag --memory_budget and --graphs exclude each other");
   return nn::StepBudget{.limit = limit,
                         .strategy = strategy,
                         .shape = {.batch = batch},
@@ -116,7 +119,8 @@ int RunTrain() {
 
   std::optional<MemoryProfile> memory_profile;
   if (!memory_profile_file.empty()) {
-    memory_profile.emplace(MemoryProfileOptions{.title = absl::StrCat("tidepool train --model=", absl::GetFlag(FLAGS_model))});
+    memory_profile.emplace(MemoryProfileOptions{
+        .title = absl::StrCat("tidepool train --model=", absl::GetFlag(FLAGS_model))});
   }
   // Before the thread pool exists, so that its threads are counted too.
   StepCounters counters;

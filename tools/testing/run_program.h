@@ -17,7 +17,7 @@ struct RunOptions {
   int64_t max_file_bytes = -1;  // RLIMIT_FSIZE; -1: none
   // RLIMIT_STACK, which threads get as well, up to the hard limit; -1: as it is.
   int64_t stack_bytes = -1;
-  int64_t address_bytes = -1;  // RLIMIT_AS; -1: as it is
+  int64_t address_bytes = -1;             // RLIMIT_AS; -1: as it is
   std::function<void(int pid)> on_start;  // called once it runs, before it is waited for
 };
 

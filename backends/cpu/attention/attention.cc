@@ -33,8 +33,8 @@ struct Slot {
     mask = parts.Take<T>(keys);
     largest = parts.Take<T>(rows);
     totals = parts.Take<double>(rows);
-    products = parts.Take<char>(static_cast<int64_t>(
-        std::max(Type::ScratchBytes(rows, keys, g.width), Type::ScratchBytes(rows, g.value_width, keys))));
+    products = parts.Take<char>(static_cast<int64_t>(std::max(
+        Type::ScratchBytes(rows, keys, g.width), Type::ScratchBytes(rows, g.value_width, keys))));
     bytes = parts.bytes();
   }
 };
@@ -65,7 +65,8 @@ void RunBlock(const KernelCall& call, const Geometry& g, const RowBlock& block,
           std::clamp<int64_t>(g.attributes.Visible(block.QueryOf(r), g.keys) - first, 0, n);
       std::fill(scores + visible, scores + n, T(0));
       if (visible == 0) continue;
-      const auto added = mask.At(block.batch, block.HeadOf(r), block.QueryOf(r), first, visible, slot.mask);
+      const auto added =
+          mask.At(block.batch, block.HeadOf(r), block.QueryOf(r), first, visible, slot.mask);
       const T before = slot.largest[r];
       const double sum =
           loops.weights(scores, visible, scale, added.shift, added.elements, &slot.largest[r]);
@@ -78,8 +79,8 @@ void RunBlock(const KernelCall& call, const Geometry& g, const RowBlock& block,
       slot.totals[r] += sum;
     }
     Product<Type>(rows, g.value_width, n, {slot.scores, ld, 1},
-                  value.From(block.batch, block.key_head, first), slot.sums, g.value_width, first > 0,
-                  slot.products);
+                  value.From(block.batch, block.key_head, first), slot.sums, g.value_width,
+                  first > 0, slot.products);
   }
   const TensorRef& log_sums = call.outputs[1];
   for (int64_t r = 0; r < rows; ++r) {
@@ -106,7 +107,8 @@ size_t ScratchBytes(const KernelCall& call) {
 template <typename Type>
 void Run(const KernelCall& call) {
   const Geometry g(call);
-  const std::shared_ptr<ThreadPool> pool = g.Work() < kMinParallelWork ? nullptr : PoolOf(call.threads);
+  const std::shared_ptr<ThreadPool> pool =
+      g.Work() < kMinParallelWork ? nullptr : PoolOf(call.threads);
   const size_t slot_bytes = Slot<Type>(g, nullptr).bytes;
   const int64_t blocks = g.BlocksOfKeyHead();
   ParallelTasks(pool.get(), g.batch * g.key_heads * blocks, [&](int64_t index, int slot) {

@@ -51,10 +51,14 @@ class Geometry {
  public:
   explicit Geometry(const KernelCall& call)
       : attributes(call.attrs<AttentionAttributes>()),
-        batch(call.inputs[0].dims[0]), heads(call.inputs[0].dims[1]),
-        queries(call.inputs[0].dims[2]), width(call.inputs[0].dims[3]),
-        key_heads(call.inputs[1].dims[1]), keys(call.inputs[1].dims[2]),
-        value_width(call.inputs[2].dims[3]), group(heads / key_heads) {
+        batch(call.inputs[0].dims[0]),
+        heads(call.inputs[0].dims[1]),
+        queries(call.inputs[0].dims[2]),
+        width(call.inputs[0].dims[3]),
+        key_heads(call.inputs[1].dims[1]),
+        keys(call.inputs[1].dims[2]),
+        value_width(call.inputs[2].dims[3]),
+        group(heads / key_heads) {
     // Heads are joined where the rows of both are evenly spaced in every operand that has them.
     heads_together = 1;
     if (queries > 0 && queries < kRows && JoinsHeads(call)) {
@@ -71,8 +75,12 @@ class Geometry {
   RowBlock Block(int64_t of_batch, int64_t key_head, int64_t index) const {
     const int64_t first = index / query_blocks * heads_together;
     const int64_t query = index % query_blocks * rows_of_block;
-    return {of_batch, key_head, key_head * group + first, std::min(heads_together, group - first),
-            query, std::min(rows_of_block, queries - query)};
+    return {of_batch,
+            key_head,
+            key_head * group + first,
+            std::min(heads_together, group - first),
+            query,
+            std::min(rows_of_block, queries - query)};
   }
   int64_t Work() const { return batch * heads * queries * keys * (width + value_width); }
 

@@ -49,8 +49,8 @@ struct Slot {
     dvalue = parts.Take<T>(keys * g.value_width);
     size_t most = 0;
     for (const int64_t wide : {g.width, g.value_width}) {
-      most = std::max({most, Type::ScratchBytes(rows, keys, wide), Type::ScratchBytes(rows, wide, keys),
-                       Type::ScratchBytes(keys, wide, rows)});
+      most = std::max({most, Type::ScratchBytes(rows, keys, wide),
+                       Type::ScratchBytes(rows, wide, keys), Type::ScratchBytes(keys, wide, rows)});
     }
     products = parts.Take<char>(static_cast<int64_t>(most));
     bytes = parts.bytes();
@@ -88,7 +88,8 @@ void RunKeys(const KernelCall& call, const Geometry& g, int64_t batch, int64_t k
   const TensorRef& log_sums = call.inputs[5];
   const int64_t n = std::min(kKeys, g.keys - first), ld = g.MostKeys();
   const T scale = static_cast<T>(g.attributes.ScaleOf(g.width));
-  const Matrix<T> keys = key.From(batch, key_head, first), values = value.From(batch, key_head, first);
+  const Matrix<T> keys = key.From(batch, key_head, first),
+                  values = value.From(batch, key_head, first);
   std::fill_n(slot.dkey, n * g.width, T(0));
   std::fill_n(slot.dvalue, n * g.value_width, T(0));
   for (int64_t index = 0; index < g.BlocksOfKeyHead(); ++index) {
@@ -96,7 +97,8 @@ void RunKeys(const KernelCall& call, const Geometry& g, int64_t batch, int64_t k
     const int64_t rows = block.rows();
     if (g.attributes.Visible(block.query + block.queries - 1, g.keys) <= first) continue;
     const Matrix<T> of_query = RowsOf(query, block), of_dz = RowsOf(dz, block);
-    Product<Type>(rows, n, g.width, of_query, keys.Transposed(), slot.weights, ld, false, slot.products);
+    Product<Type>(rows, n, g.width, of_query, keys.Transposed(), slot.weights, ld, false,
+                  slot.products);
     Product<Type>(rows, n, g.value_width, of_dz, values.Transposed(), slot.gradients, ld, false,
                   slot.products);
     for (int64_t r = 0; r < rows; ++r) {
@@ -112,8 +114,8 @@ void RunKeys(const KernelCall& call, const Geometry& g, int64_t batch, int64_t k
       std::fill(gradients + visible, gradients + n, T(0));
     }
     const Matrix<T> weights{slot.weights, ld, 1}, gradients{slot.gradients, ld, 1};
-    Product<Type>(n, g.value_width, rows, weights.Transposed(), of_dz, slot.dvalue, g.value_width, true,
-                  slot.products);
+    Product<Type>(n, g.value_width, rows, weights.Transposed(), of_dz, slot.dvalue, g.value_width,
+                  true, slot.products);
     Product<Type>(n, g.width, rows, gradients.Transposed(), of_query, slot.dkey, g.width, true,
                   slot.products);
     Product<Type>(rows, g.width, n, gradients, keys,
@@ -139,7 +141,8 @@ void Run(const KernelCall& call) {
   const Geometry g(call);
   const Shares s(g);
   const AttentionLoops<T>& loops = LoopsOf(Type());
-  const std::shared_ptr<ThreadPool> pool = g.Work() < kMinParallelWork ? nullptr : PoolOf(call.threads);
+  const std::shared_ptr<ThreadPool> pool =
+      g.Work() < kMinParallelWork ? nullptr : PoolOf(call.threads);
   Parts parts(call.scratch);
   T* const dqueries = parts.Take<T>(s.shares * QueryElements(g));
   char* const slots = static_cast<char*>(call.scratch) + parts.bytes();
@@ -152,8 +155,8 @@ void Run(const KernelCall& call) {
     const Heads<T> z(call.inputs[4]), dz(call.inputs[6]);
     for (int64_t r = 0; r < g.group * g.queries; ++r) {
       const int64_t head = key_head * g.group + r / g.queries, row = r % g.queries;
-      slot.deltas[r] = StridedDot(loops, z.At(batch, head, row), z.strides[3], dz.At(batch, head, row),
-                                  dz.strides[3], g.value_width);
+      slot.deltas[r] = StridedDot(loops, z.At(batch, head, row), z.strides[3],
+                                  dz.At(batch, head, row), dz.strides[3], g.value_width);
     }
     T* const dquery = dqueries + share * QueryElements(g) + pair * g.group * of_head;
     std::fill_n(dquery, g.group * of_head, T(0));

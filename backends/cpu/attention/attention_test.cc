@@ -49,31 +49,39 @@ TEST(Attention, IsTheSoftmaxOfTheScoresTimesTheValues) {
     AttentionAttributes causal;
     causal.causal = true;
     causal.first_query = 400;
-    EXPECT_LT(LargestDifference(Attention(q, k, v, causal).output, Naive(q, k, v, CausalMask(300, 700, 400))),
+    EXPECT_LT(LargestDifference(Attention(q, k, v, causal).output,
+                                Naive(q, k, v, CausalMask(300, 700, 400))),
               tolerance);
     const NDArray mask = Random({3, 1, 700}, 4, dtype);
-    EXPECT_LT(LargestDifference(Attention(q, k, v, {}, &mask).output, Naive(q, k, v, mask)), tolerance);
+    EXPECT_LT(LargestDifference(Attention(q, k, v, {}, &mask).output, Naive(q, k, v, mask)),
+              tolerance);
     const NDArray seen = Greater(mask, Zeros({}, dtype));
     const NDArray added = Where(seen, Zeros({}, dtype), Full({}, -INFINITY, dtype));
-    EXPECT_LT(LargestDifference(Attention(q, k, v, {}, &seen).output, Naive(q, k, v, added)), tolerance);
+    EXPECT_LT(LargestDifference(Attention(q, k, v, {}, &seen).output, Naive(q, k, v, added)),
+              tolerance);
   }
 }
 
 TEST(Attention, LargeScoresDoNotOverflow) {
-  const NDArray q = Random({1, 1, 20, 16}, 1) * 200, k = Random({1, 1, 600, 16}, 2), v = Random({1, 1, 600, 16}, 3);
+  const NDArray q = Random({1, 1, 20, 16}, 1) * 200, k = Random({1, 1, 600, 16}, 2),
+                v = Random({1, 1, 600, 16}, 3);
   EXPECT_LT(LargestDifference(Attention(q, k, v).output, Naive(q, k, v, Zeros({}))), 1e-3);
 }
 
 TEST(Attention, HeadsShareKeys) {
   for (const int64_t queries : {1, 5, 200}) {
-    const NDArray q = Random({2, 6, queries, 16}, 1), k = Random({2, 2, 300, 16}, 2), v = Random({2, 2, 300, 16}, 3);
+    const NDArray q = Random({2, 6, queries, 16}, 1), k = Random({2, 2, 300, 16}, 2),
+                  v = Random({2, 2, 300, 16}, 3);
     const NDArray output = Attention(q, k, v).output;
-    EXPECT_LT(LargestDifference(output, Naive(q, Repeat(k, 3, 1), Repeat(v, 3, 1), Zeros({}))), 2e-6) << queries;
+    EXPECT_LT(LargestDifference(output, Naive(q, Repeat(k, 3, 1), Repeat(v, 3, 1), Zeros({}))),
+              2e-6)
+        << queries;
   }
 }
 
 TEST(Attention, ReadsAndWritesViewsWhereTheyLie) {
-  const NDArray q = Random({2, 70, 4, 16}, 1), k = Random({2, 90, 2, 16}, 2), v = Random({2, 90, 2, 8}, 3);
+  const NDArray q = Random({2, 70, 4, 16}, 1), k = Random({2, 90, 2, 16}, 2),
+                v = Random({2, 90, 2, 8}, 3);
   const auto heads = [](const NDArray& x) { return x.Transpose({0, 2, 1, 3}); };
   const Attended plain = Attention(heads(q).Dup(), heads(k).Dup(), heads(v).Dup());
   NDArray output = Empty({2, 70, 4, 8});
@@ -81,8 +89,10 @@ TEST(Attention, ReadsAndWritesViewsWhereTheyLie) {
   AttentionInto(heads(q), heads(k), heads(v), views);
   EXPECT_EQ(heads(output).Dup().ToVector<float>(), plain.output.ToVector<float>());
   const NDArray g = Random({2, 70, 4, 8}, 5);
-  const AttentionGradients of_plain = AttentionGrad(heads(q).Dup(), heads(k).Dup(), heads(v).Dup(), plain, heads(g).Dup());
-  AttentionGradients into{heads(Empty({2, 70, 4, 16})), heads(Empty({2, 90, 2, 16})), heads(Empty({2, 90, 2, 8}))};
+  const AttentionGradients of_plain =
+      AttentionGrad(heads(q).Dup(), heads(k).Dup(), heads(v).Dup(), plain, heads(g).Dup());
+  AttentionGradients into{heads(Empty({2, 70, 4, 16})), heads(Empty({2, 90, 2, 16})),
+                          heads(Empty({2, 90, 2, 8}))};
   AttentionGradInto(heads(q), heads(k), heads(v), views, heads(g), into);
   EXPECT_LT(LargestDifference(into.query, of_plain.query), 1e-6);
   EXPECT_LT(LargestDifference(into.key, of_plain.key), 1e-5);
@@ -91,14 +101,16 @@ TEST(Attention, ReadsAndWritesViewsWhereTheyLie) {
 
 // A text token by token, by the keys of what came before, is the text at once.
 TEST(Attention, GoesOnWhereATextStopped) {
-  const NDArray q = Random({1, 2, 40, 16}, 1), k = Random({1, 2, 40, 16}, 2), v = Random({1, 2, 40, 16}, 3);
+  const NDArray q = Random({1, 2, 40, 16}, 1), k = Random({1, 2, 40, 16}, 2),
+                v = Random({1, 2, 40, 16}, 3);
   AttentionAttributes causal;
   causal.causal = true;
   const NDArray whole = Attention(q, k, v, causal).output;
   for (int64_t at = 0; at < 40; at += 8) {
     causal.first_query = at;
     const NDArray part =
-        Attention(q.Slice(2, at, at + 8), k.Slice(2, 0, at + 8), v.Slice(2, 0, at + 8), causal).output;
+        Attention(q.Slice(2, at, at + 8), k.Slice(2, 0, at + 8), v.Slice(2, 0, at + 8), causal)
+            .output;
     EXPECT_LT(LargestDifference(part, whole.Slice(2, at, at + 8)), 1e-6) << at;
   }
 }
@@ -124,7 +136,8 @@ TEST(Attention, ThreadsChangeNoBit) {
     SetThreadCount(i == 0 ? 1 : 4);
     const Attended a = Attention(q, k, k);
     const AttentionGradients g = AttentionGrad(q, k, k, a, q);
-    for (const NDArray* x : {&a.output, &g.query, &g.key, &g.value}) results[i].push_back(x->ToVector<float>());
+    for (const NDArray* x : {&a.output, &g.query, &g.key, &g.value})
+      results[i].push_back(x->ToVector<float>());
   }
   SetThreadCount(before);
   EXPECT_EQ(results[0], results[1]);
@@ -145,7 +158,8 @@ TEST(Attention, ScratchDoesNotGrowWithTheProductOfQueriesAndKeys) {
         ref.strides = strides;
       }
       AttentionAttributes attributes;
-      KernelCall call{op, absl::MakeSpan(refs, op == OpCode::kAttention ? 4 : 7), absl::MakeSpan(refs, 3), &attributes};
+      KernelCall call{op, absl::MakeSpan(refs, op == OpCode::kAttention ? 4 : 7),
+                      absl::MakeSpan(refs, 3), &attributes};
       call.threads = 1;
       return static_cast<double>(kernel.scratch_bytes(call));
     };
@@ -165,13 +179,15 @@ TEST(Attention, RefusesOperandsThatDoNotFit) {
     return std::string("nothing was thrown");
   };
   EXPECT_EQ(message({1, 4, 3, 8}, {1, 3, 5, 8}, {1, 3, 5, 8}, {}),
-            "Op [attention]: query has shape [1, 4, 3, 8], key has shape [1, 3, 5, 8]; expected a width of at least 1 "
+            "Op [attention]: query has shape [1, 4, 3, 8], key has shape [1, 3, 5, 8]; expected a "
+            "width of at least 1 "
             "and heads that are a multiple of key's");
   EXPECT_EQ(message({1, 4, 3, 8}, {1, 2, 5, 8}, {1, 2, 6, 8}, {}),
             "Op [attention]: value has shape [1, 2, 6, 8], expected [1, 2, 5, 8]");
   EXPECT_EQ(message({1, 4, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}, {3, 4}),
             "Op [attention]: mask has shape [3, 4], expected one that broadcasts to [1, 4, 3, 5]");
-  EXPECT_EQ(message({4, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}, {}).substr(0, 33), "Op [attention]: query has shape [");
+  EXPECT_EQ(message({4, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 8}, {}).substr(0, 33),
+            "Op [attention]: query has shape [");
 }
 
 }  // namespace

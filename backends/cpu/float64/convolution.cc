@@ -10,9 +10,9 @@
 
 #include "tidepool/backends/cpu/conv2d_call.h"
 #include "tidepool/backends/cpu/gemm/gemm_f64.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -23,7 +23,7 @@ constexpr int64_t kLeastPixels = 64;
 
 struct Convolution {
   Conv2dProblem p;
-  int64_t groups, channels, filters;        // of the whole operands
+  int64_t groups, channels, filters;  // of the whole operands
   int64_t group_channels, group_filters;
   int64_t out_width, image_pixels, pixels;  // of the output
   int64_t patch;                            // elements of one
@@ -42,7 +42,8 @@ struct Convolution {
     image_pixels = p.OutHeight() * out_width;
     pixels = p.batch * image_pixels;
     patch = p.kernel_height * p.kernel_width * group_channels;
-    const int64_t fit = kPatchBytes / static_cast<int64_t>(sizeof(double)) / std::max<int64_t>(patch, 1);
+    const int64_t fit =
+        kPatchBytes / static_cast<int64_t>(sizeof(double)) / std::max<int64_t>(patch, 1);
     piece = std::min(std::max(fit, kLeastPixels), std::max<int64_t>(pixels, 1));
     pointwise = groups == 1 && p.kernel_height == 1 && p.kernel_width == 1 &&
                 p.stride_height == 1 && p.stride_width == 1 && p.pad_top == 0 &&
@@ -65,9 +66,9 @@ struct Convolution {
       for (int64_t s = 0; s < p.kernel_width; ++s, to += group_channels) {
         const int64_t x = column * p.stride_width + s * p.dilation_width - p.pad_left;
         const bool inside = y >= 0 && y < p.in_height && x >= 0 && x < p.in_width;
-        visit(inside ? ((image * p.in_height + y) * p.in_width + x) * channels +
-                           group * group_channels
-                     : -1,
+        visit(inside
+                  ? ((image * p.in_height + y) * p.in_width + x) * channels + group * group_channels
+                  : -1,
               to);
       }
     }
@@ -121,7 +122,8 @@ Convolution ForwardOf(const KernelCall& call) {
 
 size_t ForwardScratch(const KernelCall& call) {
   const Convolution g = ForwardOf(call);
-  return g.patch_bytes() + GemmF64ScratchBytes(g.piece, g.group_filters, g.patch, call.threads.count);
+  return g.patch_bytes() +
+         GemmF64ScratchBytes(g.piece, g.group_filters, g.patch, call.threads.count);
 }
 
 void RunForward(const KernelCall& call) {
@@ -154,7 +156,8 @@ Convolution GradInputOf(const KernelCall& call) {
 
 size_t GradInputScratch(const KernelCall& call) {
   const Convolution g = GradInputOf(call);
-  return g.patch_bytes() + GemmF64ScratchBytes(g.piece, g.patch, g.group_filters, call.threads.count);
+  return g.patch_bytes() +
+         GemmF64ScratchBytes(g.piece, g.patch, g.group_filters, call.threads.count);
 }
 
 void RunGradInput(const KernelCall& call) {
@@ -186,7 +189,8 @@ Convolution GradFilterOf(const KernelCall& call) {
 
 size_t GradFilterScratch(const KernelCall& call) {
   const Convolution g = GradFilterOf(call);
-  return g.patch_bytes() + GemmF64ScratchBytes(g.group_filters, g.patch, g.piece, call.threads.count);
+  return g.patch_bytes() +
+         GemmF64ScratchBytes(g.group_filters, g.patch, g.piece, call.threads.count);
 }
 
 void RunGradFilter(const KernelCall& call) {

@@ -48,8 +48,8 @@ struct Part {
   Sum count() const { return static_cast<Sum>(rows * width); }
 };
 
-void Normalize(const KernelCall& call, const Part& part, Sum epsilon, bool has_mean, const double* shift,
-               double* mean_out, double* inverse_out) {
+void Normalize(const KernelCall& call, const Part& part, Sum epsilon, bool has_mean,
+               const double* shift, double* mean_out, double* inverse_out) {
   const double *x = In(call, 0), *scale = In(call, 1);
   double* const z = Out(call, 0);
   Sum exact_mean = 0;
@@ -68,8 +68,8 @@ void Normalize(const KernelCall& call, const Part& part, Sum epsilon, bool has_m
   });
 }
 
-void Differentiate(const KernelCall& call, const Part& part, const double* dz, bool has_mean, double mean,
-                   double inverse) {
+void Differentiate(const KernelCall& call, const Part& part, const double* dz, bool has_mean,
+                   double mean, double inverse) {
   const double *x = In(call, 0), *scale = In(call, 1);
   double* const dx = Out(call, 0);
   double offset = 0;
@@ -77,8 +77,9 @@ void Differentiate(const KernelCall& call, const Part& part, const double* dz, b
     offset = static_cast<double>(
         part.Total([=](int64_t i, int64_t c) { return dz[i] * scale[c]; }) / part.count());
   }
-  const auto slope = static_cast<double>(
-      part.Total([=](int64_t i, int64_t c) { return dz[i] * scale[c] * ((x[i] - mean) * inverse); }) / part.count());
+  const auto slope = static_cast<double>(part.Total([=](int64_t i, int64_t c) {
+    return dz[i] * scale[c] * ((x[i] - mean) * inverse);
+  }) / part.count());
   part.ForEachRun([&](int64_t run) {
     for (int64_t i = 0; i < part.width; ++i) {
       const double normal = (x[run + i] - mean) * inverse;
@@ -117,16 +118,22 @@ struct Groups {
   int64_t items, rows, channels, groups, width;
 
   Groups(const TensorRef& x, int64_t its_groups)
-      : items(x.dims[0]), rows(1), channels(x.dims[x.rank - 1]), groups(its_groups), width(channels / groups) {
+      : items(x.dims[0]),
+        rows(1),
+        channels(x.dims[x.rank - 1]),
+        groups(its_groups),
+        width(channels / groups) {
     for (int i = 1; i < x.rank - 1; ++i) rows *= x.dims[i];
   }
   template <typename Body>
   void ForEach(const KernelCall& call, Body body) const {
-    ParallelFor(call.threads, items * groups, 1, items * rows * channels * 4, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        body(i, Part{i / groups * rows * channels, rows, channels, i % groups * width, width});
-      }
-    });
+    ParallelFor(
+        call.threads, items * groups, 1, items * rows * channels * 4,
+        [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            body(i, Part{i / groups * rows * channels, rows, channels, i % groups * width, width});
+          }
+        });
   }
 };
 
@@ -140,7 +147,9 @@ void RunGroupNorm(const KernelCall& call) {
 void RunGroupNormGrad(const KernelCall& call) {
   const Groups g(call.inputs[0], call.inputs[2].dims[1]);
   const double *means = In(call, 2), *inverses = In(call, 3), *dz = In(call, 4);
-  g.ForEach(call, [&](int64_t i, const Part& part) { Differentiate(call, part, dz, true, means[i], inverses[i]); });
+  g.ForEach(call, [&](int64_t i, const Part& part) {
+    Differentiate(call, part, dz, true, means[i], inverses[i]);
+  });
   SumOverRows(
       call, Rows(g.items * g.rows, g.channels), /*joins=*/false, dz, means, inverses,
       [&](int64_t i) { return i / (g.rows * g.channels) * g.groups + i % g.channels / g.width; },

@@ -57,8 +57,8 @@ void Conv2dGradInput(const Conv2dProblem& problem, const float* dy, const float*
 // sum over rows of dy, is not computed here. Scratch: partial sums, up to 16 times the size of the
 // filter but at most 4 MiB, and per thread some hundred KiB and the padded rows.
 size_t Conv2dGradFilterScratchBytes(const Conv2dProblem& problem, int threads);
-void Conv2dGradFilter(const Conv2dProblem& problem, const float* x, const float* dy,
-                      float* dfilter, bool accumulate, void* scratch, ThreadPool* pool);
+void Conv2dGradFilter(const Conv2dProblem& problem, const float* x, const float* dy, float* dfilter,
+                      bool accumulate, void* scratch, ThreadPool* pool);
 
 }  // namespace tidepool::cpu
 

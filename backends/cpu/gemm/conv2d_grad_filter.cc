@@ -15,9 +15,9 @@ namespace tidepool::cpu {
 namespace {
 
 constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
-constexpr int64_t kMaxPixels = 256;     // inner positions per panel of dy
-constexpr int64_t kMaxSegments = 64;    // output rows per panel of dy
-constexpr int64_t kWantedTasks = 16;    // enough for a fair share per thread
+constexpr int64_t kMaxPixels = 256;   // inner positions per panel of dy
+constexpr int64_t kMaxSegments = 64;  // output rows per panel of dy
+constexpr int64_t kWantedTasks = 16;  // enough for a fair share per thread
 constexpr int64_t kMaxPartialBytes = 4 << 20;
 // Partial sums over less than this are not worth adding up.
 constexpr int64_t kMinPixelsPerPart = 512;
@@ -54,9 +54,7 @@ struct Cut {
   // A single part needs no memory beyond the group at hand.
   int64_t PartialFloats() const { return AlignFloats(depth * padded_channels); }
   int64_t AllPartialsFloats() const { return parts > 1 ? parts * PartialFloats() : 0; }
-  int64_t GroupFloats() const {
-    return parts > 1 ? 0 : AlignFloats(group_rows * padded_channels);
-  }
+  int64_t GroupFloats() const { return parts > 1 ? 0 : AlignFloats(group_rows * padded_channels); }
   int64_t ChunkPixels() const {
     return c.out_width > kMaxPixels ? kMaxPixels : chunk_rows * c.out_width;
   }
@@ -73,7 +71,9 @@ struct SlotScratch {
   float *group, *panel, *strips, *view;
 
   SlotScratch(const Cut& cut, float* memory)
-      : group(memory), panel(group + cut.GroupFloats()), strips(panel + cut.PanelFloats()),
+      : group(memory),
+        panel(group + cut.GroupFloats()),
+        strips(panel + cut.PanelFloats()),
         view(strips + cut.StripFloats()) {}
 };
 
@@ -191,8 +191,7 @@ struct Job {
 size_t Conv2dGradFilterScratchBytes(const Conv2dProblem& p, int threads) {
   CheckConv2d("Conv2dGradFilterScratchBytes", p, "", "", "");
   const Cut cut(p);
-  return (cut.AllPartialsFloats() + std::max(threads, 1) * cut.SlotFloats()) *
-         sizeof(float);
+  return (cut.AllPartialsFloats() + std::max(threads, 1) * cut.SlotFloats()) * sizeof(float);
 }
 
 void Conv2dGradFilter(const Conv2dProblem& p, const float* x, const float* dy, float* dfilter,
@@ -215,8 +214,7 @@ void Conv2dGradFilter(const Conv2dProblem& p, const float* x, const float* dy, f
   float* slots = partials + cut.AllPartialsFloats();
   const auto store = [&](const float* sums, int64_t position, int64_t rows) {
     kernels.store_transposed(sums, cut.padded_channels, rows, p.out_channels, nullptr,
-                             int64_t{accumulate} * kTileAccumulate, dfilter + position,
-                             cut.depth);
+                             int64_t{accumulate} * kTileAccumulate, dfilter + position, cut.depth);
   };
   ParallelTasks(pool, cut.parts * cut.groups, [&](int64_t index, int slot) {
     const int64_t part = index / cut.groups;
@@ -224,9 +222,9 @@ void Conv2dGradFilter(const Conv2dProblem& p, const float* x, const float* dy, f
     const int64_t rows = std::min(cut.group_rows, cut.depth - position);
     const int64_t begin = part * cut.part_rows;
     const SlotScratch memory(cut, slots + slot * cut.SlotFloats());
-    float* sums = cut.parts == 1 ? memory.group
-                                 : partials + part * cut.PartialFloats() +
-                                       position * cut.padded_channels;
+    float* sums = cut.parts == 1
+                      ? memory.group
+                      : partials + part * cut.PartialFloats() + position * cut.padded_channels;
     job.RunPart(position, rows, begin, std::min(begin + cut.part_rows, output_rows), sums, memory);
     if (cut.parts == 1) store(sums, position, rows);
   });

@@ -163,8 +163,8 @@ struct ScatterJob {
       std::fill(pixel + column_begin, pixel + end, 0.0f);
     }
     // Fixed by the shape, since it fixes the order of the additions to dx.
-    const int64_t rows = EvenPiece(
-        out_height, std::max<int64_t>(2 * kMaxTileRows, kMaxBlockRows / out_width), 1);
+    const int64_t rows =
+        EvenPiece(out_height, std::max<int64_t>(2 * kMaxTileRows, kMaxBlockRows / out_width), 1);
     for (int64_t row = 0; row < out_height; row += rows) {
       RunRows(image, row, std::min(rows, out_height - row), column_begin, column_end);
     }
@@ -191,9 +191,9 @@ void RunScatter(const Conv2dProblem& p, const float* dy, const float* filter, fl
   });
   const int64_t panels = PanelCount(kernels, taps.columns);
   const int64_t threads = PoolThreads(pool);
-  const int64_t column_tasks =
-      taps.whole_rows || threads == 1 ? 1
-                                      : std::clamp<int64_t>(CeilDiv(2 * threads, p.batch), 1, panels);
+  const int64_t column_tasks = taps.whole_rows || threads == 1
+                                   ? 1
+                                   : std::clamp<int64_t>(CeilDiv(2 * threads, p.batch), 1, panels);
   ParallelTasks(pool, p.batch * column_tasks, [&](int64_t index, int) {
     const int64_t part = index % column_tasks;
     job.RunImage(index / column_tasks,

@@ -12,8 +12,8 @@
 #include "gtest/gtest.h"
 #include "tidepool/backends/cpu/gemm/guarded_array.h"
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -120,17 +120,22 @@ std::string Describe(const Conv2dProblem& p, int round) {
                              << p.in_height << "x" << p.in_width << "x" << p.in_channels << " to "
                              << p.out_channels << ", kernel " << p.kernel_height << "x"
                              << p.kernel_width << " stride " << p.stride_height << "x"
-                             << p.stride_width << " pad " << p.pad_top << p.pad_bottom
-                             << p.pad_left << p.pad_right << " dilation " << p.dilation_height
-                             << "x" << p.dilation_width)
+                             << p.stride_width << " pad " << p.pad_top << p.pad_bottom << p.pad_left
+                             << p.pad_right << " dilation " << p.dilation_height << "x"
+                             << p.dilation_width)
       .GetString();
 }
 
 // Input, parameters and results of one problem.
 struct Arrays {
   explicit Arrays(const Conv2dProblem& p, std::mt19937_64& random)
-      : x(InputFloats(p)), filter(FilterFloats(p)), bias(p.out_channels), y(OutputFloats(p)),
-        dy(OutputFloats(p)), dx(InputFloats(p)), dfilter(FilterFloats(p)) {
+      : x(InputFloats(p)),
+        filter(FilterFloats(p)),
+        bias(p.out_channels),
+        y(OutputFloats(p)),
+        dy(OutputFloats(p)),
+        dx(InputFloats(p)),
+        dfilter(FilterFloats(p)) {
     for (GuardedArray* array : {&x, &filter, &bias, &dy, &dfilter}) array->Randomize(random);
     y.Fill(kNan), dx.Fill(kNan);
   }
@@ -162,9 +167,8 @@ TEST_P(Conv2dTest, RandomProblemsAgreeWithTheNaiveLoops) {
       ASSERT_EQ(scratch->size() % 16, 0u);
       scratch->Fill(kNan);
     }
-    Conv2dForward(p, arrays.x.data(), arrays.filter.data(),
-                  has_bias ? arrays.bias.data() : nullptr, relu, arrays.y.data(), forward.data(),
-                  nullptr);
+    Conv2dForward(p, arrays.x.data(), arrays.filter.data(), has_bias ? arrays.bias.data() : nullptr,
+                  relu, arrays.y.data(), forward.data(), nullptr);
     ExpectNear("y", y, arrays.y);
     Conv2dGradInput(p, arrays.dy.data(), arrays.filter.data(), arrays.dx.data(), input.data(),
                     nullptr);
@@ -197,8 +201,8 @@ TEST_P(Conv2dTest, SameBitsForAnyPool) {
       GuardedArray forward(Conv2dForwardScratchBytes(p, threads) / sizeof(float));
       GuardedArray input(Conv2dGradInputScratchBytes(p, threads) / sizeof(float));
       GuardedArray weights(Conv2dGradFilterScratchBytes(p, threads) / sizeof(float));
-      Conv2dForward(p, first.x.data(), first.filter.data(), first.bias.data(), false,
-                    out.y.data(), forward.data(), tp);
+      Conv2dForward(p, first.x.data(), first.filter.data(), first.bias.data(), false, out.y.data(),
+                    forward.data(), tp);
       Conv2dGradInput(p, first.dy.data(), first.filter.data(), out.dx.data(), input.data(), tp);
       Conv2dGradFilter(p, first.x.data(), first.dy.data(), out.dfilter.data(), false,
                        weights.data(), tp);
@@ -213,9 +217,17 @@ TEST_P(Conv2dTest, SameBitsForAnyPool) {
 }
 
 TEST_P(Conv2dTest, NanReachesWhatItTouchesAndNothingElse) {
-  const Conv2dProblem p = {.batch = 1, .in_height = 6, .in_width = 6, .in_channels = 3,
-                           .out_channels = 10, .kernel_height = 3, .kernel_width = 3,
-                           .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1};
+  const Conv2dProblem p = {.batch = 1,
+                           .in_height = 6,
+                           .in_width = 6,
+                           .in_channels = 3,
+                           .out_channels = 10,
+                           .kernel_height = 3,
+                           .kernel_width = 3,
+                           .pad_top = 1,
+                           .pad_bottom = 1,
+                           .pad_left = 1,
+                           .pad_right = 1};
   Arrays arrays(p, random_);
   arrays.x[0] = kNan;  // channel 0 of pixel (0, 0)
   GuardedArray scratch(Conv2dForwardScratchBytes(p, 1) / sizeof(float));
@@ -236,8 +248,13 @@ TEST_P(Conv2dTest, NanReachesWhatItTouchesAndNothingElse) {
 }
 
 TEST_P(Conv2dTest, EmptyBatch) {
-  const Conv2dProblem p = {.batch = 0, .in_height = 5, .in_width = 5, .in_channels = 2,
-                           .out_channels = 3, .kernel_height = 3, .kernel_width = 3};
+  const Conv2dProblem p = {.batch = 0,
+                           .in_height = 5,
+                           .in_width = 5,
+                           .in_channels = 2,
+                           .out_channels = 3,
+                           .kernel_height = 3,
+                           .kernel_width = 3};
   Arrays arrays(p, random_);
   const float old = arrays.dfilter[5];
   GuardedArray scratch(Conv2dGradFilterScratchBytes(p, 2) / sizeof(float));
@@ -250,8 +267,13 @@ TEST_P(Conv2dTest, EmptyBatch) {
 }
 
 TEST_P(Conv2dTest, ImpossibleProblemsAreRefused) {
-  const Conv2dProblem good = {.batch = 1, .in_height = 4, .in_width = 4, .in_channels = 1,
-                              .out_channels = 1, .kernel_height = 3, .kernel_width = 3};
+  const Conv2dProblem good = {.batch = 1,
+                              .in_height = 4,
+                              .in_width = 4,
+                              .in_channels = 1,
+                              .out_channels = 1,
+                              .kernel_height = 3,
+                              .kernel_width = 3};
   Conv2dProblem wide = good, still = good, negative = good;
   wide.kernel_width = 5, still.stride_height = 0, negative.pad_left = -1;
   const float value = 0;
@@ -271,8 +293,7 @@ TEST_P(Conv2dTest, ImpossibleProblemsAreRefused) {
       }
     }
   }
-  EXPECT_THROW(
-      Conv2dForward(good, nullptr, &value, nullptr, false, &out, nullptr, nullptr), Error);
+  EXPECT_THROW(Conv2dForward(good, nullptr, &value, nullptr, false, &out, nullptr, nullptr), Error);
   EXPECT_EQ(out, 7.0f);
 }
 

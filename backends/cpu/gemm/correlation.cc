@@ -127,8 +127,8 @@ bool NextGroup(const Correlation& c, int64_t row_floats, ReductionGroup* group) 
     group->offsets[0] = (run_offset(position / run) + within) * sizeof(float);
   } else {
     const int64_t runs = c.Depth() / run, first = position / run;
-    const int64_t at_once = EvenPiece(
-        runs, std::min<int64_t>(kMaxBlockDepth / run, ReductionGroup::kMaxSegments), 1);
+    const int64_t at_once =
+        EvenPiece(runs, std::min<int64_t>(kMaxBlockDepth / run, ReductionGroup::kMaxSegments), 1);
     group->length = run;
     group->count = static_cast<int>(std::min(at_once, runs - first));
     for (int s = 0; s < group->count; ++s) {

@@ -49,9 +49,9 @@ TEST(CorrelationTest, GroupsCoverEveryInnerPositionInOrder) {
       ASSERT_LE(group.depth, kMaxBlockDepth);
       for (int64_t i = 0; i < group.depth; ++i, ++position) {
         const int64_t tap = position / c.in_channels;
-        const int64_t expected =
-            tap / c.kernel_width * c.dilation_height * row_floats +
-            tap % c.kernel_width * c.dilation_width * c.in_channels + position % c.in_channels;
+        const int64_t expected = tap / c.kernel_width * c.dilation_height * row_floats +
+                                 tap % c.kernel_width * c.dilation_width * c.in_channels +
+                                 position % c.in_channels;
         ASSERT_EQ(group.offsets[i / group.length] / 4 + i % group.length, expected)
             << "seed " << kSeed << " round " << round << " position " << position;
       }
@@ -67,30 +67,30 @@ TEST(CorrelationTest, ViewsShowTheInputAndZerosAroundIt) {
     GuardedArray x(c.batch * c.in_height * c.in_width * c.in_channels);
     x.Randomize(random);
     const int64_t row = std::uniform_int_distribution<int64_t>(0, c.OutputRows() - 1)(random);
-    const int64_t rows =
-        std::uniform_int_distribution<int64_t>(1, c.OutputRows() - row)(random);
+    const int64_t rows = std::uniform_int_distribution<int64_t>(1, c.OutputRows() - row)(random);
     GuardedArray buffer(ViewBufferFloats(c, rows));
     int64_t next = row;
-    ForEachImageView(c, x.data(), row, rows, buffer.data(),
-                     [&](int64_t first, int64_t count, ImageView view) {
-      ASSERT_EQ(first, next);
-      next += count;
-      const int64_t image = first / c.out_height, oh = first % c.out_height;
-      ASSERT_LE(oh + count, c.out_height);
-      for (int64_t h = 0; h < c.SpanHeight(count); ++h) {
-        for (int64_t w = 0; w < c.SpanWidth(); ++w) {
-          const int64_t ih = oh * c.stride_height + h - c.pad_top, iw = w - c.pad_left;
-          const bool inside = ih >= 0 && ih < c.in_height && iw >= 0 && iw < c.in_width;
-          for (int64_t channel : {int64_t{0}, c.in_channels - 1}) {
-            const float expected =
-                inside ? x[((image * c.in_height + ih) * c.in_width + iw) * c.in_channels + channel]
-                       : 0.0f;
-            ASSERT_EQ(view.origin[h * view.row_floats + w * c.in_channels + channel], expected)
-                << "seed " << kSeed << " round " << round << " at " << h << "," << w;
+    ForEachImageView(
+        c, x.data(), row, rows, buffer.data(), [&](int64_t first, int64_t count, ImageView view) {
+          ASSERT_EQ(first, next);
+          next += count;
+          const int64_t image = first / c.out_height, oh = first % c.out_height;
+          ASSERT_LE(oh + count, c.out_height);
+          for (int64_t h = 0; h < c.SpanHeight(count); ++h) {
+            for (int64_t w = 0; w < c.SpanWidth(); ++w) {
+              const int64_t ih = oh * c.stride_height + h - c.pad_top, iw = w - c.pad_left;
+              const bool inside = ih >= 0 && ih < c.in_height && iw >= 0 && iw < c.in_width;
+              for (int64_t channel : {int64_t{0}, c.in_channels - 1}) {
+                const float expected =
+                    inside ? x[((image * c.in_height + ih) * c.in_width + iw) * c.in_channels +
+                               channel]
+                           : 0.0f;
+                ASSERT_EQ(view.origin[h * view.row_floats + w * c.in_channels + channel], expected)
+                    << "seed " << kSeed << " round " << round << " at " << h << "," << w;
+              }
+            }
           }
-        }
-      }
-    });
+        });
     ASSERT_EQ(next, row + rows);
     ASSERT_TRUE(buffer.FrontIntact());
   }

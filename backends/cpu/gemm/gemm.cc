@@ -123,8 +123,8 @@ void RunBlock(const TileKernels& kernels, const Plan& plan, int64_t row, int64_t
   const float* a_rows[kMaxBlockRows];
   float* c_rows[kMaxBlockRows];
   for (int64_t r = 0; r < rows; ++r) {
-    c_rows[r] = plan.transposed ? scratch.output + r * output_stride
-                                : p.c + (row + r) * p.ldc + column;
+    c_rows[r] =
+        plan.transposed ? scratch.output + r * output_stride : p.c + (row + r) * p.ldc + column;
   }
   static constexpr int64_t kSegment = 0;
   float padded_bias[kMaxPanelWidth];
@@ -133,13 +133,12 @@ void RunBlock(const TileKernels& kernels, const Plan& plan, int64_t row, int64_t
     const int64_t depth = std::min(plan.block_depth, p.k - k0);
     const bool first = k0 == 0, last = k0 + depth == p.k;
     TileArgs args = {};
-    args.a_step =
-        PrepareRows(kernels, p, row, rows, k0, depth, columns, scratch.a, a_rows);
+    args.a_step = PrepareRows(kernels, p, row, rows, k0, depth, columns, scratch.a, a_rows);
     args.segments_begin = &kSegment;
     args.segments_end = &kSegment + (depth > 0);
     args.segment_length = depth;
-    args.flags = Flags(!first || (p.accumulate && !plan.transposed),
-                       last && p.relu && !plan.transposed);
+    args.flags =
+        Flags(!first || (p.accumulate && !plan.transposed), last && p.relu && !plan.transposed);
     for (int64_t j = 0; j < columns;) {
       const int64_t width = NextPanelWidth(kernels, columns - j);
       const int64_t valid = std::min(width, columns - j);
@@ -168,8 +167,8 @@ void RunBlock(const TileKernels& kernels, const Plan& plan, int64_t row, int64_t
     // Row r of the scratch output is column row + r of C.
     const float* source = scratch.output;
     kernels.store_transposed(source, output_stride, rows, columns,
-                                  p.bias == nullptr ? nullptr : p.bias + row,
-                                  Flags(p.accumulate, p.relu), p.c + column * p.ldc + row, p.ldc);
+                             p.bias == nullptr ? nullptr : p.bias + row,
+                             Flags(p.accumulate, p.relu), p.c + column * p.ldc + row, p.ldc);
   }
 }
 
@@ -187,8 +186,8 @@ int64_t SlotFloats(int64_t m, int64_t n, int64_t k) {
 
 void Check(const GemmProblem& p) {
   if (p.m < 0 || p.n < 0 || p.k < 0 || p.ldc < p.n) {
-    ThrowInvalidArgument(absl::StrCat("Gemm: found m=", p.m, " n=", p.n, " k=", p.k,
-                                      " ldc=", p.ldc, ", expected sizes >= 0 and ldc >= n"));
+    ThrowInvalidArgument(absl::StrCat("Gemm: found m=", p.m, " n=", p.n, " k=", p.k, " ldc=", p.ldc,
+                                      ", expected sizes >= 0 and ldc >= n"));
   }
   if (p.m > 0 && p.n > 0 && (p.c == nullptr || (p.k > 0 && (p.a == nullptr || p.b == nullptr)))) {
     ThrowInvalidArgument(absl::StrCat("Gemm: a null matrix in a product of m=", p.m, " n=", p.n,
@@ -213,8 +212,13 @@ struct MatrixVector {
   }
   MatrixVector(const float* matrix, int64_t outputs, int64_t output_stride, int64_t inner_stride,
                const float* x, int64_t x_stride, int64_t c_stride, int64_t bias_stride)
-      : matrix(matrix), outputs(outputs), output_stride(output_stride),
-        inner_stride(inner_stride), x(x), x_stride(x_stride), c_stride(c_stride),
+      : matrix(matrix),
+        outputs(outputs),
+        output_stride(output_stride),
+        inner_stride(inner_stride),
+        x(x),
+        x_stride(x_stride),
+        c_stride(c_stride),
         bias_stride(bias_stride) {}
 
   bool UsesDots() const { return inner_stride == 1 && x_stride == 1; }

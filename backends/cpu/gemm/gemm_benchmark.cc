@@ -34,16 +34,16 @@ struct Shape {
 
 // Batch x out x in where it is a layer.
 constexpr Shape kShapes[] = {
-    {"vector", 1, 1024, 1024},  {"8", 8, 8, 8},
-    {"16", 16, 16, 16},         {"32", 32, 32, 32},
-    {"64", 64, 64, 64},         {"mlp1_b32", 32, 256, 784},
-    {"mlp2_b32", 32, 128, 256}, {"mlp3_b32", 32, 10, 128},
+    {"vector", 1, 1024, 1024},    {"8", 8, 8, 8},
+    {"16", 16, 16, 16},           {"32", 32, 32, 32},
+    {"64", 64, 64, 64},           {"mlp1_b32", 32, 256, 784},
+    {"mlp2_b32", 32, 128, 256},   {"mlp3_b32", 32, 10, 128},
     {"mlp1_b128", 128, 256, 784}, {"mlp2_b128", 128, 128, 256},
     {"mlp3_b128", 128, 10, 128},  {"lenet_fc1", 64, 500, 800},
-    {"lenet_fc2", 64, 10, 500}, {"layer_b64", 64, 512, 512},
-    {"128", 128, 128, 128},     {"wide_b128", 128, 1024, 784},
-    {"256", 256, 256, 256},     {"512", 512, 512, 512},
-    {"1024", 1024, 1024, 1024}, {"2048", 2048, 2048, 2048},
+    {"lenet_fc2", 64, 10, 500},   {"layer_b64", 64, 512, 512},
+    {"128", 128, 128, 128},       {"wide_b128", 128, 1024, 784},
+    {"256", 256, 256, 256},       {"512", 512, 512, 512},
+    {"1024", 1024, 1024, 1024},   {"2048", 2048, 2048, 2048},
 };
 
 struct ConvShape {
@@ -67,7 +67,9 @@ struct FreeDeleter {
   void operator()(void* memory) const { free(memory); }
 };
 using Scratch = std::unique_ptr<void, FreeDeleter>;
-Scratch AllocateScratch(size_t bytes) { return Scratch(aligned_alloc(64, (bytes + 127) / 64 * 64)); }
+Scratch AllocateScratch(size_t bytes) {
+  return Scratch(aligned_alloc(64, (bytes + 127) / 64 * 64));
+}
 
 std::vector<float> RandomFloats(size_t count) {
   std::mt19937 random(1);
@@ -104,14 +106,19 @@ struct BlasCall {
 
 struct Layer {
   explicit Layer(const Shape& s)
-      : shape(s), x(RandomFloats(s.m * s.k)), w(RandomFloats(s.n * s.k)),
-        y(RandomFloats(s.m * s.n)), bias(RandomFloats(s.n)) {}
+      : shape(s),
+        x(RandomFloats(s.m * s.k)),
+        w(RandomFloats(s.n * s.k)),
+        y(RandomFloats(s.m * s.n)),
+        bias(RandomFloats(s.n)) {}
 
   BlasCall Call(Product product) {
     const auto [name, m, n, k] = shape;
     if (product == Product::kForward) return {false, true, m, n, k, x.data(), w.data(), y.data()};
-    if (product == Product::kGradInput) return {false, false, m, k, n, y.data(), w.data(), x.data()};
-    if (product == Product::kBothTransposed) return {true, true, m, n, k, x.data(), w.data(), y.data()};
+    if (product == Product::kGradInput)
+      return {false, false, m, k, n, y.data(), w.data(), x.data()};
+    if (product == Product::kBothTransposed)
+      return {true, true, m, n, k, x.data(), w.data(), y.data()};
     return {true, false, n, k, m, y.data(), x.data(), w.data()};
   }
   double Flops() const { return 2.0 * shape.m * shape.n * shape.k; }
@@ -123,10 +130,17 @@ struct Layer {
 void BM_Gemm(benchmark::State& state, Shape shape, Product product) {
   Layer layer(shape);
   const BlasCall c = layer.Call(product);
-  const GemmProblem problem = {c.m, c.n, c.k,
-                               c.a, c.transpose_a ? 1 : c.k, c.transpose_a ? c.m : 1,
-                               c.b, c.transpose_b ? 1 : c.n, c.transpose_b ? c.k : 1,
-                               c.c, c.n};
+  const GemmProblem problem = {c.m,
+                               c.n,
+                               c.k,
+                               c.a,
+                               c.transpose_a ? 1 : c.k,
+                               c.transpose_a ? c.m : 1,
+                               c.b,
+                               c.transpose_b ? 1 : c.n,
+                               c.transpose_b ? c.k : 1,
+                               c.c,
+                               c.n};
   const Scratch scratch = AllocateScratch(GemmScratchBytes(c.m, c.n, c.k, 1));
   for (auto _ : state) Gemm(problem, scratch.get(), nullptr);
   CountFlops(state, layer.Flops());
@@ -237,10 +251,10 @@ const bool kRegistered = [] {
   }
   for (const ConvShape& conv : kConvolutions) {
     for (Product product : {Product::kForward, Product::kGradInput, Product::kGradWeights}) {
-      benchmark::RegisterBenchmark((std::string("Conv2d/") + conv.name + "/" +
-                                    kProductNames[static_cast<int>(product)])
-                                       .c_str(),
-                                   BM_Conv2d, conv.problem, product);
+      benchmark::RegisterBenchmark(
+          (std::string("Conv2d/") + conv.name + "/" + kProductNames[static_cast<int>(product)])
+              .c_str(),
+          BM_Conv2d, conv.problem, product);
     }
   }
   return true;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/backends/cpu/gemm/parallel_tasks.h"
+#include "tidepool/backends/cpu/instruction_set.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -38,7 +38,8 @@ template <int kWidth>
 void PackPanel(const double* from, int64_t vector_stride, int64_t depth_stride, int64_t depth,
                double* to) {
   for (int64_t k = 0; k < depth; ++k) {
-    for (int i = 0; i < kWidth; ++i) to[k * kWidth + i] = from[i * vector_stride + k * depth_stride];
+    for (int i = 0; i < kWidth; ++i)
+      to[k * kWidth + i] = from[i * vector_stride + k * depth_stride];
   }
 }
 
@@ -133,8 +134,8 @@ void RunTask(const TileF64& tile, const GemmF64Problem& p, const TaskSize& size,
          columns, depth, tile.columns, scratch.b);
     for (int64_t block = row; block < rows_end; block += kBlockRows) {
       const int64_t rows = std::min(kBlockRows, rows_end - block);
-      Pack(p.a + block * p.a_row_stride + k0 * p.a_col_stride, p.a_row_stride, p.a_col_stride,
-           rows, depth, tile.rows, scratch.a);
+      Pack(p.a + block * p.a_row_stride + k0 * p.a_col_stride, p.a_row_stride, p.a_col_stride, rows,
+           depth, tile.rows, scratch.a);
       for (int64_t j = 0; j < columns; j += tile.columns) {
         const double* b = scratch.b + j * depth;
         const Join join{!first || p.accumulate, last && p.relu,
@@ -171,8 +172,8 @@ void GemmF64(const GemmF64Problem& p, void* scratch, ThreadPool* pool) {
     Scratch memory;
     memory.a = static_cast<double*>(scratch) + thread * slot;
     memory.b = memory.a + RowFloats(p.m, p.k);
-    RunTask(tile, p, size, index / column_tasks * size.rows,
-            index % column_tasks * size.columns, memory);
+    RunTask(tile, p, size, index / column_tasks * size.rows, index % column_tasks * size.columns,
+            memory);
   });
 }
 

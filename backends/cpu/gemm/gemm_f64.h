@@ -16,7 +16,6 @@ class ThreadPool;  // ndarray/kernel/threads.h
 
 namespace tidepool::cpu {
 
-
 // Strides in doubles. m, n and k may be 0. C must not overlap A, B or bias.
 struct GemmF64Problem {
   int64_t m, n, k;

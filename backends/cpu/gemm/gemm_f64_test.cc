@@ -39,7 +39,8 @@ TEST_F(GemmF64Test, RandomProblemsInAllForms) {
   WorkerPool pool(3);
   for (int round = 0; round < 150; ++round) {
     const bool large = round % 15 == 0;
-    const int64_t m = large ? Pick(100, 700) : Pick(1, 40), n = large ? Pick(100, 700) : Pick(1, 40);
+    const int64_t m = large ? Pick(100, 700) : Pick(1, 40),
+                  n = large ? Pick(100, 700) : Pick(1, 40);
     const int64_t k = large ? Pick(1, 450) : Pick(0, 40);
     const bool a_transposed = Pick(0, 1), b_transposed = Pick(0, 1);
     const std::vector<double> a = Values(m * k), b = Values(k * n), bias = Values(n);

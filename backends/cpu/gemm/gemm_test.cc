@@ -12,8 +12,8 @@
 #include "gtest/gtest.h"
 #include "tidepool/backends/cpu/gemm/guarded_array.h"
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -38,9 +38,9 @@ class GemmTest : public testing::TestWithParam<const TileKernels*> {
   }
   // Block edges and their neighbours more often than chance would pick them.
   int64_t Size(int64_t limit) {
-    static constexpr int64_t kEdges[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,   9,   12,  15,  16,
-                                         17, 23, 24, 25, 31, 32, 33, 40, 47,  48,  49,  64,  97,
-                                         127, 128, 129, 239, 240, 241, 251, 383, 384, 385};
+    static constexpr int64_t kEdges[] = {0,  1,  2,   3,   4,   5,   6,   7,   8,   9,   12,  15,
+                                         16, 17, 23,  24,  25,  31,  32,  33,  40,  47,  48,  49,
+                                         64, 97, 127, 128, 129, 239, 240, 241, 251, 383, 384, 385};
     const int64_t edge = kEdges[Uniform(0, std::size(kEdges) - 1)];
     return Uniform(0, 1) == 0 && edge <= limit ? edge : Uniform(1, limit);
   }
@@ -51,8 +51,12 @@ class GemmTest : public testing::TestWithParam<const TileKernels*> {
 // An m x n matrix in one of the layouts Gemm meets, with gaps.
 struct StridedMatrix {
   StridedMatrix(int64_t rows, int64_t columns, int layout, int64_t gap)
-      : row_stride(layout == 0 ? columns + gap : layout == 1 ? 1 : (columns + gap) * 3),
-        column_stride(layout == 0 ? 1 : layout == 1 ? rows + gap : 3),
+      : row_stride(layout == 0   ? columns + gap
+                   : layout == 1 ? 1
+                                 : (columns + gap) * 3),
+        column_stride(layout == 0   ? 1
+                      : layout == 1 ? rows + gap
+                                    : 3),
         array(rows == 0 || columns == 0
                   ? 0
                   : (rows - 1) * row_stride + (columns - 1) * column_stride + 1) {}
@@ -114,8 +118,7 @@ TEST_P(GemmTest, RandomProblemsAgreeWithDoublePrecision) {
           magnitude += std::abs(product);
         }
         if (p.relu && sum < 0) sum = 0;
-        const double bound =
-            (p.k + 3) * magnitude * std::numeric_limits<float>::epsilon() / 2;
+        const double bound = (p.k + 3) * magnitude * std::numeric_limits<float>::epsilon() / 2;
         ASSERT_NEAR(c[i * p.ldc + j], sum, bound) << "at " << i << "," << j;
       }
     }
@@ -158,20 +161,22 @@ TEST_P(GemmTest, SmallProductsTakeNoScratch) {
   EXPECT_EQ(GemmScratchBytes(36, 36, 36, 4), 0u);
   EXPECT_GT(GemmScratchBytes(37, 37, 37, 1), 0u);
   WorkerPool pool(3);
-  for (const auto& [m, n, k] : {std::array<int64_t, 3>{8, 8, 8}, {36, 36, 36}, {20000, 8, 3}, {8, 20000, 3}}) {
+  for (const auto& [m, n, k] :
+       {std::array<int64_t, 3>{8, 8, 8}, {36, 36, 36}, {20000, 8, 3}, {8, 20000, 3}}) {
     for (int layout : {0, 1}) {
       ASSERT_EQ(GemmScratchBytes(m, n, k, 3), 0u) << m << "x" << n << "x" << k;
       StridedMatrix a(m, k, layout, 0), b(k, n, layout, 0);
       GuardedArray c(m * n);
       a.array.Randomize(random_), b.array.Randomize(random_);
-      Gemm({m, n, k, a.array.data(), a.row_stride, a.column_stride, b.array.data(), b.row_stride, b.column_stride,
-            c.data(), n},
+      Gemm({m, n, k, a.array.data(), a.row_stride, a.column_stride, b.array.data(), b.row_stride,
+            b.column_stride, c.data(), n},
            nullptr, &pool);
       for (int64_t i = 0; i < m; ++i) {
         for (int64_t j = 0; j < n; ++j) {
           double sum = 0;
           for (int64_t l = 0; l < k; ++l) sum += double{a.At(i, l)} * b.At(l, j);
-          ASSERT_NEAR(c[i * n + j], sum, 1e-5) << m << "x" << n << "x" << k << " at " << i << "," << j;
+          ASSERT_NEAR(c[i * n + j], sum, 1e-5)
+              << m << "x" << n << "x" << k << " at " << i << "," << j;
         }
       }
     }
@@ -186,8 +191,17 @@ TEST_P(GemmTest, InfinityTimesZeroIsNanAndReluKeepsNan) {
       a[1] = 0.0f;                                        // a(0, 1)
       b[b_is_transposed ? 1 : n] = kInfinity;             // b(1, 0)
       b[b_is_transposed ? 3 * n - 1 : 3 * n - 1] = kNan;  // b(2, n - 1)
-      GemmProblem p = {2, n, 3, a.data(), 3, 1, b.data(), b_is_transposed ? 1 : n,
-                       b_is_transposed ? 3 : 1, c.data(), n};
+      GemmProblem p = {2,
+                       n,
+                       3,
+                       a.data(),
+                       3,
+                       1,
+                       b.data(),
+                       b_is_transposed ? 1 : n,
+                       b_is_transposed ? 3 : 1,
+                       c.data(),
+                       n};
       p.relu = true;
       Gemm(p, scratch.data(), nullptr);
       EXPECT_TRUE(std::isnan(c[0])) << "0 * infinity, n=" << n;
@@ -248,21 +262,34 @@ TEST(GemmBits, VectorKernelsAgreeToTheBit) {
     for (float& value : values) value = static_cast<float>(random() % 20001) / 10000 - 1;
   };
   for (int round = 0; round < 60; ++round) {
-    const int64_t m = 2 + static_cast<int64_t>(random() % 70), n = 2 + static_cast<int64_t>(random() % 150);
+    const int64_t m = 2 + static_cast<int64_t>(random() % 70),
+                  n = 2 + static_cast<int64_t>(random() % 150);
     const int64_t k = 1 + static_cast<int64_t>(random() % 900);
-    std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)), bias(static_cast<size_t>(n));
+    std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)),
+        bias(static_cast<size_t>(n));
     for (std::vector<float>* values : {&a, &b, &bias}) draw(*values);
     const bool a_turned = random() % 2 == 0, b_turned = random() % 2 == 0;
     std::vector<std::byte> scratch(GemmScratchBytes(m, n, k, 1) + 64);
-    void* const aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+    void* const aligned =
+        reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
     std::vector<float> first;
     for (const TileKernels* kernels : AllTileKernels()) {
       if (kernels == &PortableTileKernels()) continue;
       ForceTileKernelsForTesting(kernels);
       std::vector<float> c(static_cast<size_t>(m * n));
-      Gemm({.m = m, .n = n, .k = k, .a = a.data(), .a_row_stride = a_turned ? 1 : k, .a_col_stride = a_turned ? m : 1,
-            .b = b.data(), .b_row_stride = b_turned ? 1 : n, .b_col_stride = b_turned ? k : 1, .c = c.data(), .ldc = n,
-            .bias = bias.data(), .relu = round % 3 == 0},
+      Gemm({.m = m,
+            .n = n,
+            .k = k,
+            .a = a.data(),
+            .a_row_stride = a_turned ? 1 : k,
+            .a_col_stride = a_turned ? m : 1,
+            .b = b.data(),
+            .b_row_stride = b_turned ? 1 : n,
+            .b_col_stride = b_turned ? k : 1,
+            .c = c.data(),
+            .ldc = n,
+            .bias = bias.data(),
+            .relu = round % 3 == 0},
            aligned, nullptr);
       ForceTileKernelsForTesting(nullptr);
       if (first.empty()) first = c;

@@ -17,8 +17,8 @@ GuardedArray::GuardedArray(size_t floats) : floats_(floats) {
   const size_t bytes = floats * sizeof(float);
   const size_t readable = (bytes / page + 2) * page;
   mapped_bytes_ = readable + page;
-  void* mapping = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapping =
+      mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) ThrowResourceExhausted("GuardedArray: mmap failed");
   mapping_ = static_cast<unsigned char*>(mapping);
   mprotect(mapping_ + readable, page, PROT_NONE);

@@ -12,7 +12,6 @@ class ThreadPool;  // ndarray/kernel/threads.h
 
 namespace tidepool::cpu {
 
-
 // 1 for a null pool.
 int PoolThreads(ThreadPool* pool);
 

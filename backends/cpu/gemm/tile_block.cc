@@ -38,8 +38,9 @@ void RunTiles(const TileKernels& kernels, int64_t width, int64_t rows, const flo
   for (int64_t row = 0; row < rows;) {
     const int64_t left = rows - row;
     // The last two tiles share what is left evenly: a tile of one or two rows is slow.
-    const int64_t tile_rows =
-        left >= 2 * max_rows ? max_rows : left > max_rows ? (left + 1) / 2 : left;
+    const int64_t tile_rows = left >= 2 * max_rows ? max_rows
+                              : left > max_rows    ? (left + 1) / 2
+                                                   : left;
     args->a_rows = a_rows + row;
     args->c_rows = c_rows + row;
     kernels.tile[vectors][tile_rows](args);

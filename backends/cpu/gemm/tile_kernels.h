@@ -33,13 +33,13 @@ struct TileArgs {
   int64_t a_step;                 // between successive inner positions of one segment
   const int64_t* segments_begin;  // offset of each segment, added to every row pointer
   const int64_t* segments_end;
-  int64_t segment_length;  // inner positions per segment
-  const float* b;          // rows of 8 * vectors readable floats
-  int64_t b_step;          // between successive inner positions, across segments
-  float* const* c_rows;    // one pointer per row
-  int64_t c_offset;        // added to every row of C
-  const float* bias;       // 8 * vectors readable floats added to each row, or null
-  int64_t tail;            // valid floats in the last vector of a row of C, 1 to 8
+  int64_t segment_length;    // inner positions per segment
+  const float* b;            // rows of 8 * vectors readable floats
+  int64_t b_step;            // between successive inner positions, across segments
+  float* const* c_rows;      // one pointer per row
+  int64_t c_offset;          // added to every row of C
+  const float* bias;         // 8 * vectors readable floats added to each row, or null
+  int64_t tail;              // valid floats in the last vector of a row of C, 1 to 8
   const int32_t* tail_mask;  // 8 words: -1 for the first `tail`, then 0
   int64_t flags;             // TileFlags; the result is max(0, C + A * B + bias) with all of them
 };
@@ -48,9 +48,9 @@ using TileFunction = void (*)(const TileArgs* args);
 
 struct TileKernels {
   const char* name;
-  int max_vectors;                         // panels are at most this wide
-  int usual_vectors;                       // of all panels but the last
-  int max_rows[kMaxTileVectors + 1];       // by vectors; [0] unused
+  int max_vectors;                    // panels are at most this wide
+  int usual_vectors;                  // of all panels but the last
+  int max_rows[kMaxTileVectors + 1];  // by vectors; [0] unused
   // tile[vectors][rows]; null above max_rows.
   TileFunction tile[kMaxTileVectors + 1][kMaxTileRows + 1];
 

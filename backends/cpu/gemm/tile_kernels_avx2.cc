@@ -106,8 +106,8 @@ void PackColumns(const float* source, int64_t column_stride, int64_t depth, int6
       } else {
         const __m256i mask = Mask(count);
         for (int64_t q = 0; q < 8; ++q) {
-          v[q] = q < valid ? _mm256_maskload_ps(from + q * column_stride, mask)
-                           : _mm256_setzero_ps();
+          v[q] =
+              q < valid ? _mm256_maskload_ps(from + q * column_stride, mask) : _mm256_setzero_ps();
         }
       }
       Transpose(v);
@@ -191,8 +191,7 @@ void DotSomeRows(const float* rows, int64_t row_stride, const float* x, int64_t 
     const __m256i mask = Mask(depth - k < 8 ? depth - k : 8);
     const __m256 x0 = _mm256_maskload_ps(x + k, mask);
     for (int r = 0; r < kRows; ++r) {
-      even[r] =
-          _mm256_fmadd_ps(_mm256_maskload_ps(rows + r * row_stride + k, mask), x0, even[r]);
+      even[r] = _mm256_fmadd_ps(_mm256_maskload_ps(rows + r * row_stride + k, mask), x0, even[r]);
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -206,7 +205,8 @@ void DotSomeRows(const float* rows, int64_t row_stride, const float* x, int64_t 
 void DotRows(const float* rows, int64_t row_stride, int64_t count, const float* x, int64_t depth,
              float* sums) {
   int64_t i = 0;
-  for (; i + 4 <= count; i += 4) DotSomeRows<4>(rows + i * row_stride, row_stride, x, depth, sums + i);
+  for (; i + 4 <= count; i += 4)
+    DotSomeRows<4>(rows + i * row_stride, row_stride, x, depth, sums + i);
   for (; i < count; ++i) DotSomeRows<1>(rows + i * row_stride, row_stride, x, depth, sums + i);
 }
 

@@ -75,14 +75,17 @@ void Tile(const TileArgs* args) {
   const int64_t flags = args->flags;
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) {
-    float* const c = reinterpret_cast<float*>(reinterpret_cast<char*>(args->c_rows[r]) + args->c_offset);
+    float* const c =
+        reinterpret_cast<float*>(reinterpret_cast<char*>(args->c_rows[r]) + args->c_offset);
 #pragma GCC unroll 2
     for (int v = 0; v < kRegisters; ++v) {
       const __mmask16 mask = v == kLast ? valid : FirstOf(16);
       __m512 sum = sums[r][v];
-      if (flags & kTileAccumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, c + 16 * v), sum);
+      if (flags & kTileAccumulate)
+        sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, c + 16 * v), sum);
       if (args->bias != nullptr) {
-        sum = _mm512_add_ps(_mm512_maskz_loadu_ps(v == kLast ? kReadable : FirstOf(16), args->bias + 16 * v), sum);
+        sum = _mm512_add_ps(
+            _mm512_maskz_loadu_ps(v == kLast ? kReadable : FirstOf(16), args->bias + 16 * v), sum);
       }
       // The second operand is the result when either is NaN.
       if (flags & kTileRelu) sum = _mm512_max_ps(_mm512_setzero_ps(), sum);

@@ -41,9 +41,9 @@ TEST_P(TileKernelsTest, TilesAgreeWithDoublePrecision) {
           for (int64_t flags = 0; flags < 4; ++flags) {
             const int64_t segments = length % 3 + 1, width = vectors * kVectorFloats;
             const int64_t valid = width - kVectorFloats + tail, a_floats = 60;
-            SCOPED_TRACE(testing::Message() << "seed " << kSeed << ": " << rows << "x" << vectors
-                                            << " tail " << tail << " segments " << segments
-                                            << " of " << length << " flags " << flags);
+            SCOPED_TRACE(testing::Message()
+                         << "seed " << kSeed << ": " << rows << "x" << vectors << " tail " << tail
+                         << " segments " << segments << " of " << length << " flags " << flags);
             GuardedArray a(rows * a_floats), b(segments * length * width), bias(width);
             GuardedArray c(rows * valid);
             for (GuardedArray* array : {&a, &b, &bias, &c}) array->Randomize(random_);
@@ -69,10 +69,12 @@ TEST_P(TileKernelsTest, TilesAgreeWithDoublePrecision) {
             for (int r = 0; r < rows; ++r) {
               for (int64_t j = 0; j < valid; ++j) {
                 const int64_t at = (rows - 1 - r) * valid + j;
-                double sum = (args.bias ? bias[j] : 0.0) + (flags & kTileAccumulate ? before[at] : 0.0);
+                double sum =
+                    (args.bias ? bias[j] : 0.0) + (flags & kTileAccumulate ? before[at] : 0.0);
                 for (int64_t s = 0; s < segments; ++s) {
                   for (int64_t i = 0; i < length; ++i) {
-                    sum += double{a_rows[r][offsets[s] / 4 + 2 * i]} * b[(s * length + i) * width + j];
+                    sum +=
+                        double{a_rows[r][offsets[s] / 4 + 2 * i]} * b[(s * length + i) * width + j];
                   }
                 }
                 if (flags & kTileRelu) sum = std::max(sum, 0.0);
@@ -152,8 +154,8 @@ TEST_P(TileKernelsTest, MatrixVectorKernels) {
       for (GuardedArray* array : {&rows, &planes, &x, &strided, &sums}) array->Randomize(random_);
       const std::vector<float> before(sums.data(), sums.data() + count);
       kernels().dot_rows(rows.data(), dot_stride, count, x.data(), depth, dots.data());
-      kernels().combine_rows(planes.data(), combine_stride, count, strided.data(), x_stride,
-                             depth, sums.data());
+      kernels().combine_rows(planes.data(), combine_stride, count, strided.data(), x_stride, depth,
+                             sums.data());
       for (int64_t i = 0; i < count; ++i) {
         double dot = 0, sum = before[i];
         for (int64_t k = 0; k < depth; ++k) {

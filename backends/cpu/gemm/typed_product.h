@@ -13,7 +13,9 @@ namespace tidepool::cpu {
 struct OfF32 {
   using T = float;
   using Problem = GemmProblem;
-  static size_t ScratchBytes(int64_t m, int64_t n, int64_t k) { return GemmScratchBytes(m, n, k, 1); }
+  static size_t ScratchBytes(int64_t m, int64_t n, int64_t k) {
+    return GemmScratchBytes(m, n, k, 1);
+  }
   static void Multiply(const Problem& problem, void* scratch) { Gemm(problem, scratch, nullptr); }
 };
 struct OfF64 {
@@ -22,7 +24,9 @@ struct OfF64 {
   static size_t ScratchBytes(int64_t m, int64_t n, int64_t k) {
     return GemmF64ScratchBytes(m, n, k, 1);
   }
-  static void Multiply(const Problem& problem, void* scratch) { GemmF64(problem, scratch, nullptr); }
+  static void Multiply(const Problem& problem, void* scratch) {
+    GemmF64(problem, scratch, nullptr);
+  }
 };
 
 // A matrix anywhere in memory.

@@ -5,11 +5,13 @@
 
 namespace tidepool::cpu {
 
-void CombinePortable(const float* const* lines, const float* weights, int64_t count, float* z, int64_t n) {
+void CombinePortable(const float* const* lines, const float* weights, int64_t count, float* z,
+                     int64_t n) {
   CombineLines(lines, weights, count, z, n);
 }
 
-void CombineF64(const double* const* lines, const double* weights, int64_t count, double* z, int64_t n) {
+void CombineF64(const double* const* lines, const double* weights, int64_t count, double* z,
+                int64_t n) {
   CombineLines(lines, weights, count, z, n);
 }
 

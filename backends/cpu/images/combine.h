@@ -11,11 +11,15 @@ template <typename T>
 using Combine = void (*)(const T* const* lines, const T* weights, int64_t count, T* z, int64_t n);
 
 Combine<float> CombineF32();
-void CombineF64(const double* const* lines, const double* weights, int64_t count, double* z, int64_t n);
-void CombinePortable(const float* const* lines, const float* weights, int64_t count, float* z, int64_t n);
+void CombineF64(const double* const* lines, const double* weights, int64_t count, double* z,
+                int64_t n);
+void CombinePortable(const float* const* lines, const float* weights, int64_t count, float* z,
+                     int64_t n);
 // x86-64 only.
-void CombineAvx2(const float* const* lines, const float* weights, int64_t count, float* z, int64_t n);
-void CombineAvx512(const float* const* lines, const float* weights, int64_t count, float* z, int64_t n);
+void CombineAvx2(const float* const* lines, const float* weights, int64_t count, float* z,
+                 int64_t n);
+void CombineAvx512(const float* const* lines, const float* weights, int64_t count, float* z,
+                   int64_t n);
 
 }  // namespace tidepool::cpu
 

@@ -6,7 +6,8 @@
 
 namespace tidepool::cpu {
 
-void CombineAvx512(const float* const* lines, const float* weights, int64_t count, float* z, int64_t n) {
+void CombineAvx512(const float* const* lines, const float* weights, int64_t count, float* z,
+                   int64_t n) {
   CombineLines(lines, weights, count, z, n);
 }
 

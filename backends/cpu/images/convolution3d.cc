@@ -21,16 +21,24 @@ constexpr int64_t kMostShares = 8;     // partial gradients of a filter
 struct Geometry {
   const Conv3dAttributes& a;
   int64_t batch, in[3], out[3], kernel[3], channels, filters;
-  int64_t group_channels, group_filters, taps, inner, pixels, run, runs;  // runs of `run` pixels in an item
+  int64_t group_channels, group_filters, taps, inner, pixels, run,
+      runs;  // runs of `run` pixels in an item
 
-  Geometry(const KernelCall& call, const TensorRef& input, const TensorRef& filter, const TensorRef& output)
-      : a(call.attrs<Conv3dAttributes>()), batch(input.dims[0]), channels(input.dims[4]), filters(filter.dims[0]),
-        group_channels(filter.dims[4]), group_filters(filters / a.groups) {
-    for (int i = 0; i < 3; ++i) in[i] = input.dims[1 + i], out[i] = output.dims[1 + i], kernel[i] = filter.dims[1 + i];
+  Geometry(const KernelCall& call, const TensorRef& input, const TensorRef& filter,
+           const TensorRef& output)
+      : a(call.attrs<Conv3dAttributes>()),
+        batch(input.dims[0]),
+        channels(input.dims[4]),
+        filters(filter.dims[0]),
+        group_channels(filter.dims[4]),
+        group_filters(filters / a.groups) {
+    for (int i = 0; i < 3; ++i)
+      in[i] = input.dims[1 + i], out[i] = output.dims[1 + i], kernel[i] = filter.dims[1 + i];
     taps = kernel[0] * kernel[1] * kernel[2];
     inner = taps * group_channels;
     pixels = out[0] * out[1] * out[2];
-    run = std::clamp<int64_t>(kColumns / std::max<int64_t>(1, inner), 16, std::max<int64_t>(16, pixels));
+    run = std::clamp<int64_t>(kColumns / std::max<int64_t>(1, inner), 16,
+                              std::max<int64_t>(16, pixels));
     runs = (pixels + run - 1) / run;
   }
   int64_t Work() const { return batch * pixels * inner * filters; }
@@ -80,9 +88,10 @@ struct Slot {
   Slot(const Geometry& g, void* memory) {
     Parts parts(memory);
     columns = parts.Take<T>(g.run * g.inner);
-    products = parts.Take<char>(static_cast<int64_t>(
-        std::max({Type::ScratchBytes(g.run, g.group_filters, g.inner), Type::ScratchBytes(g.group_filters, g.inner, g.run),
-                  Type::ScratchBytes(g.run, g.inner, g.group_filters)})));
+    products = parts.Take<char>(
+        static_cast<int64_t>(std::max({Type::ScratchBytes(g.run, g.group_filters, g.inner),
+                                       Type::ScratchBytes(g.group_filters, g.inner, g.run),
+                                       Type::ScratchBytes(g.run, g.inner, g.group_filters)})));
     bytes = parts.bytes();
   }
 };
@@ -90,16 +99,24 @@ struct Slot {
 // task(index, slot) on the call's threads; slots lie behind `before` bytes of scratch.
 template <typename Type, typename Task>
 void RunTasks(const KernelCall& call, const Geometry& g, int64_t tasks, size_t before, Task task) {
-  const std::shared_ptr<ThreadPool> pool = g.Work() < kMinParallelWork ? nullptr : PoolOf(call.threads);
+  const std::shared_ptr<ThreadPool> pool =
+      g.Work() < kMinParallelWork ? nullptr : PoolOf(call.threads);
   const size_t slot_bytes = Slot<Type>(g, nullptr).bytes;
   ParallelTasks(pool.get(), tasks, [&](int64_t index, int slot) {
-    task(index, Slot<Type>(g, static_cast<char*>(call.scratch) + before + slot_bytes * static_cast<size_t>(slot)));
+    task(index, Slot<Type>(g, static_cast<char*>(call.scratch) + before +
+                                  slot_bytes * static_cast<size_t>(slot)));
   });
 }
 
-Geometry OfForward(const KernelCall& call) { return {call, call.inputs[0], call.inputs[1], call.outputs[0]}; }
-Geometry OfInput(const KernelCall& call) { return {call, call.outputs[0], call.inputs[1], call.inputs[0]}; }
-Geometry OfFilter(const KernelCall& call) { return {call, call.inputs[0], call.outputs[0], call.inputs[1]}; }
+Geometry OfForward(const KernelCall& call) {
+  return {call, call.inputs[0], call.inputs[1], call.outputs[0]};
+}
+Geometry OfInput(const KernelCall& call) {
+  return {call, call.outputs[0], call.inputs[1], call.inputs[0]};
+}
+Geometry OfFilter(const KernelCall& call) {
+  return {call, call.inputs[0], call.outputs[0], call.inputs[1]};
+}
 
 template <typename Type, Geometry (*kGeometry)(const KernelCall&)>
 size_t ScratchBytes(const KernelCall& call) {
@@ -112,18 +129,22 @@ void RunForward(const KernelCall& call) {
   const T *input = call.inputs[0].as<T>(), *filter = call.inputs[1].as<T>();
   const T* bias = call.inputs[2].present ? call.inputs[2].as<T>() : nullptr;
   T* const output = call.outputs[0].as<T>();
-  RunTasks<Type>(call, g, g.batch * g.runs * g.a.groups, 0, [&](int64_t index, const Slot<Type>& slot) {
-    const int64_t group = index % g.a.groups, first = index / g.a.groups % g.runs * g.run;
-    const int64_t item = index / g.a.groups / g.runs, count = std::min(g.run, g.pixels - first);
-    g.Gather(input + item * g.in[0] * g.in[1] * g.in[2] * g.channels, group, first, count, slot.columns);
-    typename Type::Problem p = {};
-    p.m = count, p.n = g.group_filters, p.k = g.inner;
-    p.a = slot.columns, p.a_row_stride = g.inner, p.a_col_stride = 1;
-    p.b = filter + group * g.group_filters * g.inner, p.b_row_stride = 1, p.b_col_stride = g.inner;
-    p.c = output + (item * g.pixels + first) * g.filters + group * g.group_filters, p.ldc = g.filters;
-    p.bias = bias == nullptr ? nullptr : bias + group * g.group_filters, p.relu = g.a.relu;
-    Type::Multiply(p, slot.products);
-  });
+  RunTasks<Type>(
+      call, g, g.batch * g.runs * g.a.groups, 0, [&](int64_t index, const Slot<Type>& slot) {
+        const int64_t group = index % g.a.groups, first = index / g.a.groups % g.runs * g.run;
+        const int64_t item = index / g.a.groups / g.runs, count = std::min(g.run, g.pixels - first);
+        g.Gather(input + item * g.in[0] * g.in[1] * g.in[2] * g.channels, group, first, count,
+                 slot.columns);
+        typename Type::Problem p = {};
+        p.m = count, p.n = g.group_filters, p.k = g.inner;
+        p.a = slot.columns, p.a_row_stride = g.inner, p.a_col_stride = 1;
+        p.b = filter + group * g.group_filters * g.inner, p.b_row_stride = 1,
+        p.b_col_stride = g.inner;
+        p.c = output + (item * g.pixels + first) * g.filters + group * g.group_filters,
+        p.ldc = g.filters;
+        p.bias = bias == nullptr ? nullptr : bias + group * g.group_filters, p.relu = g.a.relu;
+        Type::Multiply(p, slot.products);
+      });
 }
 
 // A task is a group of an item, whose windows may overlap.
@@ -133,16 +154,19 @@ void RunGradInput(const KernelCall& call) {
   const T *gradient = call.inputs[0].as<T>(), *filter = call.inputs[1].as<T>();
   T* const input = call.outputs[0].as<T>();
   RunTasks<Type>(call, g, g.batch * g.a.groups, 0, [&](int64_t index, const Slot<Type>& slot) {
-    const int64_t group = index % g.a.groups, item = index / g.a.groups, places = g.in[0] * g.in[1] * g.in[2];
+    const int64_t group = index % g.a.groups, item = index / g.a.groups,
+                  places = g.in[0] * g.in[1] * g.in[2];
     T* const of_item = input + item * places * g.channels + group * g.group_channels;
-    for (int64_t i = 0; i < places; ++i) std::fill_n(of_item + i * g.channels, g.group_channels, T(0));
+    for (int64_t i = 0; i < places; ++i)
+      std::fill_n(of_item + i * g.channels, g.group_channels, T(0));
     for (int64_t first = 0; first < g.pixels; first += g.run) {
       const int64_t count = std::min(g.run, g.pixels - first);
       Product<Type, T>(count, g.inner, g.group_filters,
-                       {const_cast<T*>(gradient) + (item * g.pixels + first) * g.filters + group * g.group_filters,
+                       {const_cast<T*>(gradient) + (item * g.pixels + first) * g.filters +
+                            group * g.group_filters,
                         g.filters, 1},
-                       {const_cast<T*>(filter) + group * g.group_filters * g.inner, g.inner, 1}, slot.columns, g.inner,
-                       false, slot.products);
+                       {const_cast<T*>(filter) + group * g.group_filters * g.inner, g.inner, 1},
+                       slot.columns, g.inner, false, slot.products);
       for (int64_t p = 0; p < count; ++p) {
         g.ForEachTap(first + p, [&](int64_t at, int64_t seen) {
           if (seen < 0) return;
@@ -182,20 +206,24 @@ void RunGradFilter(const KernelCall& call) {
   Parts parts(call.scratch);
   const int64_t elements = g.filters * g.inner;
   T* const sums = parts.Take<T>(s.shares * elements);
-  RunTasks<Type>(call, g, s.shares * g.a.groups, parts.bytes(), [&](int64_t index, const Slot<Type>& slot) {
-    const int64_t group = index % g.a.groups, share = index / g.a.groups;
-    T* const to = sums + share * elements + group * g.group_filters * g.inner;
-    std::fill_n(to, g.group_filters * g.inner, T(0));
-    const int64_t last = std::min(g.batch * g.runs, (share + 1) * s.runs_of_share);
-    for (int64_t run = share * s.runs_of_share; run < last; ++run) {
-      const int64_t item = run / g.runs, first = run % g.runs * g.run, count = std::min(g.run, g.pixels - first);
-      g.Gather(input + item * g.in[0] * g.in[1] * g.in[2] * g.channels, group, first, count, slot.columns);
-      const Matrix<T> rows{const_cast<T*>(gradient) + (item * g.pixels + first) * g.filters + group * g.group_filters,
-                           g.filters, 1};
-      Product<Type, T>(g.group_filters, g.inner, count, rows.Transposed(), {slot.columns, g.inner, 1}, to, g.inner,
-                       true, slot.products);
-    }
-  });
+  RunTasks<Type>(
+      call, g, s.shares * g.a.groups, parts.bytes(), [&](int64_t index, const Slot<Type>& slot) {
+        const int64_t group = index % g.a.groups, share = index / g.a.groups;
+        T* const to = sums + share * elements + group * g.group_filters * g.inner;
+        std::fill_n(to, g.group_filters * g.inner, T(0));
+        const int64_t last = std::min(g.batch * g.runs, (share + 1) * s.runs_of_share);
+        for (int64_t run = share * s.runs_of_share; run < last; ++run) {
+          const int64_t item = run / g.runs, first = run % g.runs * g.run,
+                        count = std::min(g.run, g.pixels - first);
+          g.Gather(input + item * g.in[0] * g.in[1] * g.in[2] * g.channels, group, first, count,
+                   slot.columns);
+          const Matrix<T> rows{const_cast<T*>(gradient) + (item * g.pixels + first) * g.filters +
+                                   group * g.group_filters,
+                               g.filters, 1};
+          Product<Type, T>(g.group_filters, g.inner, count, rows.Transposed(),
+                           {slot.columns, g.inner, 1}, to, g.inner, true, slot.products);
+        }
+      });
   for (int64_t i = 0; i < elements; ++i) {
     T sum = g.a.accumulate ? filter[i] : T(0);
     for (int64_t share = 0; share < s.shares; ++share) sum += sums[share * elements + i];
@@ -203,7 +231,8 @@ void RunGradFilter(const KernelCall& call) {
   }
 }
 
-constexpr Kernel OfDoubles(OpCode op, void (*run)(const KernelCall&), size_t (*scratch)(const KernelCall&)) {
+constexpr Kernel OfDoubles(OpCode op, void (*run)(const KernelCall&),
+                           size_t (*scratch)(const KernelCall&)) {
   return {op, DeviceType::kHost, DType::kFloat64, "cpu", 10, run, scratch};
 }
 

@@ -33,7 +33,8 @@ struct AxisTaps {
   int64_t from, to;
 
   // from: what is read, to: what is made; `turned`: of the gradient.
-  AxisTaps(int64_t its_from, int64_t its_to, bool turned, Parts& parts) : from(its_from), to(its_to) {
+  AxisTaps(int64_t its_from, int64_t its_to, bool turned, Parts& parts)
+      : from(its_from), to(its_to) {
     const int64_t all = ResizeTaps::kMost * (turned ? from : to);
     first = parts.Take<int64_t>(to + 1);
     places = parts.Take<int64_t>(all);
@@ -81,7 +82,9 @@ struct Resizing {
   size_t slot_bytes;
 
   Resizing(const KernelCall& call, Parts parts)
-      : batch(call.outputs[0].dims[0]), channels(call.outputs[0].dims[3]), turned(call.op == OpCode::kResize2dGrad),
+      : batch(call.outputs[0].dims[0]),
+        channels(call.outputs[0].dims[3]),
+        turned(call.op == OpCode::kResize2dGrad),
         down(call.inputs[0].dims[1], call.outputs[0].dims[1], turned, parts),
         along(call.inputs[0].dims[2], call.outputs[0].dims[2], turned, parts) {
     shared_bytes = parts.bytes();
@@ -112,7 +115,8 @@ void Run(const KernelCall& call) {
   const int64_t work = 4 * r.batch * r.down.to * (in_line + out_line);
   const std::shared_ptr<ThreadPool> pool = work < kMinParallelWork ? nullptr : PoolOf(call.threads);
   ParallelTasks(pool.get(), r.batch * r.down.to, [&](int64_t task, int slot) {
-    Parts parts(static_cast<char*>(call.scratch) + r.shared_bytes + r.slot_bytes * static_cast<size_t>(slot));
+    Parts parts(static_cast<char*>(call.scratch) + r.shared_bytes +
+                r.slot_bytes * static_cast<size_t>(slot));
     T* const line = parts.Take<T>(in_line);
     const T** const lines = parts.Take<const T*>(r.most_lines);
     const T* const image = in + task / r.down.to * r.down.from * in_line;
@@ -136,8 +140,10 @@ const NetworkKernels of_f32({
     {OpCode::kResize2dGrad, &Run<float>, &ScratchBytes<float>},
 });
 const KernelRegistrar of_f64({
-    {OpCode::kResize2d, DeviceType::kHost, DType::kFloat64, "cpu", 10, &Run<double>, &ScratchBytes<double>},
-    {OpCode::kResize2dGrad, DeviceType::kHost, DType::kFloat64, "cpu", 10, &Run<double>, &ScratchBytes<double>},
+    {OpCode::kResize2d, DeviceType::kHost, DType::kFloat64, "cpu", 10, &Run<double>,
+     &ScratchBytes<double>},
+    {OpCode::kResize2dGrad, DeviceType::kHost, DType::kFloat64, "cpu", 10, &Run<double>,
+     &ScratchBytes<double>},
 });
 
 }  // namespace

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/backends/cpu/indexing/prefix_sums.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
+#include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <type_traits>
 
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {

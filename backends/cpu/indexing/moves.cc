@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/shape.h"
 
 namespace tidepool::cpu {
@@ -84,7 +84,8 @@ void Triangle(const KernelCall& call) {
                   const int64_t last = a.upper ? n : std::clamp<int64_t>(diagonal + 1, 0, n);
                   Bits* line = to + row * n;
                   if (line != from + row * n) {
-                    std::memcpy(line + first, from + row * n + first, (last - first) * sizeof(Bits));
+                    std::memcpy(line + first, from + row * n + first,
+                                (last - first) * sizeof(Bits));
                   }
                   std::fill(line, line + first, Bits{0});
                   std::fill(line + last, line + n, Bits{0});

@@ -40,8 +40,8 @@ TYPED_TEST(PrefixSums, EveryForm) {
           std::vector<T>& out = in_place ? copy : z;
           const int64_t first = reverse ? n - 1 : 0, sign = reverse ? -1 : 1;
           double sum = 5;
-          const int64_t done = Avx2PrefixSums(copy.data() + first, out.data() + first, n, reverse,
-                                              exclusive, &sum);
+          const int64_t done =
+              Avx2PrefixSums(copy.data() + first, out.data() + first, n, reverse, exclusive, &sum);
           ASSERT_LE(done, n);
           ASSERT_GT(done, n - 8);
           double expected = 5;

@@ -6,10 +6,10 @@
 
 #include "tidepool/backends/cpu/indexing/radix_sort.h"
 #include "tidepool/backends/cpu/indexing/sort_keys.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -41,7 +41,8 @@ template <typename ItemType>
 size_t Scratch(const KernelCall& call) {
   const AxisSplit split(call.inputs[0], AxisOf(call));
   const int64_t lanes = split.outer * split.inner;
-  return LaneBytes<ItemType>(split.size) * std::min<int64_t>(call.threads.count, std::max<int64_t>(1, lanes));
+  return LaneBytes<ItemType>(split.size) *
+         std::min<int64_t>(call.threads.count, std::max<int64_t>(1, lanes));
 }
 
 // run(x, items, z offset) for each lane; items: room for twice the lane.
@@ -148,8 +149,8 @@ const bool registered = [] {
     const DType dtype = static_cast<DType>(i);
     VisitDType(dtype, [&](auto t) {
       using T = decltype(t);
-      auto add = [&](OpCode op, void (*run)(const KernelCall&), size_t (*scratch)(const KernelCall&),
-                     bool (*supports)(const KernelCall&)) {
+      auto add = [&](OpCode op, void (*run)(const KernelCall&),
+                     size_t (*scratch)(const KernelCall&), bool (*supports)(const KernelCall&)) {
         KernelRegistry::Global().Add(
             {op, DeviceType::kHost, dtype, "cpu", 10, run, scratch, supports});
       };

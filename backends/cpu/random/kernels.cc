@@ -5,13 +5,13 @@
 #include <cstdint>
 
 #include "tidepool/backends/cpu/random/random_loops.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/dtype.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_random.h"
 #include "tidepool/ndarray/kernel/philox.h"
 #include "tidepool/ndarray/kernel/random_numbers.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -111,7 +111,8 @@ void Bernoulli(const KernelCall& call) {
   const uint64_t threshold = BernoulliThreshold(a.probability);
   T* z = call.outputs[0].as<T>();
   const T one = ConvertElement<T>(1.0f);
-  if (threshold > UINT32_MAX) return static_cast<void>(std::fill_n(z, call.outputs[0].NumElements(), one));
+  if (threshold > UINT32_MAX)
+    return static_cast<void>(std::fill_n(z, call.outputs[0].NumElements(), one));
   uint64_t bits = 0;
   __builtin_memcpy(&bits, &one, sizeof(T));
   constexpr int kWidth = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
@@ -164,7 +165,8 @@ void Dropout(const KernelCall& call) {
   T* z = call.outputs[0].as<T>();
   // A rate just below 1 rounds to 2^32.
   const uint64_t threshold = BernoulliThreshold(a.rate);
-  if (threshold > UINT32_MAX) return static_cast<void>(std::fill_n(z, call.outputs[0].NumElements(), T(0.0f)));
+  if (threshold > UINT32_MAX)
+    return static_cast<void>(std::fill_n(z, call.outputs[0].NumElements(), T(0.0f)));
   const double scale = 1 / (1 - a.rate);
   ForWords(call, a.seed, a.stream, 4, [&](int64_t begin, int64_t count, const uint32_t* words) {
     DropoutRun(words, static_cast<uint32_t>(threshold), x + begin, scale, z + begin, count);

@@ -18,7 +18,8 @@ std::vector<const RandomLoops*> Tables() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     tables.push_back(&kAvx2RandomLoops);
   }
-  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) tables.push_back(&kAvx512RandomLoops);
+  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    tables.push_back(&kAvx512RandomLoops);
 #endif
   return tables;
 }
@@ -53,7 +54,8 @@ TEST(RandomLoops, TransformsOfWords) {
     std::vector<float> z(n), x(n, 3);
     loops->uniform(words.data(), -1, 3, std::nextafterf(2, -1), z.data(), n);
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(z[i], uniform(words[i]));
-    for (const auto& [mean, deviation] : {std::pair<double, double>{0, 1}, {3, 1e-3}, {-1e30, 1e30}}) {
+    for (const auto& [mean, deviation] :
+         {std::pair<double, double>{0, 1}, {3, 1e-3}, {-1e30, 1e30}}) {
       loops->normal(words.data(), mean, deviation, z.data(), n / 2);
       for (int64_t i = 0; i < n; i += 2) {
         float pair[2];

@@ -23,30 +23,42 @@ size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 DType LoopTypeOf(DType dtype) {
   switch (dtype) {
     case DType::kInt16:
-    case DType::kUInt16: return DType::kInt32;
+    case DType::kUInt16:
+      return DType::kInt32;
     case DType::kUInt32:
-    case DType::kUInt64: return DType::kInt64;
-    default: return dtype;
+    case DType::kUInt64:
+      return DType::kInt64;
+    default:
+      return dtype;
   }
 }
 bool IsWidened(DType dtype) { return DTypeBytes(LoopTypeOf(dtype)) != DTypeBytes(dtype); }
 
 ElementKind ElementOf(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return ElementKind::kF32;
-    case DType::kFloat64: return ElementKind::kF64;
-    case DType::kFloat16: return ElementKind::kF16;
-    case DType::kBFloat16: return ElementKind::kBF16;
-    case DType::kInt8: return ElementKind::kI8;
-    case DType::kInt32: return ElementKind::kI32;
-    case DType::kInt64: return ElementKind::kI64;
-    default: return ElementKind::kU8;  // bool is 0 or 1
+    case DType::kFloat32:
+      return ElementKind::kF32;
+    case DType::kFloat64:
+      return ElementKind::kF64;
+    case DType::kFloat16:
+      return ElementKind::kF16;
+    case DType::kBFloat16:
+      return ElementKind::kBF16;
+    case DType::kInt8:
+      return ElementKind::kI8;
+    case DType::kInt32:
+      return ElementKind::kI32;
+    case DType::kInt64:
+      return ElementKind::kI64;
+    default:
+      return ElementKind::kU8;  // bool is 0 or 1
   }
 }
 
 // What the elements of a type become: 16-bit floats are floats.
 template <typename T>
-using Loaded = std::conditional_t<kIs16BitFloat<T>, float, std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>;
+using Loaded = std::conditional_t<kIs16BitFloat<T>, float,
+                                  std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>;
 
 double Total(const DoubleSum& sum) {
   const double total = sum.high + sum.low;
@@ -87,7 +99,7 @@ struct Finishing {
 };
 
 struct Steps {
-  ReduceKind first;                  // whose partials are finished, or give the stats of `second`
+  ReduceKind first;  // whose partials are finished, or give the stats of `second`
   bool two_passes = false;
   ReduceKind second = ReduceKind::kSum;
 };
@@ -96,19 +108,32 @@ Steps StepsOf(OpCode op, DType dtype) {
   switch (op) {
     case OpCode::kMean:
       return {dtype == DType::kInt64 ? ReduceKind::kWideSum : ReduceKind::kSum};
-    case OpCode::kVariance: return {ReduceKind::kWideSum, true, ReduceKind::kDeviations};
-    case OpCode::kLogSumExp: return {ReduceKind::kMax, true, ReduceKind::kExpSum};
-    case OpCode::kNorm1: return {ReduceKind::kAbsSum};
-    case OpCode::kNorm2: return {ReduceKind::kSquareSum};
-    case OpCode::kNormInf: return {ReduceKind::kAbsMax};
-    case OpCode::kProd: return {ReduceKind::kProduct};
-    case OpCode::kMax: return {ReduceKind::kMax};
-    case OpCode::kMin: return {ReduceKind::kMin};
-    case OpCode::kAny: return {ReduceKind::kAny};
-    case OpCode::kAll: return {ReduceKind::kAll};
-    case OpCode::kArgMax: return {ReduceKind::kArgMax};
-    case OpCode::kArgMin: return {ReduceKind::kArgMin};
-    default: return {ReduceKind::kSum};
+    case OpCode::kVariance:
+      return {ReduceKind::kWideSum, true, ReduceKind::kDeviations};
+    case OpCode::kLogSumExp:
+      return {ReduceKind::kMax, true, ReduceKind::kExpSum};
+    case OpCode::kNorm1:
+      return {ReduceKind::kAbsSum};
+    case OpCode::kNorm2:
+      return {ReduceKind::kSquareSum};
+    case OpCode::kNormInf:
+      return {ReduceKind::kAbsMax};
+    case OpCode::kProd:
+      return {ReduceKind::kProduct};
+    case OpCode::kMax:
+      return {ReduceKind::kMax};
+    case OpCode::kMin:
+      return {ReduceKind::kMin};
+    case OpCode::kAny:
+      return {ReduceKind::kAny};
+    case OpCode::kAll:
+      return {ReduceKind::kAll};
+    case OpCode::kArgMax:
+      return {ReduceKind::kArgMax};
+    case OpCode::kArgMin:
+      return {ReduceKind::kArgMin};
+    default:
+      return {ReduceKind::kSum};
   }
 }
 
@@ -125,7 +150,9 @@ void SetDenseStrides(const TensorRef& x, int64_t* strides) {
 // Scratch: a dense copy of x where its strides or its type need one, stats, partials.
 struct Layout {
   explicit Layout(const KernelCall& call)
-      : dtype(LoopTypeOf(call.inputs[0].dtype)), steps(StepsOf(call.op, dtype)), element(ElementOf(dtype)) {
+      : dtype(LoopTypeOf(call.inputs[0].dtype)),
+        steps(StepsOf(call.op, dtype)),
+        element(ElementOf(dtype)) {
     TensorRef x = call.inputs[0];
     int64_t dense[kMaxRank];
     copies = IsWidened(x.dtype);
@@ -133,7 +160,8 @@ struct Layout {
       SetDenseStrides(x, dense);
       x.strides = dense;
     }
-    copies = !MakeReducePlan(x, call.outputs[0], call.attrs<ReduceAttributes>().axes, &plan) || copies;
+    copies =
+        !MakeReducePlan(x, call.outputs[0], call.attrs<ReduceAttributes>().axes, &plan) || copies;
     loops = FindReduceLoops(steps.first, element);
     partials = ReduceScratchBytes(plan, *loops);
     if (steps.two_passes) {
@@ -168,7 +196,8 @@ void CopyDense(const TensorRef& x, void* out) {
   BroadcastStrides(x.rank, x.dims, dense, x.rank, strides[1]);
   const DType loops = IsWidened(x.dtype) ? LoopTypeOf(x.dtype) : x.dtype;
   const ConvertRun copy = ConverterOf(x.dtype, loops);
-  const auto width = static_cast<int64_t>(DTypeBytes(x.dtype)), z_width = static_cast<int64_t>(DTypeBytes(loops));
+  const auto width = static_cast<int64_t>(DTypeBytes(x.dtype)),
+             z_width = static_cast<int64_t>(DTypeBytes(loops));
   ForEachRun<2>(x.rank, x.dims, strides,
                 [&](const int64_t* offset, int64_t count, const int64_t* step) {
                   copy(x.as<std::byte>() + offset[0] * width, step[0],
@@ -217,9 +246,9 @@ void Finish(const KernelCall& call, int64_t reduced, const void* partials, const
       }
       return;
     case OpCode::kProd:
-      using Product = std::conditional_t<
-          F::kSumsExactly, int64_t,
-          std::conditional_t<std::is_same_v<T, double>, DoubleSum, double>>;
+      using Product =
+          std::conditional_t<F::kSumsExactly, int64_t,
+                             std::conditional_t<std::is_same_v<T, double>, DoubleSum, double>>;
       return F::template Each<Exact, Product>(
           partials, count, z, stride,
           [](const Product& product, int64_t) { return ProductOf(product); });
@@ -227,9 +256,11 @@ void Finish(const KernelCall& call, int64_t reduced, const void* partials, const
     case OpCode::kMin: {
       const auto same = [](Loaded<T> value, int64_t) { return value; };
       if constexpr (std::is_same_v<T, int32_t>) {  // also what was copied to it
-        if (DTypeBytes(ref.dtype) == 2) return F::template Each<int16_t, Loaded<T>>(partials, count, z, stride, same);
+        if (DTypeBytes(ref.dtype) == 2)
+          return F::template Each<int16_t, Loaded<T>>(partials, count, z, stride, same);
       } else if constexpr (std::is_same_v<T, int64_t>) {
-        if (DTypeBytes(ref.dtype) == 4) return F::template Each<int32_t, Loaded<T>>(partials, count, z, stride, same);
+        if (DTypeBytes(ref.dtype) == 4)
+          return F::template Each<int32_t, Loaded<T>>(partials, count, z, stride, same);
       }
       return F::template Each<T, Loaded<T>>(partials, count, z, stride, same);
     }
@@ -296,16 +327,16 @@ bool IsOfBits(OpCode op) {
 
 const bool registered = [] {
   static constexpr OpCode kOps[] = {
-      OpCode::kSum,       OpCode::kProd, OpCode::kMean, OpCode::kVariance, OpCode::kNorm1,
-      OpCode::kNorm2,     OpCode::kNormInf, OpCode::kLogSumExp, OpCode::kMax, OpCode::kMin,
-      OpCode::kAny, OpCode::kAll, OpCode::kArgMax, OpCode::kArgMin};
+      OpCode::kSum,   OpCode::kProd,    OpCode::kMean,      OpCode::kVariance, OpCode::kNorm1,
+      OpCode::kNorm2, OpCode::kNormInf, OpCode::kLogSumExp, OpCode::kMax,      OpCode::kMin,
+      OpCode::kAny,   OpCode::kAll,     OpCode::kArgMax,    OpCode::kArgMin};
   for (const OpCode op : kOps) {
     for (int i = 0; i < kDTypes; ++i) {
       const DType dtype = static_cast<DType>(i);
       if (!Contains(Info(op).types, dtype) || (dtype == DType::kUInt64 && !IsOfBits(op))) continue;
       VisitDType(LoopTypeOf(dtype), [&](auto t) {
-        KernelRegistry::Global().Add({op, DeviceType::kHost, dtype, "cpu", 10,
-                                      &Reduce<decltype(t)>, &ScratchBytes, nullptr, true});
+        KernelRegistry::Global().Add({op, DeviceType::kHost, dtype, "cpu", 10, &Reduce<decltype(t)>,
+                                      &ScratchBytes, nullptr, true});
       });
     }
   }

@@ -60,7 +60,7 @@ struct ReduceLoops {
 // Null where there is none.
 const ReduceLoops* FindReduceLoops(ReduceKind kind, ElementKind element);
 const ReduceLoops* PortableReduceLoops(ReduceKind kind, ElementKind element);
-const ReduceLoops* Avx2ReduceLoops(ReduceKind kind, ElementKind element);  // x86-64 only
+const ReduceLoops* Avx2ReduceLoops(ReduceKind kind, ElementKind element);    // x86-64 only
 const ReduceLoops* Avx512ReduceLoops(ReduceKind kind, ElementKind element);  // likewise
 
 }  // namespace tidepool::cpu

@@ -32,7 +32,8 @@ std::vector<FindLoops> Tables() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     tables.push_back(&Avx2ReduceLoops);
   }
-  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) tables.push_back(&Avx512ReduceLoops);
+  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    tables.push_back(&Avx512ReduceLoops);
 #endif
   return tables;
 }
@@ -58,9 +59,13 @@ struct Matrix {
 template <typename T>
 void CheckSums(ElementKind element, double tolerance) {
   for (const FindLoops find : Tables()) {
-    for (const auto& [rows, columns, gap] :
-         {std::tuple<int, int, int>{1, 1, 0}, {3, 31, 0}, {5, 33, 2}, {1000, 3, 0}, {700, 130, 1},
-          {9, 1000, 0}, {2, 9001, 5}}) {
+    for (const auto& [rows, columns, gap] : {std::tuple<int, int, int>{1, 1, 0},
+                                             {3, 31, 0},
+                                             {5, 33, 2},
+                                             {1000, 3, 0},
+                                             {700, 130, 1},
+                                             {9, 1000, 0},
+                                             {2, 9001, 5}}) {
       const Matrix<T> x(rows, columns, gap, 17);
       const ReduceLoops& loops = *find(ReduceKind::kWideSum, element);
       std::vector<DoubleSum> sums(std::max<int64_t>(rows, kMaxColumns));
@@ -73,7 +78,8 @@ void CheckSums(ElementKind element, double tolerance) {
       if (columns > kMaxColumns) continue;
       for (const ReduceKind kind : {ReduceKind::kSum, ReduceKind::kWideSum}) {
         if (kind == ReduceKind::kSum && !kIsFloat<T>) continue;  // in integers
-        find(kind, element)->columns(x.values.data(), rows, x.stride, columns, 0, nullptr, sums.data());
+        find(kind, element)
+            ->columns(x.values.data(), rows, x.stride, columns, 0, nullptr, sums.data());
         for (int64_t c = 0; c < columns; ++c) {
           double expected = 0;
           for (int64_t r = 0; r < rows; ++r) expected += x.At(r, c);
@@ -96,19 +102,23 @@ TEST(ReduceLoops, SumsOfEachType) {
 
 TEST(ReduceLoops, EveryHalfIsLoadedExactly) {
   std::vector<Float16> halves;
-  for (uint32_t bits = 0; bits < 0x7c00; ++bits) halves.push_back(std::bit_cast<Float16>(static_cast<uint16_t>(bits)));
-  for (uint32_t bits = 0x8000; bits < 0xfc00; ++bits) halves.push_back(std::bit_cast<Float16>(static_cast<uint16_t>(bits)));
+  for (uint32_t bits = 0; bits < 0x7c00; ++bits)
+    halves.push_back(std::bit_cast<Float16>(static_cast<uint16_t>(bits)));
+  for (uint32_t bits = 0x8000; bits < 0xfc00; ++bits)
+    halves.push_back(std::bit_cast<Float16>(static_cast<uint16_t>(bits)));
   for (const FindLoops find : Tables()) {
     std::vector<float> largest(halves.size());
     find(ReduceKind::kMax, ElementKind::kF16)
-        ->rows(halves.data(), static_cast<int64_t>(halves.size()), 1, 1, 0, nullptr, largest.data());
+        ->rows(halves.data(), static_cast<int64_t>(halves.size()), 1, 1, 0, nullptr,
+               largest.data());
     for (size_t i = 0; i < halves.size(); ++i) ASSERT_EQ(largest[i], static_cast<float>(halves[i]));
     // By vectors too.
     std::vector<float> column(kMaxColumns);
     for (size_t begin = 0; begin + kMaxColumns <= halves.size(); begin += kMaxColumns) {
       find(ReduceKind::kMax, ElementKind::kF16)
           ->columns(halves.data() + begin, 1, kMaxColumns, kMaxColumns, 0, nullptr, column.data());
-      for (int64_t c = 0; c < kMaxColumns; ++c) ASSERT_EQ(column[c], static_cast<float>(halves[begin + c]));
+      for (int64_t c = 0; c < kMaxColumns; ++c)
+        ASSERT_EQ(column[c], static_cast<float>(halves[begin + c]));
     }
   }
 }
@@ -131,8 +141,13 @@ TEST(ReduceLoops, ExponentialsBesideTheLibrary) {
 // in double.
 TEST(ReduceLoops, FloatColumnsAreAddedInTheirOrder) {
   for (const FindLoops find : Tables()) {
-    for (const auto& [rows, n] :
-         {std::tuple<int, int>{7, 20}, {8, 3}, {64, 128}, {1100, 10}, {1543, 200}, {4100, 20}, {36864, 20}}) {
+    for (const auto& [rows, n] : {std::tuple<int, int>{7, 20},
+                                  {8, 3},
+                                  {64, 128},
+                                  {1100, 10},
+                                  {1543, 200},
+                                  {4100, 20},
+                                  {36864, 20}}) {
       const Matrix<float> x(rows, n, 0, 23);
       std::vector<float> total(8 * n), block(8 * n);
       std::vector<double> sum(n);
@@ -201,9 +216,12 @@ TEST(ReduceLoops, CompensatedProductsOfDoubles) {
   for (const FindLoops find : Tables()) {
     const ReduceLoops& loops = *find(ReduceKind::kProduct, ElementKind::kF64);
     ASSERT_EQ(loops.partial_bytes, sizeof(DoubleSum));
-    for (const auto& [rows, columns, gap] :
-         {std::tuple<int, int, int>{1, 1, 0}, {6, 31, 0}, {5, 33, 2}, {1129, 14, 0}, {700, 130, 1},
-          {2, 9001, 5}}) {
+    for (const auto& [rows, columns, gap] : {std::tuple<int, int, int>{1, 1, 0},
+                                             {6, 31, 0},
+                                             {5, 33, 2},
+                                             {1129, 14, 0},
+                                             {700, 130, 1},
+                                             {2, 9001, 5}}) {
       Matrix<double> x(rows, columns, gap, 29);
       for (double& value : x.values) value = (value < 0 ? -1 : 1) * (1 + value / 16);
       std::vector<DoubleSum> products(std::max<int64_t>(rows, kMaxColumns));
@@ -246,9 +264,15 @@ TEST(ReduceLoops, ProductsOfSpecialDoubles) {
   constexpr double kInf = INFINITY, kHuge = 1e308, kTiny = 1e-308;
   for (const FindLoops find : Tables()) {
     const ReduceLoops& loops = *find(ReduceKind::kProduct, ElementKind::kF64);
-    for (const std::vector<double>& x : std::vector<std::vector<double>>{
-             {2, kInf}, {-kInf, 3, 1}, {0, kInf}, {NAN, 0}, {-1, 0}, {kHuge, kHuge, -1},
-             {kTiny, kTiny, 5}, {kHuge, kTiny, 3}, {kHuge, 0.5, kTiny}}) {
+    for (const std::vector<double>& x : std::vector<std::vector<double>>{{2, kInf},
+                                                                         {-kInf, 3, 1},
+                                                                         {0, kInf},
+                                                                         {NAN, 0},
+                                                                         {-1, 0},
+                                                                         {kHuge, kHuge, -1},
+                                                                         {kTiny, kTiny, 5},
+                                                                         {kHuge, kTiny, 3},
+                                                                         {kHuge, 0.5, kTiny}}) {
       double expected = 1;
       for (const double value : x) expected *= value;
       DoubleSum product;
@@ -287,11 +311,12 @@ TEST(ReduceLoops, ExtremesFindNanWhereverItIs) {
         };
         float expected = kind == ReduceKind::kAbsMax ? std::abs(x[0]) : x[0];
         for (const float value : x) {
-          expected = kind == ReduceKind::kMin ? std::min(expected, value)
-                                              : std::max(expected, kind == ReduceKind::kMax ? value : std::abs(value));
+          expected = kind == ReduceKind::kMin
+                         ? std::min(expected, value)
+                         : std::max(expected, kind == ReduceKind::kMax ? value : std::abs(value));
         }
         ASSERT_EQ(extreme(), expected) << n;
-        for (int64_t i = 0; i < n; i += n > 200 ? 61 : 1) {
+        for (int64_t i = 0; i<n; i += n> 200 ? 61 : 1) {
           const float kept = std::exchange(x[i], std::numeric_limits<float>::quiet_NaN());
           ASSERT_TRUE(std::isnan(extreme())) << i << " of " << n;
           x[i] = kept;

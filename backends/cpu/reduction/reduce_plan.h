@@ -28,8 +28,8 @@ struct ReduceAxes {
 
 // Axes sorted by how far apart their elements lie, neighbours merged, those of size 1 left out.
 struct ReducePlan {
-  ReduceAxes kept, reduced;   // without `inner`
-  ReduceAxis inner;           // x_stride 1, or size 1
+  ReduceAxes kept, reduced;  // without `inner`
+  ReduceAxis inner;          // x_stride 1, or size 1
   bool inner_is_reduced = true;
 };
 

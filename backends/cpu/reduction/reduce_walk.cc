@@ -22,7 +22,10 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // after call gives one partial a line. Of a kept one: lines are reduced, and it is cut into strips.
 struct Walk {
   explicit Walk(const ReducePlan& plan, const ReduceLoops& l)
-      : loops(l), kept(plan.kept), reduced(plan.reduced), inner(plan.inner),
+      : loops(l),
+        kept(plan.kept),
+        reduced(plan.reduced),
+        inner(plan.inner),
         inner_is_reduced(plan.inner_is_reduced) {
     lines = inner_is_reduced ? kept.TakeLast() : reduced.TakeLast();
     kept_count = kept.size();

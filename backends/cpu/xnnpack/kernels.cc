@@ -11,7 +11,6 @@
 
 #include "absl/functional/function_ref.h"
 #include "tidepool/backends/cpu/conv2d_call.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/backends/cpu/vector_loops.h"
 #include "tidepool/backends/cpu/xnnpack/operator_cache.h"
 #include "tidepool/backends/cpu/xnnpack/operators.h"
@@ -19,6 +18,7 @@
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -43,8 +43,10 @@ bool IsFinite(const TensorRef& x) {
 }
 
 XnnpackOperators::Weights WeightsOf(const TensorRef& filter, const TensorRef& bias) {
-  XnnpackOperators::Weights weights{filter.buffer_id, reinterpret_cast<uintptr_t>(filter.data), 0, 0};
-  if (bias.present) weights.bias_id = bias.buffer_id, weights.bias_data = reinterpret_cast<uintptr_t>(bias.data);
+  XnnpackOperators::Weights weights{filter.buffer_id, reinterpret_cast<uintptr_t>(filter.data), 0,
+                                    0};
+  if (bias.present)
+    weights.bias_id = bias.buffer_id, weights.bias_data = reinterpret_cast<uintptr_t>(bias.data);
   return weights;
 }
 XnnpackOperators::Versions VersionsOf(const TensorRef& filter, const TensorRef& bias) {
@@ -60,7 +62,8 @@ bool MayBeKept(const TensorRef& weights) { return !weights.present || weights.bu
 // are read when they change.
 bool WeightsAreKnownAndFinite(const TensorRef& filter, const TensorRef& bias) {
   if (!MayBeKept(filter) || !MayBeKept(bias)) return false;
-  return XnnpackOperators::Global().Remember(WeightsOf(filter, bias), VersionsOf(filter, bias), filter.NumElements(),
+  return XnnpackOperators::Global().Remember(WeightsOf(filter, bias), VersionsOf(filter, bias),
+                                             filter.NumElements(),
                                              [&] { return IsFinite(filter) && IsFinite(bias); });
 }
 
@@ -94,9 +97,13 @@ constexpr int64_t kColumns = 64;
 bool SupportsMatMul(const KernelCall& call) {
   const auto& a = call.attrs<MatMulAttributes>();
   const TensorRef& z = call.outputs[0];
-  if (!a.y_is_constant || z.rank != 2 || a.transpose_x || a.accumulate || z.NumElements() == 0) return false;
+  if (!a.y_is_constant || z.rank != 2 || a.transpose_x || a.accumulate || z.NumElements() == 0)
+    return false;
   const int64_t weights = call.inputs[1].NumElements();
-  return z.dims[0] >= kFewestRows && ((z.dims[0] <= kMostRows && !OursAreWidest()) || XnnpackIsWider()) && weights > 0 && weights <= kMostWeights && XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) && WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
+  return z.dims[0] >= kFewestRows &&
+         ((z.dims[0] <= kMostRows && !OursAreWidest()) || XnnpackIsWider()) && weights > 0 &&
+         weights <= kMostWeights && XnnpackIsUsable() && IsDense(call) &&
+         IsFinite(call.inputs[0]) && WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
 }
 
 // Columns [begin, begin + width) of the product.
@@ -118,14 +125,17 @@ void RunColumns(const KernelCall& call, int64_t begin, int64_t width) {
       key, VersionsOf(y, bias), "matmul",
       [&](xnn_operator_t* op) {
         if (a.transpose_y || width == n) {
-          return CreateFullyConnected(k, width, n, y.as<float>() + (a.transpose_y ? begin * k : 0), biases, lowest,
+          return CreateFullyConnected(k, width, n, y.as<float>() + (a.transpose_y ? begin * k : 0),
+                                      biases, lowest,
                                       a.transpose_y ? 0 : XNN_FLAG_TRANSPOSE_WEIGHTS, op);
         }
         std::vector<float> columns(static_cast<size_t>(k * width));  // to be packed
         for (int64_t row = 0; row < k; ++row) {
-          std::copy_n(y.as<float>() + row * n + begin, width, &columns[static_cast<size_t>(row * width)]);
+          std::copy_n(y.as<float>() + row * n + begin, width,
+                      &columns[static_cast<size_t>(row * width)]);
         }
-        return CreateFullyConnected(k, width, n, columns.data(), biases, lowest, XNN_FLAG_TRANSPOSE_WEIGHTS, op);
+        return CreateFullyConnected(k, width, n, columns.data(), biases, lowest,
+                                    XNN_FLAG_TRANSPOSE_WEIGHTS, op);
       },
       [&](xnn_operator_t op) {
         return RunFullyConnected(op, m, x.as<float>(), call.outputs[0].as<float>() + begin);
@@ -152,26 +162,34 @@ bool SupportsConv2d(const KernelCall& call) {
   const int64_t group_channels = call.inputs[1].dims[3];
   const bool is_depthwise = a.groups > 1 && group_channels == 1;
   // Two pieces at least, where ours would be several.
-  const bool is_divided = a.groups >= 2 * kGroupedChannels ||
-                          call.outputs[0].NumElements() * call.inputs[1].dims[1] * call.inputs[1].dims[2] < kMinParallelWork;
+  const bool is_divided =
+      a.groups >= 2 * kGroupedChannels ||
+      call.outputs[0].NumElements() * call.inputs[1].dims[1] * call.inputs[1].dims[2] <
+          kMinParallelWork;
   const int64_t filters = std::max<int64_t>(1, call.inputs[1].dims[0]);
   const bool is_small = call.outputs[0].NumElements() / filters <= kFewPixels;
   return a.filter_is_constant && call.inputs[1].NumElements() > 0 &&
-         (is_depthwise ? is_divided && !OursAreWidest() : group_channels >= 4 && (is_small || XnnpackIsWider())) &&
-         call.outputs[0].NumElements() > 0 && XnnpackIsUsable() && IsDense(call) && IsFinite(call.inputs[0]) &&
-         WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
+         (is_depthwise ? is_divided && !OursAreWidest()
+                       : group_channels >= 4 && (is_small || XnnpackIsWider())) &&
+         call.outputs[0].NumElements() > 0 && XnnpackIsUsable() && IsDense(call) &&
+         IsFinite(call.inputs[0]) && WeightsAreKnownAndFinite(call.inputs[1], call.inputs[2]);
 }
 
 // A convolution as pieces of some output channels, or of some whole groups.
 struct Convolution {
   explicit Convolution(const KernelCall& of)
-      : call(of), problem(ForwardProblem(of)), groups(of.attrs<Conv2dAttributes>().groups),
-        in(problem.in_channels / groups), out(problem.out_channels / groups),
+      : call(of),
+        problem(ForwardProblem(of)),
+        groups(of.attrs<Conv2dAttributes>().groups),
+        in(problem.in_channels / groups),
+        out(problem.out_channels / groups),
         grain(groups == 1 ? kChannels : (kGroupedChannels + out - 1) / out) {}
 
   int64_t count() const { return groups == 1 ? out : groups; }  // of what grain counts
   int64_t pieces() const { return (count() + grain - 1) / grain; }
-  int64_t work() const { return call.outputs[0].NumElements() * call.inputs[1].NumElements() / problem.out_channels; }
+  int64_t work() const {
+    return call.outputs[0].NumElements() * call.inputs[1].NumElements() / problem.out_channels;
+  }
 
   // Runs `use` with the operator of [begin, end).
   void With(int64_t begin, int64_t end, absl::FunctionRef<xnn_status(xnn_operator_t)> use) const {
@@ -180,18 +198,31 @@ struct Convolution {
     const TensorRef& filter = call.inputs[1];
     const TensorRef& bias = call.inputs[2];
     XnnpackOperators::Key key{2, WeightsOf(filter, bias), {}};
-    const int64_t sizes[] = {p.kernel_height, p.kernel_width,    p.stride_height,  p.stride_width,
-                             p.pad_top,       p.pad_bottom,      p.pad_left,       p.pad_right,
-                             p.in_channels,   p.dilation_height, p.dilation_width, p.out_channels,
-                             relu,            groups,            begin};
+    const int64_t sizes[] = {p.kernel_height,
+                             p.kernel_width,
+                             p.stride_height,
+                             p.stride_width,
+                             p.pad_top,
+                             p.pad_bottom,
+                             p.pad_left,
+                             p.pad_right,
+                             p.in_channels,
+                             p.dilation_height,
+                             p.dilation_width,
+                             p.out_channels,
+                             relu,
+                             groups,
+                             begin};
     std::copy(std::begin(sizes), std::end(sizes), key.sizes);
-    const ConvolutionPart part = groups == 1 ? ConvolutionPart{1, in, end - begin} : ConvolutionPart{end - begin, in, out};
+    const ConvolutionPart part =
+        groups == 1 ? ConvolutionPart{1, in, end - begin} : ConvolutionPart{end - begin, in, out};
     const int64_t first = FirstOut(begin);
     XnnpackOperators::Global().With(
         key, VersionsOf(filter, bias), "conv2d",
         [&](xnn_operator_t* op) {
-          return CreateConvolution(p, part, filter.as<float>() + first * p.kernel_height * p.kernel_width * in,
-                                   bias.present ? bias.as<float>() + first : nullptr, relu ? 0.0f : -kInfinity, op);
+          return CreateConvolution(
+              p, part, filter.as<float>() + first * p.kernel_height * p.kernel_width * in,
+              bias.present ? bias.as<float>() + first : nullptr, relu ? 0.0f : -kInfinity, op);
         },
         use);
   }
@@ -224,9 +255,10 @@ void RunConv2d(const KernelCall& call) {
   InPieces(call.threads, c.count(), c.grain, c.work(), [&](int64_t begin, int64_t end) {
     auto* const workspace = static_cast<std::byte*>(call.scratch);
     c.With(begin, end, [&](xnn_operator_t op) {
-      return RunConvolution(op, c.problem, call.inputs[0].as<float>() + c.FirstIn(begin),
-                            call.outputs[0].as<float>() + c.FirstOut(begin),
-                            scratch == 0 ? nullptr : workspace + static_cast<size_t>(begin / c.grain) * scratch);
+      return RunConvolution(
+          op, c.problem, call.inputs[0].as<float>() + c.FirstIn(begin),
+          call.outputs[0].as<float>() + c.FirstOut(begin),
+          scratch == 0 ? nullptr : workspace + static_cast<size_t>(begin / c.grain) * scratch);
     });
   });
 }
@@ -239,7 +271,8 @@ constexpr int64_t kShortestRow = 64, kFewestSoftmaxRows = 8;
 bool SupportsSoftmax(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   return call.attrs<SoftmaxAttributes>().axis == x.rank - 1 && x.dims[x.rank - 1] >= kShortestRow &&
-         x.NumElements() / x.dims[x.rank - 1] >= kFewestSoftmaxRows && !OursAreWidest() && XnnpackIsUsable() && IsDense(call) && IsFinite(x);
+         x.NumElements() / x.dims[x.rank - 1] >= kFewestSoftmaxRows && !OursAreWidest() &&
+         XnnpackIsUsable() && IsDense(call) && IsFinite(x);
 }
 
 void RunSoftmax(const KernelCall& call) {
@@ -252,10 +285,12 @@ void RunSoftmax(const KernelCall& call) {
   InPieces(call.threads, rows, std::max<int64_t>(1, (1 << 14) / n), x.NumElements() * 16,
            [&](int64_t begin, int64_t end) {
              XnnpackOperators::Global().With(
-                 key, {}, "softmax", [&](xnn_operator_t* op) { return CreateSoftmax(static_cast<size_t>(n), op); },
+                 key, {}, "softmax",
+                 [&](xnn_operator_t* op) { return CreateSoftmax(static_cast<size_t>(n), op); },
                  [&](xnn_operator_t op) {
-                   return RunSoftmaxRows(op, static_cast<size_t>(end - begin), static_cast<size_t>(n),
-                                         x.as<float>() + begin * n, call.outputs[0].as<float>() + begin * n);
+                   return RunSoftmaxRows(op, static_cast<size_t>(end - begin),
+                                         static_cast<size_t>(n), x.as<float>() + begin * n,
+                                         call.outputs[0].as<float>() + begin * n);
                  });
            });
 }

@@ -24,8 +24,12 @@ std::string_view BytesOf(const XnnpackOperators::Key& key) {
 
 }  // namespace
 
-size_t XnnpackOperators::Hash::operator()(const Key& key) const { return std::hash<std::string_view>()(BytesOf(key)); }
-bool XnnpackOperators::Same::operator()(const Key& a, const Key& b) const { return BytesOf(a) == BytesOf(b); }
+size_t XnnpackOperators::Hash::operator()(const Key& key) const {
+  return std::hash<std::string_view>()(BytesOf(key));
+}
+bool XnnpackOperators::Same::operator()(const Key& a, const Key& b) const {
+  return BytesOf(a) == BytesOf(b);
+}
 
 // All but `versions` is guarded by the cache's mutex.
 struct XnnpackOperators::Entry {
@@ -39,7 +43,7 @@ struct XnnpackOperators::Entry {
   const Versions versions;
   std::vector<xnn_operator_t> idle;  // with room for those that run
   int running = 0;
-  bool is_dropped = false;           // nobody finds it any more
+  bool is_dropped = false;  // nobody finds it any more
   bool answer = false;
   int64_t last_use = 0;
 };
@@ -89,9 +93,12 @@ XnnpackOperators& XnnpackOperators::Global() {
 // Before there are threads: what one was about to make at a fork() would never be made in the child.
 [[maybe_unused]] const XnnpackOperators& at_start = XnnpackOperators::Global();
 
-int64_t XnnpackOperators::NowLocked() const { return clock_ != nullptr ? clock_() : SystemSeconds(); }
+int64_t XnnpackOperators::NowLocked() const {
+  return clock_ != nullptr ? clock_() : SystemSeconds();
+}
 
-std::shared_ptr<XnnpackOperators::Entry> XnnpackOperators::FindLocked(const Key& key, const Versions& versions) {
+std::shared_ptr<XnnpackOperators::Entry> XnnpackOperators::FindLocked(const Key& key,
+                                                                      const Versions& versions) {
   auto found = entries_.find(key);
   if (found == entries_.end()) {
     found = entries_.emplace(key, std::make_shared<Entry>(versions)).first;
@@ -157,7 +164,8 @@ int64_t XnnpackOperators::Reclaim(ReclaimDepth depth) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return 0;
   return ReclaimXnnpackMemory([&] {
-    if (depth == ReclaimDepth::kIdle) DropLocked([](const Key& key, const Entry&) { return key.kind != 0; });
+    if (depth == ReclaimDepth::kIdle)
+      DropLocked([](const Key& key, const Entry&) { return key.kind != 0; });
   });
 }
 
@@ -172,7 +180,8 @@ void XnnpackOperators::Clear() {
 size_t XnnpackOperators::size() const {
   std::lock_guard lock(mutex_);
   size_t size = 0;
-  for (const auto& [key, entry] : entries_) size += entry->idle.size() + static_cast<size_t>(entry->running);
+  for (const auto& [key, entry] : entries_)
+    size += entry->idle.size() + static_cast<size_t>(entry->running);
   return size;
 }
 

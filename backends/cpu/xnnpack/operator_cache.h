@@ -46,10 +46,12 @@ class XnnpackOperators {
   // Runs `use` with an operator of `key`, made by `create` if none is free. Throws kInternal or OutOfMemoryError
   // naming `what` and XNNPACK's status.
   void With(const Key& key, const Versions& versions, const char* what,
-            absl::FunctionRef<xnn_status(xnn_operator_t*)> create, absl::FunctionRef<xnn_status(xnn_operator_t)> use);
+            absl::FunctionRef<xnn_status(xnn_operator_t*)> create,
+            absl::FunctionRef<xnn_status(xnn_operator_t)> use);
 
   // The answer of `find` for weights of `elements`, kept until they change.
-  bool Remember(const Weights& weights, const Versions& versions, int64_t elements, absl::FunctionRef<bool()> find);
+  bool Remember(const Weights& weights, const Versions& versions, int64_t elements,
+                absl::FunctionRef<bool()> find);
 
   // Drops all operators that are not running, and gives unused memory back.
   void Clear();

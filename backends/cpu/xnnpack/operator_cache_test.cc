@@ -49,14 +49,15 @@ class OperatorCacheTest : public testing::Test {
     });
   }
   void Use(uint64_t filter, Versions versions, absl::FunctionRef<xnn_status(xnn_operator_t)> use) {
-    cache_.With(KeyOf(filter), versions, "test",
-                [&](xnn_operator_t* op) {
-                  ++made_;
-                  const std::vector<float> ones(kSize * kSize, 1.0f);
-                  return CreateFullyConnected(kSize, kSize, kSize, ones.data(), nullptr,
-                                              -std::numeric_limits<float>::infinity(), 0, op);
-                },
-                use);
+    cache_.With(
+        KeyOf(filter), versions, "test",
+        [&](xnn_operator_t* op) {
+          ++made_;
+          const std::vector<float> ones(kSize * kSize, 1.0f);
+          return CreateFullyConnected(kSize, kSize, kSize, ones.data(), nullptr,
+                                      -std::numeric_limits<float>::infinity(), 0, op);
+        },
+        use);
   }
 
   static constexpr size_t kSize = 64;
@@ -133,15 +134,18 @@ TEST_F(OperatorCacheTest, TheReclaimerTakesAllThatDoNotRun) {
 }
 
 TEST_F(OperatorCacheTest, ErrorsLeaveItUsable) {
-  EXPECT_THROW(cache_.With(KeyOf(1), {1, 0}, "test", [](xnn_operator_t*) { return xnn_status_invalid_parameter; },
-                           [](xnn_operator_t) { return xnn_status_success; }),
-               Error);
+  EXPECT_THROW(
+      cache_.With(
+          KeyOf(1), {1, 0}, "test", [](xnn_operator_t*) { return xnn_status_invalid_parameter; },
+          [](xnn_operator_t) { return xnn_status_success; }),
+      Error);
   EXPECT_EQ(cache_.size(), 0u);
   EXPECT_THROW(Use(1, {1, 0}, [](xnn_operator_t) { return xnn_status_invalid_state; }), Error);
   EXPECT_EQ(cache_.size(), 1u);
   Use(1);
   EXPECT_EQ(made_, 1);
-  EXPECT_THROW(Use(2, {1, 0}, [](xnn_operator_t) { return xnn_status_out_of_memory; }), OutOfMemoryError);
+  EXPECT_THROW(Use(2, {1, 0}, [](xnn_operator_t) { return xnn_status_out_of_memory; }),
+               OutOfMemoryError);
 }
 
 TEST_F(OperatorCacheTest, AnswersAreKeptUntilTheWeightsChange) {
@@ -150,7 +154,8 @@ TEST_F(OperatorCacheTest, AnswersAreKeptUntilTheWeightsChange) {
     return cache_.Remember({filter, 1, 0, 0}, {version, 0}, 10, [&] { return ++asked, is; });
   };
   for (int round = 0; round < 3; ++round) {
-    for (uint64_t filter = 1; filter <= 1000; ++filter) EXPECT_EQ(answer(filter, 1, filter % 2 == 0), filter % 2 == 0);
+    for (uint64_t filter = 1; filter <= 1000; ++filter)
+      EXPECT_EQ(answer(filter, 1, filter % 2 == 0), filter % 2 == 0);
   }
   EXPECT_EQ(asked, 1000);
   EXPECT_TRUE(answer(1, 2, true));

@@ -26,14 +26,15 @@ static_assert(Reshapes<xnn_operator_t> != SetsUpAtOnce<xnn_operator_t>,
               "XNNPACK's interface is neither that of 2022 nor that of 2024");
 
 template <typename Op>
-xnn_status FullyConnected(size_t k, size_t n, size_t stride, const float* weights, const float* bias, float lowest,
-                          uint32_t flags, Op* op) {
+xnn_status FullyConnected(size_t k, size_t n, size_t stride, const float* weights,
+                          const float* bias, float lowest, uint32_t flags, Op* op) {
   if constexpr (Reshapes<Op>) {
-    return xnn_create_fully_connected_nc_f32(k, n, k, stride, weights, bias, lowest, kInfinity, flags,
+    return xnn_create_fully_connected_nc_f32(k, n, k, stride, weights, bias, lowest, kInfinity,
+                                             flags,
                                              /*code_cache=*/nullptr, /*weights_cache=*/nullptr, op);
   } else {
-    return xnn_create_fully_connected_nc_f32(k, n, k, stride, weights, bias, lowest, kInfinity, flags,
-                                             op);
+    return xnn_create_fully_connected_nc_f32(k, n, k, stride, weights, bias, lowest, kInfinity,
+                                             flags, op);
   }
 }
 
@@ -53,9 +54,9 @@ xnn_status Convolution(const Conv2dProblem& p, const ConvolutionPart& part, cons
   const auto create = [&](auto... caches_and_op) {
     return xnn_create_convolution2d_nhwc_f32(
         p.pad_top, p.pad_right, p.pad_bottom, p.pad_left, p.kernel_height, p.kernel_width,
-        p.stride_height, p.stride_width, p.dilation_height, p.dilation_width, part.groups,
-        part.in, part.out, p.in_channels, p.out_channels, filter,
-        bias, lowest, kInfinity, /*flags=*/0, caches_and_op...);
+        p.stride_height, p.stride_width, p.dilation_height, p.dilation_width, part.groups, part.in,
+        part.out, p.in_channels, p.out_channels, filter, bias, lowest, kInfinity, /*flags=*/0,
+        caches_and_op...);
   };
   if constexpr (Reshapes<Op>) {
     return create(/*code_cache=*/nullptr, /*weights_cache=*/nullptr, op);
@@ -69,9 +70,8 @@ xnn_status ReshapeConvolution(Op op, const Conv2dProblem& p, size_t* bytes) {
   *bytes = 0;
   if constexpr (Reshapes<Op>) {
     size_t alignment = 1, out_height, out_width;
-    const xnn_status status =
-        xnn_reshape_convolution2d_nhwc_f32(op, p.batch, p.in_height, p.in_width, bytes, &alignment,
-                                           &out_height, &out_width, nullptr);
+    const xnn_status status = xnn_reshape_convolution2d_nhwc_f32(
+        op, p.batch, p.in_height, p.in_width, bytes, &alignment, &out_height, &out_width, nullptr);
     if (status != xnn_status_success) return status;
     return alignment <= kWorkspaceAlignment ? status : xnn_status_unsupported_parameter;
   } else {
@@ -130,8 +130,9 @@ xnn_status RunFullyConnected(xnn_operator_t op, size_t rows, const float* x, flo
   return RunIf(SetUpFullyConnected(op, rows, x, z), op);
 }
 
-xnn_status CreateConvolution(const Conv2dProblem& p, const ConvolutionPart& part, const float* filter,
-                             const float* bias, float lowest, xnn_operator_t* op) {
+xnn_status CreateConvolution(const Conv2dProblem& p, const ConvolutionPart& part,
+                             const float* filter, const float* bias, float lowest,
+                             xnn_operator_t* op) {
   return Convolution(p, part, filter, bias, lowest, op);
 }
 

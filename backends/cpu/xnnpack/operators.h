@@ -30,8 +30,9 @@ struct ConvolutionPart {
 };
 // As Conv2dForward; filter [groups * out, height, width, in], bias [groups * out] or null. Results
 // below `lowest` become it. Of `p`, batch and input sizes are those of the call.
-xnn_status CreateConvolution(const Conv2dProblem& p, const ConvolutionPart& part, const float* filter,
-                             const float* bias, float lowest, xnn_operator_t* op);
+xnn_status CreateConvolution(const Conv2dProblem& p, const ConvolutionPart& part,
+                             const float* filter, const float* bias, float lowest,
+                             xnn_operator_t* op);
 // Bytes a run works in, besides what the operator keeps; none with the 2022 interface.
 bool ConvolutionsTakeWorkspace();
 xnn_status ConvolutionWorkspace(xnn_operator_t op, const Conv2dProblem& p, size_t* bytes);

@@ -21,7 +21,8 @@ constexpr uint64_t kSeed = 20240229;
 std::vector<float> Values(size_t count, uint64_t salt) {
   std::mt19937_64 random(kSeed + salt);
   std::vector<float> values(count + XNN_EXTRA_BYTES);
-  for (float& value : values) value = static_cast<float>(static_cast<double>(random() >> 11) * 0x1p-52 - 1);
+  for (float& value : values)
+    value = static_cast<float>(static_cast<double>(random() >> 11) * 0x1p-52 - 1);
   return values;
 }
 
@@ -39,8 +40,8 @@ class Operators : public testing::Test {
 TEST_F(Operators, FullyConnectedKeepsItsWeightsForAnyNumberOfRows) {
   constexpr int kInputs = 33, kOutputs = 19;
   const auto weights = Values(kInputs * kOutputs, 1), bias = Values(kOutputs, 2);
-  ASSERT_EQ(CreateFullyConnected(kInputs, kOutputs, kOutputs, weights.data(), bias.data(), /*lowest=*/0,
-                                 XNN_FLAG_TRANSPOSE_WEIGHTS, &op_),
+  ASSERT_EQ(CreateFullyConnected(kInputs, kOutputs, kOutputs, weights.data(), bias.data(),
+                                 /*lowest=*/0, XNN_FLAG_TRANSPOSE_WEIGHTS, &op_),
             xnn_status_success);
   for (const int rows : {7, 1, 40}) {
     const auto x = Values(rows * kInputs, rows);
@@ -68,15 +69,21 @@ void CheckConvolution(xnn_operator_t* op, Conv2dProblem p, int64_t groups) {
     p.batch = batch;
     p.in_height += batch;  // another size with the same weights
     const auto x = Values(batch * p.in_height * p.in_width * p.in_channels, batch);
-    const int64_t height = (p.in_height + p.pad_top + p.pad_bottom -
-                            (p.kernel_height - 1) * p.dilation_height - 1) / p.stride_height + 1;
-    const int64_t width = (p.in_width + p.pad_left + p.pad_right -
-                           (p.kernel_width - 1) * p.dilation_width - 1) / p.stride_width + 1;
+    const int64_t height =
+        (p.in_height + p.pad_top + p.pad_bottom - (p.kernel_height - 1) * p.dilation_height - 1) /
+            p.stride_height +
+        1;
+    const int64_t width =
+        (p.in_width + p.pad_left + p.pad_right - (p.kernel_width - 1) * p.dilation_width - 1) /
+            p.stride_width +
+        1;
     std::vector<float> z(batch * height * width * p.out_channels);
     size_t bytes = 0;
     ASSERT_EQ(ConvolutionWorkspace(*op, p, &bytes), xnn_status_success);
     EXPECT_TRUE(bytes == 0 || ConvolutionsTakeWorkspace());
-    struct alignas(64) Line { char bytes[64]; };
+    struct alignas(64) Line {
+      char bytes[64];
+    };
     std::vector<Line> workspace((bytes + 63) / 64 + 1);
     ASSERT_EQ(RunConvolution(*op, p, x.data(), z.data(), bytes > 0 ? workspace.data() : nullptr),
               xnn_status_success);
@@ -108,23 +115,47 @@ void CheckConvolution(xnn_operator_t* op, Conv2dProblem p, int64_t groups) {
 }
 
 TEST_F(Operators, ConvolutionOfAnySize) {
-  CheckConvolution(&op_, {.batch = 1, .in_height = 7, .in_width = 9, .in_channels = 5,
-                          .out_channels = 18, .kernel_height = 3, .kernel_width = 2,
-                          .stride_height = 2, .pad_top = 1, .pad_right = 1, .dilation_width = 2},
+  CheckConvolution(&op_,
+                   {.batch = 1,
+                    .in_height = 7,
+                    .in_width = 9,
+                    .in_channels = 5,
+                    .out_channels = 18,
+                    .kernel_height = 3,
+                    .kernel_width = 2,
+                    .stride_height = 2,
+                    .pad_top = 1,
+                    .pad_right = 1,
+                    .dilation_width = 2},
                    1);
 }
 
 TEST_F(Operators, ConvolutionOfOnePixelFiltersInGroups) {
-  CheckConvolution(&op_, {.batch = 1, .in_height = 4, .in_width = 5, .in_channels = 12,
-                          .out_channels = 6, .kernel_height = 1, .kernel_width = 1},
+  CheckConvolution(&op_,
+                   {.batch = 1,
+                    .in_height = 4,
+                    .in_width = 5,
+                    .in_channels = 12,
+                    .out_channels = 6,
+                    .kernel_height = 1,
+                    .kernel_width = 1},
                    3);
 }
 
 // Depthwise, with filters larger than one pass of the 2024 interface's micro-kernels takes.
 TEST_F(Operators, DepthwiseConvolution) {
-  CheckConvolution(&op_, {.batch = 1, .in_height = 9, .in_width = 8, .in_channels = 21,
-                          .out_channels = 21, .kernel_height = 7, .kernel_width = 6,
-                          .pad_top = 3, .pad_bottom = 3, .pad_left = 2, .pad_right = 3},
+  CheckConvolution(&op_,
+                   {.batch = 1,
+                    .in_height = 9,
+                    .in_width = 8,
+                    .in_channels = 21,
+                    .out_channels = 21,
+                    .kernel_height = 7,
+                    .kernel_width = 6,
+                    .pad_top = 3,
+                    .pad_bottom = 3,
+                    .pad_left = 2,
+                    .pad_right = 3},
                    21);
 }
 
@@ -137,7 +168,8 @@ TEST_F(Operators, SoftmaxOfAnyNumberOfRows) {
     ASSERT_EQ(RunSoftmaxRows(op_, rows, kColumns, x.data(), z.data()), xnn_status_success);
     for (int row = 0; row < rows; ++row) {
       double sum = 0;
-      for (int i = 0; i < kColumns; ++i) sum += std::exp(static_cast<double>(x[row * kColumns + i]));
+      for (int i = 0; i < kColumns; ++i)
+        sum += std::exp(static_cast<double>(x[row * kColumns + i]));
       for (int i = 0; i < kColumns; ++i) {
         const double expected = std::exp(static_cast<double>(x[row * kColumns + i])) / sum;
         ASSERT_NEAR(z[row * kColumns + i], expected, 1e-6 * expected);
@@ -147,10 +179,16 @@ TEST_F(Operators, SoftmaxOfAnyNumberOfRows) {
 }
 
 TEST_F(Operators, AWrongCallIsAStatus) {
-  Conv2dProblem p{.batch = 1, .in_height = 4, .in_width = 4, .in_channels = 4, .out_channels = 4,
-                  .kernel_height = 0, .kernel_width = 3};
+  Conv2dProblem p{.batch = 1,
+                  .in_height = 4,
+                  .in_width = 4,
+                  .in_channels = 4,
+                  .out_channels = 4,
+                  .kernel_height = 0,
+                  .kernel_width = 3};
   const auto filter = Values(64, 5);
-  EXPECT_EQ(CreateConvolution(p, {1, 4, 4}, filter.data(), nullptr, 0, &op_), xnn_status_invalid_parameter);
+  EXPECT_EQ(CreateConvolution(p, {1, 4, 4}, filter.data(), nullptr, 0, &op_),
+            xnn_status_invalid_parameter);
   EXPECT_EQ(CreateFullyConnected(0, 4, 4, filter.data(), nullptr, 0, 0, &op_),
             xnn_status_invalid_parameter);
 }
@@ -158,7 +196,8 @@ TEST_F(Operators, AWrongCallIsAStatus) {
 TEST(Runtime, DescribesWhatItFound) {
   EXPECT_THAT(XnnpackDescription(),
               testing::StartsWith(std::string("interface of ") + XnnpackInterface() + ", "));
-  EXPECT_THAT(XnnpackDescription(), testing::HasSubstr(XnnpackIsUsable() ? "kernel choice" : "not used: "));
+  EXPECT_THAT(XnnpackDescription(),
+              testing::HasSubstr(XnnpackIsUsable() ? "kernel choice" : "not used: "));
 }
 
 TEST(Runtime, TheCheckAtTheStartSeesAWrongElementAndAFailure) {

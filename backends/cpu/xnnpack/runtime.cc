@@ -331,14 +331,15 @@ void CheckXnnpack(xnn_status status, const char* what) {
 
 bool XnnpackIsUsable() { return TheRuntime().usable; }
 bool XnnpackIsWider() {
-  static const bool is_wider = XnnpackIsUsable() && BestInstructionSet() == InstructionSet::kPortable;
+  static const bool is_wider =
+      XnnpackIsUsable() && BestInstructionSet() == InstructionSet::kPortable;
   return is_wider;
 }
 bool OursAreWidest() { return BestInstructionSet() >= InstructionSet::kAvx512; }
 std::string XnnpackDescription() { return TheRuntime().description; }
 
-bool MultipliesExactly(absl::FunctionRef<xnn_status(const float*, const float*, const float*,
-                                                    float*)> product) {
+bool MultipliesExactly(
+    absl::FunctionRef<xnn_status(const float*, const float*, const float*, float*)> product) {
   constexpr int kRows = 6, kInputs = 21, kOutputs = 37;  // whole tiles and parts of them
   float x[kRows * kInputs + XNN_EXTRA_BYTES], weights[kOutputs * kInputs], bias[kOutputs];
   float z[kRows * kOutputs] = {};

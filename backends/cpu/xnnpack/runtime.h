@@ -37,8 +37,9 @@ std::string XnnpackDescription();
 
 // Multiplies small integers with `product` (x [6, 21], weights [37, 21], bias [37] -> z [6, 37]) and
 // says whether the result is exact. What the check at the start does; here for its test.
-bool MultipliesExactly(absl::FunctionRef<xnn_status(const float* x, const float* weights,
-                                                    const float* bias, float* z)> product);
+bool MultipliesExactly(
+    absl::FunctionRef<xnn_status(const float* x, const float* weights, const float* bias, float* z)>
+        product);
 
 // Throws kInternal or OutOfMemoryError naming `what` and XNNPACK's status.
 void CheckXnnpack(xnn_status status, const char* what);
@@ -69,7 +70,9 @@ class XnnpackReserve {
   XnnpackReserve& operator=(const XnnpackReserve&) = delete;
 
   bool was_needed() const { return was_needed_; }
-  int64_t taken_bytes() const { return taken_bytes_; }  // and not given back; what is shared does not count
+  int64_t taken_bytes() const {
+    return taken_bytes_;
+  }  // and not given back; what is shared does not count
 
   // Shares the large blocks with all that have the same bytes. `has_workspace`: but for the last block that was asked for, which
   // is where activations will be. Returns how many bytes. Throws OutOfMemoryError: what has them is to be deleted then.

@@ -169,7 +169,8 @@ bool SharedPages::HasFileLocked() {
 off_t SharedPages::FreeRangeLocked(off_t bytes) const {
   std::vector<std::pair<off_t, off_t>> taken;
   for (const auto& [hash, image] : images_) {
-    if (image.file == file_) taken.emplace_back(image.begin, image.begin + static_cast<off_t>(image.bytes));
+    if (image.file == file_)
+      taken.emplace_back(image.begin, image.begin + static_cast<off_t>(image.bytes));
   }
   std::sort(taken.begin(), taken.end());
   off_t at = 0;
@@ -184,7 +185,8 @@ bool SharedPages::HasBytesLocked(const Image& image, const std::byte* block) con
   std::array<std::byte, 1 << 14> part;
   for (size_t at = 0; at < image.bytes; at += part.size()) {
     const size_t bytes = std::min(part.size(), image.bytes - at);
-    if (!Read(image.file->file, image.begin + static_cast<off_t>(at), part.data(), bytes)) return false;
+    if (!Read(image.file->file, image.begin + static_cast<off_t>(at), part.data(), bytes))
+      return false;
     if (std::memcmp(part.data(), block + at, bytes) != 0) return false;
   }
   return true;

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -32,7 +32,8 @@ int64_t PrivateBytesOf(const std::byte* block, size_t bytes) {
   while (maps != nullptr && std::fgets(line, sizeof(line), maps) != nullptr) {
     unsigned long begin = 0, end = 0;
     if (std::sscanf(line, "%lx-%lx", &begin, &end) == 2) {
-      is_block = begin >= reinterpret_cast<uintptr_t>(block) && end <= reinterpret_cast<uintptr_t>(block) + bytes;
+      is_block = begin >= reinterpret_cast<uintptr_t>(block) &&
+                 end <= reinterpret_cast<uintptr_t>(block) + bytes;
     }
     long size = 0;
     if (is_block && std::sscanf(line, "Anonymous: %ld", &size) == 1) kilobytes += size;
@@ -153,7 +154,8 @@ TEST(SharedPages, NeitherParentNorChildTakesPagesOfTheOtherAway) {
   const auto is = [](const std::byte* block, const std::vector<std::byte>& bytes) {
     return std::memcmp(block, bytes.data(), kBytes) == 0;
   };
-  if (pages.Share(a) == 0 || pages.Share(b) == 0) GTEST_SKIP() << "the system has no files in memory";
+  if (pages.Share(a) == 0 || pages.Share(b) == 0)
+    GTEST_SKIP() << "the system has no files in memory";
   // The child drops one and shares others, while the parent waits.
   EXPECT_EQ(InChild([&] {
               pages.Release(a);
@@ -205,8 +207,8 @@ TEST(SharedPages, FilesStayWithinALimit) {
     });
   };
   if (shared_below(RLIM_INFINITY, 1) != 1) GTEST_SKIP() << "the system has no files in memory";
-  EXPECT_EQ(shared_below(whole - 1, 3), 0);   // not ended by a signal
-  EXPECT_EQ(shared_below(whole, 20), 20);     // by ranges that are used again
+  EXPECT_EQ(shared_below(whole - 1, 3), 0);  // not ended by a signal
+  EXPECT_EQ(shared_below(whole, 20), 20);    // by ranges that are used again
 }
 
 }  // namespace

@@ -93,16 +93,19 @@ TEST(SubgraphEngine, RuntimesOfEqualWeightsHaveThemOnce) {
   EXPECT_EQ(Used() - before, first->bytes() + second->bytes() + first->shared_bytes());
   first->Run(x.data(), one.data());
   second->Run(x.data(), other.data());
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(one[static_cast<size_t>(i)], other[static_cast<size_t>(1196 + i)]);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(one[static_cast<size_t>(i)], other[static_cast<size_t>(1196 + i)]);
   first.reset();
   std::fill(other.begin(), other.end(), 0.0f);
   second->Run(x.data(), other.data());
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(one[static_cast<size_t>(i)], other[static_cast<size_t>(1196 + i)]);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(one[static_cast<size_t>(i)], other[static_cast<size_t>(1196 + i)]);
   // One weight is another one: nothing in common.
   FrozenGraph changed = LargeGraph();
   changed.ops[2].weight[22499] += 1;
   auto third = LinkedFrozenEngine()->Make(changed, kBatch, x.data(), other.data());
-  EXPECT_EQ(Used() - before, second->bytes() + third->bytes() + second->shared_bytes() + third->shared_bytes());
+  EXPECT_EQ(Used() - before,
+            second->bytes() + third->bytes() + second->shared_bytes() + third->shared_bytes());
   third.reset();
   EXPECT_EQ(Used() - before, second->bytes() + second->shared_bytes());
   second.reset();

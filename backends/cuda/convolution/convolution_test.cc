@@ -31,10 +31,9 @@ void CheckSizes(OpCode op, DType dtype, const Sizes& s, const Conv2dAttributes& 
   };
   const Shape input{s.batch, s.height, s.width, s.channels};
   const Shape filter{s.filters, s.kernel, s.kernel, s.channels / s.groups};
-  const Shape output{s.batch,
-                     out(s.height, a.pad_top + a.pad_bottom, a.stride_height, a.dilation_height),
-                     out(s.width, a.pad_left + a.pad_right, a.stride_width, a.dilation_width),
-                     s.filters};
+  const Shape output{
+      s.batch, out(s.height, a.pad_top + a.pad_bottom, a.stride_height, a.dilation_height),
+      out(s.width, a.pad_left + a.pad_right, a.stride_width, a.dilation_width), s.filters};
   OpCase c{op, dtype, {}, {}, {}, 1};
   if (op == OpCode::kConv2d) {
     c.inputs = {RandomOperand(dtype, input, 1), RandomOperand(dtype, filter, 2),

@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kBlockThreads)
     const int64_t pixel = Quotient(o, g.filters);
     const int f = static_cast<int>(o - pixel * g.filters);
     const Pixel p = FindPixel(pixel, g.out_height, g.out_width);
-    const T* const image = input + p.image * g.height * g.width * g.channels +
-                           f / g.group_filters * g.group_channels;
+    const T* const image =
+        input + p.image * g.height * g.width * g.channels + f / g.group_filters * g.group_channels;
     const T* weights = filter + f * g.taps();
     const int first_row = p.row * g.stride_height - g.pad_top;
     const int first_column = p.column * g.stride_width - g.pad_left;
@@ -104,7 +104,7 @@ void Conv2d(const KernelCall& call) {
            count, input, filter, bias, output, a.relu);
     return;
   }
-  const ForwardProduct<T> product{g,     g.out_pixels(), g.group_filters, g.taps(), input,
+  const ForwardProduct<T> product{g,      g.out_pixels(), g.group_filters, g.taps(), input,
                                   filter, bias,           output,          a.relu};
   LaunchProduct(product,
                 ProductPlan::Of(product.rows, product.columns, product.depth, g.groups, 1,

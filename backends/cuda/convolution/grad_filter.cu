@@ -34,9 +34,7 @@ struct GradFilterProduct {
     return row < rows ? gradient + group * g.group_filters + row : nullptr;
   }
   __device__ LeftDepth FindLeftDepth(int, int64_t k) const { return k * g.filters; }
-  __device__ W LoadLeft(Left l, int64_t offset) const {
-    return l == nullptr ? 0 : Wide(l[offset]);
-  }
+  __device__ W LoadLeft(Left l, int64_t offset) const { return l == nullptr ? 0 : Wide(l[offset]); }
   __device__ Right FindRight(int, int64_t column) const {
     if (column >= columns) return {0, 0, -1};
     const Tap t = FindTap(static_cast<int>(column), g.kernel_width, g.group_channels);
@@ -120,7 +118,8 @@ struct Plan {
   int64_t elements() const { return g.filters * g.taps(); }
   ReducePlan reduction() const { return PlanOfOutputs(elements(), g.out_pixels()); }
   ProductPlan product(bool only_last) const {
-    return ProductPlan::Of(g.group_filters, g.taps(), g.out_pixels(), g.groups, 256, only_last, /*few_rows=*/true);
+    return ProductPlan::Of(g.group_filters, g.taps(), g.out_pixels(), g.groups, 256, only_last,
+                           /*few_rows=*/true);
   }
 
   ConvGeometry g;
@@ -153,9 +152,9 @@ void Conv2dGradFilter(const KernelCall& call) {
   }
   auto* const parts = static_cast<Compute<T>*>(call.scratch);
   const ProductPlan product = plan.product(sizeof(Compute<T>) != 4);
-  LaunchProduct(GradFilterProduct<T>{g, g.group_filters, g.taps(), g.out_pixels(), input, gradient,
-                                     parts},
-                product, stream);
+  LaunchProduct(
+      GradFilterProduct<T>{g, g.group_filters, g.taps(), g.out_pixels(), input, gradient, parts},
+      product, stream);
   Launch(AddParts<T>, BlocksFor(plan.elements(), kBlockThreads), kBlockThreads, 0, stream,
          plan.elements(), product.tiles.splits, parts, result, accumulate);
 }

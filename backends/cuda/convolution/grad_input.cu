@@ -73,19 +73,21 @@ __global__ void __launch_bounds__(kBlockThreads)
     const int channel = static_cast<int>(o - pixel * g.channels);
     const int group = channel / g.group_channels, c = channel - group * g.group_channels;
     const Pixel p = FindPixel(pixel, g.height, g.width);
-    const T* const image = gradient + p.image * g.out_height * g.out_width * g.filters +
-                           group * g.group_filters;
+    const T* const image =
+        gradient + p.image * g.out_height * g.out_width * g.filters + group * g.group_filters;
     const T* const weights = filter + group * g.group_filters * taps + c;
     W sum = 0;
     for (int r = 0; r < g.kernel_height; ++r) {
-      const int i = OutputFor(p.row + g.pad_top - r * g.dilation_height, g.stride_height, g.out_height);
+      const int i =
+          OutputFor(p.row + g.pad_top - r * g.dilation_height, g.stride_height, g.out_height);
       if (i < 0) continue;
       for (int s = 0; s < g.kernel_width; ++s) {
         const int j =
             OutputFor(p.column + g.pad_left - s * g.dilation_width, g.stride_width, g.out_width);
         if (j < 0) continue;
         const T* const slope = image + (static_cast<int64_t>(i) * g.out_width + j) * g.filters;
-        const T* const w = weights + (static_cast<int64_t>(r) * g.kernel_width + s) * g.group_channels;
+        const T* const w =
+            weights + (static_cast<int64_t>(r) * g.kernel_width + s) * g.group_channels;
         for (int f = 0; f < g.group_filters; ++f) sum += Wide(slope[f]) * Wide(w[f * taps]);
       }
     }
@@ -95,23 +97,22 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 template <typename T>
 void Conv2dGradInput(const KernelCall& call) {
-  const ConvGeometry g = GeometryOf(call.attrs<Conv2dAttributes>(), call.outputs[0], call.inputs[1],
-                                    call.inputs[0]);
+  const ConvGeometry g =
+      GeometryOf(call.attrs<Conv2dAttributes>(), call.outputs[0], call.inputs[1], call.inputs[0]);
   const int64_t count = g.pixels() * g.channels;
   if (count == 0) return;
   const T* const gradient = call.inputs[0].as<T>();
   const T* const filter = call.inputs[1].as<T>();
   T* const result = call.outputs[0].as<T>();
   const cudaStream_t stream = StreamOf(call);
-  const int64_t depth =
-      static_cast<int64_t>(g.kernel_height) * g.kernel_width * g.group_filters;
+  const int64_t depth = static_cast<int64_t>(g.kernel_height) * g.kernel_width * g.group_filters;
   if (g.groups > 1 && (g.group_channels < 16 || depth < 16)) {
     Launch(DirectGradInput<T>, BlocksFor(count, kBlockThreads, 1 << 16), kBlockThreads, 0, stream,
            g, count, gradient, filter, result);
     return;
   }
-  const GradInputProduct<T> product{g,        g.pixels(), g.group_channels, depth,
-                                    gradient, filter,     result};
+  const GradInputProduct<T> product{g,      g.pixels(), g.group_channels, depth, gradient,
+                                    filter, result};
   LaunchProduct(product,
                 ProductPlan::Of(product.rows, product.columns, depth, g.groups, 1,
                                 sizeof(Compute<T>) != 4, /*few_rows=*/false),

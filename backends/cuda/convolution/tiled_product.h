@@ -79,14 +79,17 @@ __global__ void __launch_bounds__(kSide* kSide) TiledProduct(Problem p, ProductT
     typename Problem::Left lefts[kRows];
     typename Problem::Right rights[kColumns];
     for (int u = 0; u < kRows; ++u) lefts[u] = p.FindLeft(group, first_row + l.place + kSide * u);
-    for (int u = 0; u < kColumns; ++u) rights[u] = p.FindRight(group, first_column + r.place + kSide * u);
+    for (int u = 0; u < kColumns; ++u)
+      rights[u] = p.FindRight(group, first_column + r.place + kSide * u);
     W left_next[kRows], right_next[kColumns], sums[kRows][kColumns] = {};
     auto load = [&](int64_t k0) {
       const int64_t lk = k0 + l.depth, rk = k0 + r.depth;
       const auto left_depth = p.FindLeftDepth(group, min(lk, end - 1));
       const auto right_depth = p.FindRightDepth(group, min(rk, end - 1));
-      for (int u = 0; u < kRows; ++u) left_next[u] = lk < end ? p.LoadLeft(lefts[u], left_depth) : W{0};
-      for (int u = 0; u < kColumns; ++u) right_next[u] = rk < end ? p.LoadRight(rights[u], right_depth) : W{0};
+      for (int u = 0; u < kRows; ++u)
+        left_next[u] = lk < end ? p.LoadLeft(lefts[u], left_depth) : W{0};
+      for (int u = 0; u < kColumns; ++u)
+        right_next[u] = rk < end ? p.LoadRight(rights[u], right_depth) : W{0};
     };
     if (begin < end) load(begin);
     for (int64_t k0 = begin; k0 < end; k0 += kDepth) {
@@ -131,22 +134,24 @@ struct ProductPlan {
   int shape = 3;  // of kTileShapes
   ProductTiles tiles;
 
-  static ProductPlan Of(int64_t rows, int64_t columns, int64_t depth, int64_t groups, int64_t splits_at_most,
-                        bool only_last, bool few_rows) {
+  static ProductPlan Of(int64_t rows, int64_t columns, int64_t depth, int64_t groups,
+                        int64_t splits_at_most, bool only_last, bool few_rows) {
     constexpr int64_t kMultiprocessors = 128, kLeastDepth = 256;
     auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
     ProductPlan best;
     int64_t least = -1;
     for (int shape = only_last ? 3 : 0; shape < 4; ++shape) {
       const TileShape tall = kTileShapes[shape];
-      const int64_t high = few_rows ? tall.columns : tall.rows, wide = few_rows ? tall.rows : tall.columns;
+      const int64_t high = few_rows ? tall.columns : tall.rows,
+                    wide = few_rows ? tall.rows : tall.columns;
       ProductTiles tiles;
       tiles.row_tiles = ceil(rows, kSide * high);
       tiles.column_tiles = ceil(columns, kSide * wide);
       tiles.groups = groups;
       const int64_t blocks = std::max<int64_t>(1, tiles.count());
-      const int64_t splits = std::clamp<int64_t>(2 * kMultiprocessors / blocks, 1,
-                                                 std::clamp<int64_t>(depth / kLeastDepth, 1, splits_at_most));
+      const int64_t splits =
+          std::clamp<int64_t>(2 * kMultiprocessors / blocks, 1,
+                              std::clamp<int64_t>(depth / kLeastDepth, 1, splits_at_most));
       tiles.chunk = std::max<int64_t>(1, ceil(ceil(depth, splits), kDepth) * kDepth);
       tiles.splits = std::max<int64_t>(1, ceil(depth, tiles.chunk));
       // Products, and what brings operands to registers: about two products' time each.
@@ -165,8 +170,8 @@ void LaunchShape(const Problem& problem, const ProductPlan& plan, cudaStream_t s
   constexpr TileShape kTall = kTileShapes[kShape];
   constexpr int kRows = Problem::kFewRows ? kTall.columns : kTall.rows;
   constexpr int kColumns = Problem::kFewRows ? kTall.rows : kTall.columns;
-  Launch(TiledProduct<Problem, kRows, kColumns>, BlocksFor(plan.tiles.count(), 1, 1 << 20), kSide * kSide, 0, stream,
-         problem, plan.tiles);
+  Launch(TiledProduct<Problem, kRows, kColumns>, BlocksFor(plan.tiles.count(), 1, 1 << 20),
+         kSide * kSide, 0, stream, problem, plan.tiles);
 }
 
 template <typename Problem>

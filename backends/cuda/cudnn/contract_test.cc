@@ -7,7 +7,8 @@ namespace tidepool {
 
 const bool found = [] {
   SetEmulatedCudnn(EmulatedCudnn::kPresent);
-  cuda::Cublas::set_tf32(true);  // without it filters' gradients of f32 are ours; emulated ones are exact
+  cuda::Cublas::set_tf32(
+      true);  // without it filters' gradients of f32 are ours; emulated ones are exact
   return true;
 }();
 

@@ -39,8 +39,8 @@ void RunOwn(const KernelCall& call) {
     std::byte* const scratch = device.Allocate(bytes, 256);
     if (scratch == nullptr) {
       device.ThrowIfLost("cuDNN");
-      ThrowResourceExhausted(absl::StrCat(device.name(), " refused ", bytes, " bytes of scratch for ",
-                                          Info(call.op).name));
+      ThrowResourceExhausted(absl::StrCat(device.name(), " refused ", bytes,
+                                          " bytes of scratch for ", Info(call.op).name));
     }
     own.scratch = scratch;
     try {
@@ -51,8 +51,8 @@ void RunOwn(const KernelCall& call) {
     }
     return device.Release(scratch, bytes);
   }
-  ThrowUnimplemented(absl::StrCat("Op [", Info(call.op).name, "]: cuDNN refused, and no \"", kProvider,
-                                  "\" kernel is linked"));
+  ThrowUnimplemented(absl::StrCat("Op [", Info(call.op).name, "]: cuDNN refused, and no \"",
+                                  kProvider, "\" kernel is linked"));
 }
 
 void Run(const KernelCall& call) {
@@ -60,8 +60,7 @@ void Run(const KernelCall& call) {
 }
 
 const bool registered = [] {
-  for (const OpCode op :
-       {OpCode::kConv2d, OpCode::kConv2dGradInput, OpCode::kConv2dGradFilter}) {
+  for (const OpCode op : {OpCode::kConv2d, OpCode::kConv2dGradInput, OpCode::kConv2dGradFilter}) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
       KernelRegistry::Global().Add({op, DeviceType::kCuda, dtype, kCudnn, kPriority + 10, &Run,
                                     &ScratchBytes, &Supports, /*strided=*/false});

@@ -38,9 +38,12 @@ struct Parts {
 
 int TypeOf(DType dtype) {
   switch (dtype) {
-    case DType::kFloat16: return CudnnLibrary::kHalf;
-    case DType::kBFloat16: return CudnnLibrary::kBFloat16;
-    default: return CudnnLibrary::kFloat;
+    case DType::kFloat16:
+      return CudnnLibrary::kHalf;
+    case DType::kBFloat16:
+      return CudnnLibrary::kBFloat16;
+    default:
+      return CudnnLibrary::kFloat;
   }
 }
 
@@ -85,7 +88,8 @@ std::string Cudnn::Description() {
   if (CudnnLibrary::Find() == nullptr) return library;
   if (!state.problem.empty()) return absl::StrCat("not used: ", library, ": ", state.problem);
   std::string text = library;
-  for (const auto& [kind, why] : state.of_kinds) absl::StrAppend(&text, "; not for ", kind, ": ", why);
+  for (const auto& [kind, why] : state.of_kinds)
+    absl::StrAppend(&text, "; not for ", kind, ": ", why);
   return text;
 }
 
@@ -176,14 +180,17 @@ Cudnn::Plan Cudnn::MakePlan(const KernelCall& call) {
   next(l.CreateConvolutionDescriptor(&plan.convolution));
   if (status == CudnnLibrary::kSuccess) {
     const TensorRef &x = *parts.input, &w = *parts.filter, &y = *parts.output;
-    next(l.SetTensor4dDescriptor(plan.input, l.kNhwc, type, size(x, 0), size(x, 3), size(x, 1), size(x, 2)));
-    next(l.SetTensor4dDescriptor(plan.output, l.kNhwc, type, size(y, 0), size(y, 3), size(y, 1), size(y, 2)));
-    next(l.SetFilter4dDescriptor(plan.filter, type, l.kNhwc, size(w, 0), size(w, 3), size(w, 1), size(w, 2)));
+    next(l.SetTensor4dDescriptor(plan.input, l.kNhwc, type, size(x, 0), size(x, 3), size(x, 1),
+                                 size(x, 2)));
+    next(l.SetTensor4dDescriptor(plan.output, l.kNhwc, type, size(y, 0), size(y, 3), size(y, 1),
+                                 size(y, 2)));
+    next(l.SetFilter4dDescriptor(plan.filter, type, l.kNhwc, size(w, 0), size(w, 3), size(w, 1),
+                                 size(w, 2)));
     next(l.SetConvolution2dDescriptor(
         plan.convolution, static_cast<int>(a.pad_top), static_cast<int>(a.pad_left),
         static_cast<int>(a.stride_height), static_cast<int>(a.stride_width),
-        static_cast<int>(a.dilation_height), static_cast<int>(a.dilation_width), l.kCrossCorrelation,
-        l.kFloat));
+        static_cast<int>(a.dilation_height), static_cast<int>(a.dilation_width),
+        l.kCrossCorrelation, l.kFloat));
     next(l.SetConvolutionGroupCount(plan.convolution, static_cast<int>(a.groups)));
     const bool units = dtype != DType::kFloat32 || Cublas::tf32();
     next(l.SetConvolutionMathType(plan.convolution, units ? l.kTensorMath : l.kFmaMath));
@@ -192,13 +199,14 @@ Cudnn::Plan Cudnn::MakePlan(const KernelCall& call) {
     size_t* const bytes = &plan.scratch_bytes;
     switch (call.op) {
       case OpCode::kConv2d:
-        next(l.GetConvolutionForwardWorkspaceSize(handle_, plan.input, plan.filter, plan.convolution,
-                                                  plan.output, l.kForwardImplicitPrecomputed, bytes));
+        next(l.GetConvolutionForwardWorkspaceSize(handle_, plan.input, plan.filter,
+                                                  plan.convolution, plan.output,
+                                                  l.kForwardImplicitPrecomputed, bytes));
         break;
       case OpCode::kConv2dGradInput:
         next(l.GetConvolutionBackwardDataWorkspaceSize(handle_, plan.filter, plan.output,
-                                                       plan.convolution, plan.input, l.kBackwardData1,
-                                                       bytes));
+                                                       plan.convolution, plan.input,
+                                                       l.kBackwardData1, bytes));
         break;
       default:
         next(l.GetConvolutionBackwardFilterWorkspaceSize(handle_, plan.input, plan.output,
@@ -239,7 +247,8 @@ bool Cudnn::Supports(const KernelCall& call) {
   // Gradients of f32 filters without the matrix units: 2.4 TFLOP/s by cuDNN 9.19 on an H200 for the layers of a residual net
   // (0.77 ms of each), three quarters of its step. Our kernel splits the sum over pixels.
   const DType dtype = call.outputs[0].dtype;
-  if (call.op == OpCode::kConv2dGradFilter && dtype == DType::kFloat32 && !Cublas::tf32()) return false;
+  if (call.op == OpCode::kConv2dGradFilter && dtype == DType::kFloat32 && !Cublas::tf32())
+    return false;
   // What it does not take needs no check.
   return HasPlan(call) && IsRight(call.op, dtype);
 }
@@ -268,15 +277,16 @@ bool Cudnn::Run(const KernelCall& call) {
   const int64_t columns = result.dims[3];
   const bool forward = call.op == OpCode::kConv2d;
   const bool has_bias = forward && call.inputs[2].present;
-  const float one = 1, beta = has_bias || (call.op == OpCode::kConv2dGradFilter && a.accumulate) ? 1 : 0;
+  const float one = 1,
+              beta = has_bias || (call.op == OpCode::kConv2dGradFilter && a.accumulate) ? 1 : 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     Plan& plan = PlanOf(call);
     if (!plan.is_usable || FollowStream() != CudnnLibrary::kSuccess) return false;
     // The product is added to the bias: one rounding.
     if (has_bias) {
-      QueueBias(queue, result.dtype, call.inputs[2].data, result.data, result.NumElements() / columns,
-                columns, false);
+      QueueBias(queue, result.dtype, call.inputs[2].data, result.data,
+                result.NumElements() / columns, columns, false);
     }
     int status;
     switch (call.op) {
@@ -295,8 +305,8 @@ bool Cudnn::Run(const KernelCall& call) {
       default:
         status = library_.ConvolutionBackwardFilter(
             handle_, &one, plan.input, call.inputs[0].data, plan.output, call.inputs[1].data,
-            plan.convolution, CudnnLibrary::kBackwardFilter1, call.scratch, plan.scratch_bytes, &beta,
-            plan.filter, result.data);
+            plan.convolution, CudnnLibrary::kBackwardFilter1, call.scratch, plan.scratch_bytes,
+            &beta, plan.filter, result.data);
     }
     if (CudnnLibrary::IsNotSupported(status)) {
       plan.is_usable = false;
@@ -304,8 +314,8 @@ bool Cudnn::Run(const KernelCall& call) {
     }
     if (status != CudnnLibrary::kSuccess) {
       ThrowIfCurrentIsLost("cuDNN");
-      ThrowInternal(absl::StrCat("Op [", Info(call.op).name, "]: cuDNN: ",
-                                 library_.GetErrorString(status)));
+      ThrowInternal(
+          absl::StrCat("Op [", Info(call.op).name, "]: cuDNN: ", library_.GetErrorString(status)));
     }
   }
   if (forward && a.relu) QueueRelu(queue, result.dtype, result.data, result.NumElements());

@@ -49,7 +49,7 @@ class Cudnn {
   };
 
   Cudnn(CudaDevice& device, int queue, const CudnnLibrary& library);
-  int FollowStream();  // needs mutex_; a status of the library
+  int FollowStream();                    // needs mutex_; a status of the library
   Plan& PlanOf(const KernelCall& call);  // needs mutex_
   Plan MakePlan(const KernelCall& call);
   void Release(Plan& plan);
@@ -58,7 +58,8 @@ class Cudnn {
   // Empty when they are.
   std::string CheckResults(OpCode op, DType dtype);
   // The same of a small case; not_supported: the library does not know it.
-  std::string CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t stride, bool* not_supported);
+  std::string CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t stride,
+                        bool* not_supported);
   // As Supports() and Run(), of what may be wrong.
   bool HasPlan(const KernelCall& call);
 

@@ -25,31 +25,30 @@ namespace tidepool::cuda {
   X(SetFilter4dDescriptor, int(void* filter, int type, int format, int k, int c, int h, int w))    \
   X(CreateConvolutionDescriptor, int(void** convolution))                                          \
   X(DestroyConvolutionDescriptor, int(void* convolution))                                          \
-  X(SetConvolution2dDescriptor, int(void* convolution, int pad_h, int pad_w, int stride_h,         \
-                                    int stride_w, int dilation_h, int dilation_w, int mode,        \
-                                    int compute_type))                                             \
+  X(SetConvolution2dDescriptor,                                                                    \
+    int(void* convolution, int pad_h, int pad_w, int stride_h, int stride_w, int dilation_h,       \
+        int dilation_w, int mode, int compute_type))                                               \
   X(SetConvolutionGroupCount, int(void* convolution, int groups))                                  \
   X(SetConvolutionMathType, int(void* convolution, int math))                                      \
-  X(GetConvolutionForwardWorkspaceSize, int(void* handle, void* x, void* w, void* convolution,     \
-                                            void* y, int algorithm, size_t* bytes))                \
+  X(GetConvolutionForwardWorkspaceSize,                                                            \
+    int(void* handle, void* x, void* w, void* convolution, void* y, int algorithm, size_t* bytes)) \
   X(ConvolutionForward, int(void* handle, const void* alpha, void* x, const void* x_data, void* w, \
-                            const void* w_data, void* convolution, int algorithm,                  \
-                            void* workspace, size_t bytes, const void* beta, void* y,              \
-                            void* y_data))                                                         \
-  X(GetConvolutionBackwardDataWorkspaceSize, int(void* handle, void* w, void* dy,                  \
-                                                 void* convolution, void* dx, int algorithm,       \
-                                                 size_t* bytes))                                   \
-  X(ConvolutionBackwardData, int(void* handle, const void* alpha, void* w, const void* w_data,     \
-                                 void* dy, const void* dy_data, void* convolution, int algorithm,  \
-                                 void* workspace, size_t bytes, const void* beta, void* dx,        \
-                                 void* dx_data))                                                   \
-  X(GetConvolutionBackwardFilterWorkspaceSize, int(void* handle, void* x, void* dy,                \
-                                                   void* convolution, void* dw, int algorithm,     \
-                                                   size_t* bytes))                                 \
-  X(ConvolutionBackwardFilter, int(void* handle, const void* alpha, void* x, const void* x_data,   \
-                                   void* dy, const void* dy_data, void* convolution,               \
-                                   int algorithm, void* workspace, size_t bytes, const void* beta, \
-                                   void* dw, void* dw_data))
+                            const void* w_data, void* convolution, int algorithm, void* workspace, \
+                            size_t bytes, const void* beta, void* y, void* y_data))                \
+  X(GetConvolutionBackwardDataWorkspaceSize,                                                       \
+    int(void* handle, void* w, void* dy, void* convolution, void* dx, int algorithm,               \
+        size_t* bytes))                                                                            \
+  X(ConvolutionBackwardData,                                                                       \
+    int(void* handle, const void* alpha, void* w, const void* w_data, void* dy,                    \
+        const void* dy_data, void* convolution, int algorithm, void* workspace, size_t bytes,      \
+        const void* beta, void* dx, void* dx_data))                                                \
+  X(GetConvolutionBackwardFilterWorkspaceSize,                                                     \
+    int(void* handle, void* x, void* dy, void* convolution, void* dw, int algorithm,               \
+        size_t* bytes))                                                                            \
+  X(ConvolutionBackwardFilter,                                                                     \
+    int(void* handle, const void* alpha, void* x, const void* x_data, void* dy,                    \
+        const void* dy_data, void* convolution, int algorithm, void* workspace, size_t bytes,      \
+        const void* beta, void* dw, void* dw_data))
 
 template <typename Function>
 using CudnnFunction = Function*;

@@ -39,8 +39,10 @@ EmulatedCudnn KindAskedFor() {
   for (const auto& [kind_name, kind] : kinds) {
     if (name != nullptr && std::strcmp(name, kind_name) == 0) return kind;
   }
-  std::fprintf(stderr, "TIDEPOOL_EMULATED_CUDNN: found %s, expected absent, present, incomplete, too_old, "
-               "does_not_start, wrong, wrong_in_part, no_bf16, no_strides or refuses_late\n", name == nullptr ? "nothing" : name);
+  std::fprintf(stderr,
+               "TIDEPOOL_EMULATED_CUDNN: found %s, expected absent, present, incomplete, too_old, "
+               "does_not_start, wrong, wrong_in_part, no_bf16, no_strides or refuses_late\n",
+               name == nullptr ? "nothing" : name);
   std::exit(1);
 }
 
@@ -52,10 +54,14 @@ long UsedOf(DType dtype) {
   switch (kKind) {
     case EmulatedCudnn::kPresent:
     case EmulatedCudnn::kNoStrides:
-    case EmulatedCudnn::kRefusesLate: return 3;
-    case EmulatedCudnn::kWrongInPart: return dtype == DType::kFloat16 ? 2 : 3;
-    case EmulatedCudnn::kNoBFloat16: return dtype == DType::kBFloat16 ? 0 : 3;
-    default: return 0;
+    case EmulatedCudnn::kRefusesLate:
+      return 3;
+    case EmulatedCudnn::kWrongInPart:
+      return dtype == DType::kFloat16 ? 2 : 3;
+    case EmulatedCudnn::kNoBFloat16:
+      return dtype == DType::kBFloat16 ? 0 : 3;
+    default:
+      return 0;
   }
 }
 // Each kind and type is checked at its first convolution, by one of its own; what the library does not support is not.
@@ -65,9 +71,12 @@ long ChecksOf(DType dtype) {
     case EmulatedCudnn::kNoStrides:  // by a plainer case
     case EmulatedCudnn::kRefusesLate:
     case EmulatedCudnn::kWrong:
-    case EmulatedCudnn::kWrongInPart: return 3;
-    case EmulatedCudnn::kNoBFloat16: return dtype == DType::kBFloat16 ? 0 : 3;
-    default: return 0;
+    case EmulatedCudnn::kWrongInPart:
+      return 3;
+    case EmulatedCudnn::kNoBFloat16:
+      return dtype == DType::kBFloat16 ? 0 : 3;
+    default:
+      return 0;
   }
 }
 
@@ -77,7 +86,9 @@ const bool set = [] {
   return true;
 }();
 
-NDArray Random(const Shape& shape, uint64_t stream) { return RandomUniform(shape, -1, 1, 5, stream); }
+NDArray Random(const Shape& shape, uint64_t stream) {
+  return RandomUniform(shape, -1, 1, 5, stream);
+}
 
 double Difference(const NDArray& device, const NDArray& host) {
   const std::vector<double> a = Cast(device.To(Host()), DType::kFloat64).ToVector<double>();
@@ -93,10 +104,9 @@ long CheckAll(int64_t batch, const Conv2dAttributes& attributes, DType dtype = D
   const double close = dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 1e-5 : 0.05;
   Conv2dAttributes forward = attributes;
   forward.relu = true;
-  const NDArray x = Cast(Random({batch, 9, 8, 8}, 1), dtype), w = Cast(Random({16, 3, 3, 8}, 2), dtype),
-                bias = Cast(Random({16}, 3), dtype);
-  const NDArray dy =
-      Cast(Random(Conv2dOutputShape(x.shape(), w.shape(), attributes), 4), dtype);
+  const NDArray x = Cast(Random({batch, 9, 8, 8}, 1), dtype),
+                w = Cast(Random({16, 3, 3, 8}, 2), dtype), bias = Cast(Random({16}, 3), dtype);
+  const NDArray dy = Cast(Random(Conv2dOutputShape(x.shape(), w.shape(), attributes), 4), dtype);
   const NDArray on_x = x.To(kDevice), on_w = w.To(kDevice), on_bias = bias.To(kDevice),
                 on_dy = dy.To(kDevice);
   const long before = EmulatedCudnnCalls();
@@ -160,18 +170,22 @@ TEST(EmulatedCudnnTest, EachQueueHasAHandleOfItsOwn) {
 }
 
 TEST(EmulatedCudnnTest, TheNoteSaysWhatRuns) {
-  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) CheckAll(2, {}, dtype);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
+    CheckAll(2, {}, dtype);
   const std::string notes = KernelRegistry::Global().Notes();
   auto expect = [&](const std::string& text) {
     EXPECT_NE(notes.find(text), std::string::npos) << notes << "\nhas no\n" << text;
   };
   switch (kKind) {
-    case EmulatedCudnn::kAbsent: return expect("cudnn: not used: no emulated libcudnn.so");
+    case EmulatedCudnn::kAbsent:
+      return expect("cudnn: not used: no emulated libcudnn.so");
     case EmulatedCudnn::kPresent:
-    case EmulatedCudnn::kRefusesLate: return expect("cudnn: version 91000");
+    case EmulatedCudnn::kRefusesLate:
+      return expect("cudnn: version 91000");
     case EmulatedCudnn::kIncomplete:
       return expect("cudnn: not used: the library has no cudnnSetConvolutionGroupCount");
-    case EmulatedCudnn::kTooOld: return expect("cudnn: not used: version 7605, expected 8 or 9");
+    case EmulatedCudnn::kTooOld:
+      return expect("cudnn: not used: version 7605, expected 8 or 9");
     case EmulatedCudnn::kDoesNotStart:
       return expect("cudnn: not used: version 91000: cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED");
     case EmulatedCudnn::kWrong:

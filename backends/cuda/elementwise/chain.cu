@@ -48,11 +48,16 @@ class ChainFunction {
 #include "tidepool/ndarray/kernel/operators/chain_steps.inc"
 #undef TIDEPOOL_CHAIN_FUNCTION_OF_TWO
 #undef TIDEPOOL_CHAIN_FUNCTION
-      case OpCode::kScaleShift: return ScaleAndShift(v, step.a, step.b);
-      case OpCode::kClip: return Clipped(v, static_cast<Number>(step.a), static_cast<Number>(step.b));
-      case OpCode::kLeakyRelu: return LeakyReluFunction(step.a)(v);
-      case OpCode::kElu: return EluFunction(step.a)(v);
-      default: return GeluFunction(step.a != 0)(v);
+      case OpCode::kScaleShift:
+        return ScaleAndShift(v, step.a, step.b);
+      case OpCode::kClip:
+        return Clipped(v, static_cast<Number>(step.a), static_cast<Number>(step.b));
+      case OpCode::kLeakyRelu:
+        return LeakyReluFunction(step.a)(v);
+      case OpCode::kElu:
+        return EluFunction(step.a)(v);
+      default:
+        return GeluFunction(step.a != 0)(v);
     }
   }
 

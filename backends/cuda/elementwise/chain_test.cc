@@ -35,8 +35,7 @@ OpCase ChainCase(DType dtype, const Shape& shape, const Shape& y, const Shape& w
 TEST_F(Chain, RandomCases) { CheckRandomCases(OpCode::kElementwiseChain, 80); }
 
 TEST_F(Chain, DenseBroadcastAndSingleOperandsOfAllSizesAroundVectors) {
-  for (const DType dtype :
-       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
     for (const int64_t size : {1, 3, 4, 7, 8, 9, 255, 1024, 1031}) {
       for (int operands = 0; operands < 3; ++operands) {
         CheckCase(ChainCase(dtype, {size}, {size}, {size}, operands));

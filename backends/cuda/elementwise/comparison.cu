@@ -52,8 +52,8 @@ template <typename Formula>
 struct Equality {
   static bool Add(OpCode op) {
     AddRelation<Formula, kFloats>(op);
-    for (DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64,
-                        DType::kBool}) {
+    for (DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kUInt32, DType::kInt64,
+                        DType::kUInt64, DType::kBool}) {
       VisitBits(dtype, [&](auto bits) {
         using T = decltype(bits);
         if constexpr (sizeof(T) != 2) AddKernel(op, dtype, &RunFunction<Formula, bool, T, T>, true);

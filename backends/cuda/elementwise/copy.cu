@@ -35,7 +35,8 @@ void RunCopy(const KernelCall& call) {
   }
   VisitDType(z.dtype, [&](auto t) {
     using Z = decltype(t);
-    if constexpr (Contains(kComputedTypes, DTypeOf<Z>::value) && !std::is_same_v<Z, X>) RunPointwise<Z, X>(call, ConvertFunction<Z>());
+    if constexpr (Contains(kComputedTypes, DTypeOf<Z>::value) && !std::is_same_v<Z, X>)
+      RunPointwise<Z, X>(call, ConvertFunction<Z>());
   });
 }
 

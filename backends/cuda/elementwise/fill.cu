@@ -14,7 +14,8 @@ constexpr std::int64_t kMaxBlocks = 4096;
 constexpr std::int64_t kLanes = 4;  // floats in the 16 bytes of the widest access
 
 __global__ void FillStrided(float* y, std::int64_t count, std::int64_t stride, float value) {
-  for (std::int64_t i = cuda::GlobalThread(); i < count; i += cuda::GlobalThreads()) y[i * stride] = value;
+  for (std::int64_t i = cuda::GlobalThread(); i < count; i += cuda::GlobalThreads())
+    y[i * stride] = value;
 }
 
 // The first `head` elements come before the first 16-byte boundary; those and the tail, at most
@@ -23,7 +24,8 @@ __global__ void FillVectors(float* y, std::int64_t count, std::int64_t head, flo
   float4* vectors = reinterpret_cast<float4*>(y + head);
   const std::int64_t vector_count = (count - head) / kLanes;
   const float4 values = make_float4(value, value, value, value);
-  for (std::int64_t i = cuda::GlobalThread(); i < vector_count; i += cuda::GlobalThreads()) vectors[i] = values;
+  for (std::int64_t i = cuda::GlobalThread(); i < vector_count; i += cuda::GlobalThreads())
+    vectors[i] = values;
   const std::int64_t tail = head + vector_count * kLanes;
   const std::int64_t i = cuda::GlobalThread();
   if (i < head) y[i] = value;
@@ -31,7 +33,8 @@ __global__ void FillVectors(float* y, std::int64_t count, std::int64_t head, flo
 }
 
 __global__ void ScaleAddScalars(const float* x, float* y, std::int64_t count, float a, float b) {
-  for (std::int64_t i = cuda::GlobalThread(); i < count; i += cuda::GlobalThreads()) y[i] = fmaf(a, x[i], b);
+  for (std::int64_t i = cuda::GlobalThread(); i < count; i += cuda::GlobalThreads())
+    y[i] = fmaf(a, x[i], b);
 }
 
 __global__ void ScaleAddVectors(const float* x, float* y, std::int64_t count, std::int64_t head,

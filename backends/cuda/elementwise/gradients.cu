@@ -18,7 +18,8 @@ const bool registered = [] {
   AddFunction<GeluFunction, kFloats>(OpCode::kGelu);
   AddFunctionOfTwo<AlphaFunction<LeakyReluGradFormula>, kFloats>(OpCode::kLeakyReluGrad);
   AddFunctionOfTwo<AlphaFunction<EluGradFormula>, kFloats>(OpCode::kEluGrad);
-  AddFunctionOfTwo<GeluFunctions<GeluErfGradFormula, GeluTanhGradFormula>, kFloats>(OpCode::kGeluGrad);
+  AddFunctionOfTwo<GeluFunctions<GeluErfGradFormula, GeluTanhGradFormula>, kFloats>(
+      OpCode::kGeluGrad);
   return true;
 }();
 

@@ -24,7 +24,8 @@ using EluFunction = AlphaFunction<EluFormula>;
 
 template <typename ErfFormula, typename TanhFormula>
 struct GeluFunctions {
-  explicit GeluFunctions(const KernelCall& call) : tanh_form(call.attrs<GeluAttributes>().tanh_form) {}
+  explicit GeluFunctions(const KernelCall& call)
+      : tanh_form(call.attrs<GeluAttributes>().tanh_form) {}
   __device__ explicit GeluFunctions(bool of_tanh) : tanh_form(of_tanh) {}
   template <typename T, typename... Gradient>
   __device__ T operator()(T x, Gradient... dz) const {

@@ -55,8 +55,8 @@ void BlockRunner::SetShared(size_t bytes) {
   const size_t whole = (bytes + kPage - 1) / kPage * kPage;
   if (whole > shared_mapping_bytes_) {
     if (shared_mapping_ != nullptr) munmap(shared_mapping_, shared_mapping_bytes_ + kPage);
-    void* const mapping = mmap(nullptr, whole + kPage, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const mapping =
+        mmap(nullptr, whole + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED ||
         mprotect(static_cast<char*>(mapping) + whole, kPage, PROT_NONE) != 0) {
       std::perror("tidepool: shared memory of an emulated block");
@@ -133,8 +133,8 @@ void BlockRunner::RunThreads(void* argument) {
     const Index3 dim = runner->block_.block_dim;
     while (runner->next_ < runner->threads_) {
       const int number = runner->next_++;
-      const int linear = static_cast<int>(
-          (int64_t{number} * runner->step_ + runner->first_) % runner->threads_);
+      const int linear =
+          static_cast<int>((int64_t{number} * runner->step_ + runner->first_) % runner->threads_);
       fiber->context.linear = linear;
       fiber->context.thread = {linear % dim.x, linear / dim.x % dim.y, linear / dim.x / dim.y};
       runner->body_(runner->argument_);
@@ -170,10 +170,14 @@ int BlockRunner::Barrier(Vote vote, int value) {
     Park();
   }
   switch (vote) {
-    case Vote::kNone: return 0;
-    case Vote::kAny: return barrier_result_ > 0;
-    case Vote::kAll: return barrier_result_ == threads_;
-    case Vote::kCount: return barrier_result_;
+    case Vote::kNone:
+      return 0;
+    case Vote::kAny:
+      return barrier_result_ > 0;
+    case Vote::kAll:
+      return barrier_result_ == threads_;
+    case Vote::kCount:
+      return barrier_result_;
   }
   return 0;
 }
@@ -182,7 +186,8 @@ BlockRunner::Exchange* BlockRunner::BeginExchange(uint32_t mask, const void* val
   const int warp = current_thread->linear / kWarp, lane = current_thread->linear % kWarp;
   const uint32_t bit = 1u << lane;
   if ((mask & bit) == 0) {
-    std::fprintf(stderr, "tidepool CUDA emulation: lane %d is not in its own mask %08x\n", lane, mask);
+    std::fprintf(stderr, "tidepool CUDA emulation: lane %d is not in its own mask %08x\n", lane,
+                 mask);
     std::abort();
   }
   Exchange* exchange = nullptr;

@@ -111,10 +111,14 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t bytes) {
   switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA: return Set(desc->transpose_a, value, bytes);
-    case CUBLASLT_MATMUL_DESC_TRANSB: return Set(desc->transpose_b, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE: return Set(desc->epilogue, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return Set(desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return Set(desc->transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return Set(desc->transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return Set(desc->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return Set(desc->bias, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -132,8 +136,10 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t attribute,
                                                 const void* value, size_t bytes) {
   switch (attribute) {
-    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return Set(layout->batch, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return Set(layout->stride, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return Set(layout->batch, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return Set(layout->stride, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -150,11 +156,13 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void* value, size_t bytes) {
   switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return Set(preference->workspace, value, bytes);
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return Set(preference->reductions, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return Set(preference->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return Set(preference->reductions, value, bytes);
     default:
-      return Set(preference->alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
-                 bytes);
+      return Set(preference->alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+                 value, bytes);
   }
 }
 
@@ -163,7 +171,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int requested,
-                                              cublasLtMatmulHeuristicResult_t results[], int* found) {
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* found) {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   *found = 0;
   if (handle == nullptr || requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
@@ -190,17 +199,22 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   Emulation& emulation = Emulation::Get();
   std::lock_guard<std::mutex> lock(emulation.mutex);
-  if (emulation.lost || EmulatedCuda::Get().call_faults().Next()) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (emulation.lost || EmulatedCuda::Get().call_faults().Next())
+    return CUBLAS_STATUS_EXECUTION_FAILED;
   const Problem problem{*desc, *a_layout, *b_layout, *c_layout, *d_layout};
   if (const cublasStatus_t status = problem.Check(); status != CUBLAS_STATUS_SUCCESS) return status;
   if (handle == nullptr || c != d) return CUBLAS_STATUS_INVALID_VALUE;
-  if (algo == nullptr) Die("a product without an algorithm: the library would look for one in each call");
-  if (algo->data[0] != problem.Signature()) Die("a product by an algorithm that was chosen for another");
-  if (algo->data[6] != 0) Die("a product whose parts are added in the output: let no such algorithm in");
+  if (algo == nullptr)
+    Die("a product without an algorithm: the library would look for one in each call");
+  if (algo->data[0] != problem.Signature())
+    Die("a product by an algorithm that was chosen for another");
+  if (algo->data[6] != 0)
+    Die("a product whose parts are added in the output: let no such algorithm in");
   const void* const operands[] = {a, b, c, d};
   for (int i = 0; i < 4; ++i) {
     if (reinterpret_cast<uintptr_t>(operands[i]) % algo->data[1 + i] != 0) {
-      Die("operand %c of a product, %p, is not aligned to the %d bytes its algorithm was chosen for",
+      Die("operand %c of a product, %p, is not aligned to the %d bytes its algorithm was chosen "
+          "for",
           "ABCD"[i], operands[i], static_cast<int>(algo->data[1 + i]));
     }
   }

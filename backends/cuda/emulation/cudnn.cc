@@ -80,14 +80,18 @@ struct Problem {
 
 Problem ProblemOf(void* x, void* w, void* convolution, void* y) {
   return {As<Sizes>(x, kTensorTag, "a tensor"), As<Sizes>(w, kFilterTag, "a filter"),
-          As<Sizes>(y, kTensorTag, "a tensor"), As<Convolution>(convolution, kConvolutionTag, "a convolution")};
+          As<Sizes>(y, kTensorTag, "a tensor"),
+          As<Convolution>(convolution, kConvolutionTag, "a convolution")};
 }
 
 template <typename T>
 void Convolve(const Problem& p, Direction direction, double beta, T* x, T* w, T* y) {
   const int group_filters = p.y.c / p.v.groups;
   T* const to = direction == kForward ? y : direction == kBackwardData ? x : w;
-  const int64_t count = (direction == kForward ? p.y : direction == kBackwardData ? p.x : p.w).bytes() /
+  const int64_t count = (direction == kForward        ? p.y
+                         : direction == kBackwardData ? p.x
+                                                      : p.w)
+                            .bytes() /
                         static_cast<int64_t>(sizeof(T));
   std::vector<double> sums(static_cast<size_t>(count));
   for (int n = 0; n < p.y.n; ++n) {
@@ -107,9 +111,15 @@ void Convolve(const Problem& p, Direction direction, double beta, T* x, T* w, T*
                 const int64_t tap = ((int64_t{f} * p.w.h + r) * p.w.w + s) * p.w.c + c;
                 auto value = [](T v) { return static_cast<double>(v); };
                 switch (direction) {
-                  case kForward: sums[out] += value(x[in]) * value(w[tap]); break;
-                  case kBackwardData: sums[in] += value(y[out]) * value(w[tap]); break;
-                  case kBackwardFilter: sums[tap] += value(x[in]) * value(y[out]); break;
+                  case kForward:
+                    sums[out] += value(x[in]) * value(w[tap]);
+                    break;
+                  case kBackwardData:
+                    sums[in] += value(y[out]) * value(w[tap]);
+                    break;
+                  case kBackwardFilter:
+                    sums[tap] += value(x[in]) * value(y[out]);
+                    break;
                 }
               }
             }
@@ -121,12 +131,15 @@ void Convolve(const Problem& p, Direction direction, double beta, T* x, T* w, T*
   for (int64_t i = 0; i < count; ++i) {
     to[i] = T(sums[i] + (beta == 0 ? 0 : beta * static_cast<double>(to[i])));
   }
-  const bool wrong = kind == EmulatedCudnn::kWrongInPart && direction == kBackwardFilter && p.x.type == kHalf;
-  if (kind == EmulatedCudnn::kWrong || wrong) to[count - 1] = T(static_cast<double>(to[count - 1]) + 1);
+  const bool wrong =
+      kind == EmulatedCudnn::kWrongInPart && direction == kBackwardFilter && p.x.type == kHalf;
+  if (kind == EmulatedCudnn::kWrong || wrong)
+    to[count - 1] = T(static_cast<double>(to[count - 1]) + 1);
 }
 
 int Queue(void* handle, Direction direction, const Problem& p, const void* alpha, const void* beta,
-          const void* x, const void* w, const void* y, int algorithm, void* workspace, size_t bytes) {
+          const void* x, const void* w, const void* y, int algorithm, void* workspace,
+          size_t bytes) {
   Emulation& emulation = Emulation::Get();
   std::lock_guard<std::mutex> lock(emulation.mutex);
   const Handle& h = As<Handle>(handle, kHandleTag, "a handle");
@@ -139,12 +152,14 @@ int Queue(void* handle, Direction direction, const Problem& p, const void* alpha
     const void* at;
     size_t bytes;
   };
-  for (const Range& range : {Range{x, static_cast<size_t>(p.x.bytes())}, Range{w, static_cast<size_t>(p.w.bytes())},
-                             Range{y, static_cast<size_t>(p.y.bytes())}, Range{workspace, bytes}}) {
+  for (const Range& range :
+       {Range{x, static_cast<size_t>(p.x.bytes())}, Range{w, static_cast<size_t>(p.w.bytes())},
+        Range{y, static_cast<size_t>(p.y.bytes())}, Range{workspace, bytes}}) {
     if (!emulation.memory.IsDevice(range.at, range.bytes)) {
       Die("cuDNN: operand %p, %zu bytes: not mapped memory of a device", range.at, range.bytes);
     }
-    if (reinterpret_cast<uintptr_t>(range.at) % 16 != 0) Die("cuDNN: operand %p is not aligned", range.at);
+    if (reinterpret_cast<uintptr_t>(range.at) % 16 != 0)
+      Die("cuDNN: operand %p is not aligned", range.at);
   }
   const double keep = *static_cast<const float*>(beta);
   ++calls;
@@ -189,7 +204,8 @@ int Unmake(void* descriptor) {
 
 size_t GetVersion() { return kind == EmulatedCudnn::kTooOld ? 7605 : 91000; }
 const char* GetErrorString(int status) {
-  return status == kNotInitialized ? "CUDNN_STATUS_NOT_INITIALIZED" : "CUDNN_STATUS_EXECUTION_FAILED";
+  return status == kNotInitialized ? "CUDNN_STATUS_NOT_INITIALIZED"
+                                   : "CUDNN_STATUS_EXECUTION_FAILED";
 }
 int Create(void** handle) {
   if (kind == EmulatedCudnn::kDoesNotStart) return kNotInitialized;
@@ -222,7 +238,8 @@ int SetConvolutionMathType(void* convolution, int math) {
   As<Convolution>(convolution, kConvolutionTag, "a convolution").math = math;
   return kSuccess;
 }
-int GetConvolutionForwardWorkspaceSize(void*, void* x, void* w, void* v, void* y, int, size_t* bytes) {
+int GetConvolutionForwardWorkspaceSize(void*, void* x, void* w, void* v, void* y, int,
+                                       size_t* bytes) {
   return WorkspaceOf(ProblemOf(x, w, v, y), bytes);
 }
 int GetConvolutionBackwardDataWorkspaceSize(void*, void* w, void* dy, void* v, void* dx, int,
@@ -236,20 +253,21 @@ int GetConvolutionBackwardFilterWorkspaceSize(void*, void* x, void* dy, void* v,
 int ConvolutionForward(void* handle, const void* alpha, void* x, const void* x_data, void* w,
                        const void* w_data, void* v, int algorithm, void* workspace, size_t bytes,
                        const void* beta, void* y, void* y_data) {
-  return Queue(handle, kForward, ProblemOf(x, w, v, y), alpha, beta, x_data, w_data, y_data, algorithm,
-               workspace, bytes);
+  return Queue(handle, kForward, ProblemOf(x, w, v, y), alpha, beta, x_data, w_data, y_data,
+               algorithm, workspace, bytes);
 }
 int ConvolutionBackwardData(void* handle, const void* alpha, void* w, const void* w_data, void* dy,
-                            const void* dy_data, void* v, int algorithm, void* workspace, size_t bytes,
-                            const void* beta, void* dx, void* dx_data) {
-  return Queue(handle, kBackwardData, ProblemOf(dx, w, v, dy), alpha, beta, dx_data, w_data, dy_data,
-               algorithm, workspace, bytes);
+                            const void* dy_data, void* v, int algorithm, void* workspace,
+                            size_t bytes, const void* beta, void* dx, void* dx_data) {
+  return Queue(handle, kBackwardData, ProblemOf(dx, w, v, dy), alpha, beta, dx_data, w_data,
+               dy_data, algorithm, workspace, bytes);
 }
-int ConvolutionBackwardFilter(void* handle, const void* alpha, void* x, const void* x_data, void* dy,
-                              const void* dy_data, void* v, int algorithm, void* workspace,
-                              size_t bytes, const void* beta, void* dw, void* dw_data) {
-  return Queue(handle, kBackwardFilter, ProblemOf(x, dw, v, dy), alpha, beta, x_data, dw_data, dy_data,
-               algorithm, workspace, bytes);
+int ConvolutionBackwardFilter(void* handle, const void* alpha, void* x, const void* x_data,
+                              void* dy, const void* dy_data, void* v, int algorithm,
+                              void* workspace, size_t bytes, const void* beta, void* dw,
+                              void* dw_data) {
+  return Queue(handle, kBackwardFilter, ProblemOf(x, dw, v, dy), alpha, beta, x_data, dw_data,
+               dy_data, algorithm, workspace, bytes);
 }
 
 }  // namespace
@@ -263,7 +281,8 @@ void* OpenEmulatedCudnn(const char* name) {
 }
 
 void* EmulatedCudnnSymbol(const char* name) {
-  if (kind == EmulatedCudnn::kIncomplete && std::strcmp(name, "cudnnSetConvolutionGroupCount") == 0) {
+  if (kind == EmulatedCudnn::kIncomplete &&
+      std::strcmp(name, "cudnnSetConvolutionGroupCount") == 0) {
     return nullptr;
   }
 #define TIDEPOOL_SYMBOL(Name, function) \

@@ -51,7 +51,8 @@ char* DeviceMemory::Reserve(size_t bytes, size_t alignment) {
   if (mapping == MAP_FAILED) return nullptr;
   // The page behind it stays without access and is given back with it.
   char* const begin = static_cast<char*>(mapping);
-  char* const base = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(begin), alignment));
+  char* const base =
+      reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(begin), alignment));
   if (base > begin) munmap(begin, base - begin);
   char* const end = base + bytes + kPage;
   if (end < begin + whole) munmap(end, begin + whole - end);
@@ -128,7 +129,8 @@ bool DeviceMemory::SetAccess(char* at, size_t bytes, int device) {
 bool DeviceMemory::Unmap(char* at, size_t bytes) {
   // Whole pieces only, and all of them: nothing changes otherwise.
   char* end = at;
-  for (auto it = pieces_.find(at); it != pieces_.end() && it->first == end && end < at + bytes; ++it) {
+  for (auto it = pieces_.find(at); it != pieces_.end() && it->first == end && end < at + bytes;
+       ++it) {
     end += it->second.bytes;
   }
   if (end != at + bytes) return false;
@@ -189,8 +191,8 @@ bool DeviceMemory::Free(char* data) {
 }
 
 char* DeviceMemory::AllocateHost(size_t bytes) {
-  void* const data = mmap(nullptr, RoundUp(std::max<size_t>(bytes, 1), kPage), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const data = mmap(nullptr, RoundUp(std::max<size_t>(bytes, 1), kPage),
+                          PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return nullptr;
   host_[static_cast<char*>(data)] = bytes;
   pinned_ += bytes;
@@ -238,7 +240,8 @@ bool DeviceMemory::IsDevice(const void* at, size_t bytes, int* device) const {
 
 bool DeviceMemory::IsReachable(const void* at, size_t bytes, int device) const {
   char* const place = static_cast<char*>(const_cast<void*>(at));
-  for (auto it = std::prev(pieces_.upper_bound(place)); it != pieces_.end() && it->first < place + bytes; ++it) {
+  for (auto it = std::prev(pieces_.upper_bound(place));
+       it != pieces_.end() && it->first < place + bytes; ++it) {
     const auto range = std::prev(ranges_.upper_bound(it->first));
     const uint32_t pool = range->second.pool >= 0 ? pools_[range->second.pool].peers : 0;
     if (((it->second.peers | pool) >> device & 1) == 0) return false;

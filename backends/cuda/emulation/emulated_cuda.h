@@ -34,7 +34,7 @@ class EmulatedCuda {
     int64_t pool_allocations = 0, pool_frees = 0;  // in stream order
     int64_t host_allocations = 0, host_frees = 0;  // page-locked
     int64_t maps = 0, unmaps = 0;
-    int64_t peer_copies = 0;  // that have run
+    int64_t peer_copies = 0;     // that have run
     int64_t fused_products = 0;  // of `products`: by cuBLASLt
     int64_t kernels = 0, products = 0, copies = 0, fills = 0, graph_launches = 0;  // that have run
     int64_t synchronizations = 0;         // of streams and events

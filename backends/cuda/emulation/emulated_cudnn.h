@@ -5,10 +5,10 @@
 namespace tidepool {
 
 enum class EmulatedCudnn {
-  kAbsent,       // at first
+  kAbsent,  // at first
   kPresent,
-  kIncomplete,   // lacks a function
-  kTooOld,       // version 7
+  kIncomplete,  // lacks a function
+  kTooOld,      // version 7
   kDoesNotStart,
   kWrong,        // gives other results
   kWrongInPart,  // in the filters' gradient of f16

@@ -27,8 +27,7 @@ struct sigaction before;
 void OnFault(int signal, siginfo_t* info, void* context) {
   // No lock: the thread that faults may hold it, and the program ends anyway.
   if (Emulation::Get().memory.TouchesDevice(info->si_addr, 1)) {
-    std::fprintf(stderr,
-                 "tidepool CUDA emulation: %s touched device memory %p, which %s\n",
+    std::fprintf(stderr, "tidepool CUDA emulation: %s touched device memory %p, which %s\n",
                  current_thread != nullptr ? "a kernel" : "the host", info->si_addr,
                  current_thread != nullptr ? "is not mapped" : "it cannot reach");
   }
@@ -266,9 +265,9 @@ cudaError_t QueueKernel(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t
       emulation.lost = true;
       return;
     }
-    BlockRunner::Get().Run({{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes},
-                           emulation.Random(), [](void* work) { (*static_cast<Work*>(work))(); },
-                           &body);
+    BlockRunner::Get().Run(
+        {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes}, emulation.Random(),
+        [](void* work) { (*static_cast<Work*>(work))(); }, &body);
     ++emulation.counters.kernels;
   });
   return cudaSuccess;

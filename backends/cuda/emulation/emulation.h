@@ -39,9 +39,9 @@ struct Mark {
 };
 
 struct Item {
-  Work work;                        // or null:
-  std::shared_ptr<Mark> record;     // passes the mark
-  std::shared_ptr<Mark> wait;       // or waits for it
+  Work work;                     // or null:
+  std::shared_ptr<Mark> record;  // passes the mark
+  std::shared_ptr<Mark> wait;    // or waits for it
 };
 
 }  // namespace tidepool::cuda_emulation
@@ -75,8 +75,9 @@ class Emulation {
 
   int devices = EmulatedCuda::kDevices;
   bool lost = false;
-  cudaError_t allocation_error = cudaErrorMemoryAllocation;  // of the fault plan; the driver's have these numbers too
-  size_t context_bytes = 0;     // that a device's context takes
+  cudaError_t allocation_error =
+      cudaErrorMemoryAllocation;  // of the fault plan; the driver's have these numbers too
+  size_t context_bytes = 0;       // that a device's context takes
   bool has_context[16] = {};
   bool fused_products = true;
   bool peers = true;
@@ -142,7 +143,7 @@ class CallLock {
 extern thread_local int current_device;
 extern thread_local cudaError_t last_error;
 extern thread_local int captures_begun;  // in a mode that forbids unsafe calls
-cudaError_t Fail(cudaError_t error);  // keeps it for cudaGetLastError
+cudaError_t Fail(cudaError_t error);     // keeps it for cudaGetLastError
 [[noreturn]] void Die(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // Queues a kernel. `pointers`: its arguments that are pointers, which must be memory of the device

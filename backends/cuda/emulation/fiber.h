@@ -11,8 +11,8 @@ namespace tidepool::cuda_emulation {
 
 // A place to continue at: of a fiber, or of the stack that the operating system gave the thread.
 struct FiberContext {
-  void* state = nullptr;        // the saved stack pointer, or a ucontext
-  void* stack = nullptr;        // lowest address; null: the thread's own
+  void* state = nullptr;  // the saved stack pointer, or a ucontext
+  void* stack = nullptr;  // lowest address; null: the thread's own
   size_t stack_bytes = 0;
   void* sanitizer_fiber = nullptr;
   void* fake_stack = nullptr;

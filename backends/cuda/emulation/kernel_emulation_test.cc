@@ -20,12 +20,14 @@ class DeviceArray {
  public:
   explicit DeviceArray(const std::vector<T>& values) : count_(values.size()) {
     EXPECT_EQ(cudaMalloc(&data_, count_ * sizeof(T)), cudaSuccess);
-    EXPECT_EQ(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice),
+              cudaSuccess);
   }
   ~DeviceArray() { EXPECT_EQ(cudaFree(data_), cudaSuccess); }
   std::vector<T> Read() const {
     std::vector<T> values(count_);
-    EXPECT_EQ(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost),
+              cudaSuccess);
     return values;
   }
   T* data() const { return data_; }
@@ -43,7 +45,8 @@ __global__ void WriteIndex(int* out) {
 
 TEST(Kernels, EveryThreadOfEveryBlockRunsOnce) {
   DeviceArray<int> out(std::vector<int>(2 * 3 * 4 * 5 * 6 * 2));
-  ASSERT_EQ(LaunchKernel(WriteIndex, dim3(2, 3, 4), dim3(5, 6, 2), 0, nullptr, out.data()), cudaSuccess);
+  ASSERT_EQ(LaunchKernel(WriteIndex, dim3(2, 3, 4), dim3(5, 6, 2), 0, nullptr, out.data()),
+            cudaSuccess);
   const std::vector<int> seen = out.Read();
   for (int i = 0; i < static_cast<int>(seen.size()); ++i) {
     ASSERT_EQ(seen[i], i / 60 * 1000 + i % 60);
@@ -80,8 +83,10 @@ TEST(Kernels, BarriersOrderSharedMemory) {
   DeviceArray<int> in(values), out(std::vector<int>(2));
   for (uint64_t seed = 1; seed < 20; ++seed) {
     EmulatedCuda::Get().set_seed(seed);
-    ASSERT_EQ(LaunchKernel(BlockSum, dim3(2), dim3(256), 0, nullptr, in.data(), out.data()), cudaSuccess);
-    ASSERT_EQ(out.Read(), (std::vector<int>{256 * 257 / 2, 256 * 256 + 256 * 257 / 2})) << "seed " << seed;
+    ASSERT_EQ(LaunchKernel(BlockSum, dim3(2), dim3(256), 0, nullptr, in.data(), out.data()),
+              cudaSuccess);
+    ASSERT_EQ(out.Read(), (std::vector<int>{256 * 257 / 2, 256 * 256 + 256 * 257 / 2}))
+        << "seed " << seed;
   }
 }
 
@@ -178,9 +183,9 @@ void RunAlone(void (*kernel)(), int threads) {
   EmulatedCuda::Get().Finish();
 }
 
-
 TEST(KernelsDeathTest, ThreadsThatWaitInVainAreNamed) {
-  EXPECT_DEATH(RunAlone(DivergentBarrier, 64), "64 threads is stuck: 40 wait at __syncthreads, .* 24 have ended");
+  EXPECT_DEATH(RunAlone(DivergentBarrier, 64),
+               "64 threads is stuck: 40 wait at __syncthreads, .* 24 have ended");
   EXPECT_DEATH(RunAlone(MissingLane, 48), "16 at a shuffle");
 }
 

@@ -30,10 +30,9 @@ cudaError_t LaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, s
                          cudaStream_t stream, const Arguments&... arguments) {
   std::tuple<std::remove_cv_t<Parameters>...> values(
       static_cast<std::remove_cv_t<Parameters>>(arguments)...);
-  return QueueKernel(
-      grid, block, shared_bytes, stream,
-      [kernel, values] { std::apply(kernel, values); },
-      {PointerOrNull(static_cast<std::remove_cv_t<Parameters>>(arguments))...});
+  return QueueKernel(grid, block, shared_bytes, stream,
+                     [kernel, values] { std::apply(kernel, values); },
+                     {PointerOrNull(static_cast<std::remove_cv_t<Parameters>>(arguments))...});
 }
 
 }  // namespace tidepool::cuda_emulation

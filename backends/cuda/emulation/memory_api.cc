@@ -130,7 +130,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 namespace {
 
 // Ends the program unless a copy may have this side.
-void CheckSide(Emulation& emulation, const char* side, const void* at, size_t bytes, bool is_device) {
+void CheckSide(Emulation& emulation, const char* side, const void* at, size_t bytes,
+               bool is_device) {
   if (is_device) {
     if (!emulation.memory.IsDevice(at, bytes)) {
       Die("a copy or fill %s %p, %zu bytes: not mapped memory of a device", side, at, bytes);
@@ -180,8 +181,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
-                                cudaStream_t stream) {
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                size_t bytes, cudaStream_t stream) {
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);
   if (emulation.lost) return Fail(cudaErrorIllegalAddress);
@@ -189,15 +190,16 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
   CUstream_st* const queue = emulation.Stream(stream);
   const auto check = [=, &emulation] {
     int at[2] = {-1, -1};
-    if (!emulation.memory.IsDevice(to, bytes, &at[0]) || !emulation.memory.IsDevice(from, bytes, &at[1]) ||
-        at[0] != to_device || at[1] != from_device) {
-      Die("cudaMemcpyPeerAsync(%p, %d, %p, %d, %zu): not memory of these devices", to, to_device, from,
-          from_device, bytes);
+    if (!emulation.memory.IsDevice(to, bytes, &at[0]) ||
+        !emulation.memory.IsDevice(from, bytes, &at[1]) || at[0] != to_device ||
+        at[1] != from_device) {
+      Die("cudaMemcpyPeerAsync(%p, %d, %p, %d, %zu): not memory of these devices", to, to_device,
+          from, from_device, bytes);
     }
     if (!emulation.memory.IsReachable(to, bytes, queue->device) ||
         !emulation.memory.IsReachable(from, bytes, queue->device)) {
-      Die("cudaMemcpyPeerAsync(%p, %d, %p, %d, %zu): device %d has no access", to, to_device, from, from_device,
-          bytes, queue->device);
+      Die("cudaMemcpyPeerAsync(%p, %d, %p, %d, %zu): device %d has no access", to, to_device, from,
+          from_device, bytes, queue->device);
     }
   };
   check();
@@ -246,7 +248,8 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignmen
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);
   if (bytes == 0 || bytes % EmulatedCuda::kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (EmulatedCuda::Get().allocation_faults().Next()) return static_cast<CUresult>(emulation.allocation_error);
+  if (EmulatedCuda::Get().allocation_faults().Next())
+    return static_cast<CUresult>(emulation.allocation_error);
   char* const base = emulation.memory.Reserve(bytes, alignment);
   if (base == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = reinterpret_cast<CUdeviceptr>(base);
@@ -273,7 +276,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
       properties->location.id >= emulation.devices) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (EmulatedCuda::Get().allocation_faults().Next()) return static_cast<CUresult>(emulation.allocation_error);
+  if (EmulatedCuda::Get().allocation_faults().Next())
+    return static_cast<CUresult>(emulation.allocation_error);
   *handle = emulation.memory.Create(properties->location.id, bytes);
   return *handle != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

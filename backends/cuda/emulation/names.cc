@@ -24,7 +24,8 @@ constexpr ErrorName kErrors[] = {
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
     {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources",
      "too many resources requested for launch"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
@@ -84,7 +85,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
   TIDEPOOL_DRIVER_FUNCTION(cuMemSetAccess)
 #undef TIDEPOOL_DRIVER_FUNCTION
   if (result != nullptr) {
-    *result = *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    *result =
+        *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   }
   return *function != nullptr ? cudaSuccess : cudaErrorNotSupported;
 }

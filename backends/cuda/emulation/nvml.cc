@@ -34,13 +34,16 @@ int MemoryInfo(void* device, Memory* memory) {
 }  // namespace
 
 void* OpenEmulatedNvml(const char* name) {
-  const bool is_there = Emulation::Get().context_bytes > 0 && std::strcmp(name, "libnvidia-ml.so.1") == 0;
+  const bool is_there =
+      Emulation::Get().context_bytes > 0 && std::strcmp(name, "libnvidia-ml.so.1") == 0;
   return is_there ? &library : nullptr;
 }
 void* EmulatedNvmlSymbol(const char* name) {
   if (std::strcmp(name, "nvmlInit_v2") == 0) return reinterpret_cast<void*>(&Init);
-  if (std::strcmp(name, "nvmlDeviceGetHandleByPciBusId_v2") == 0) return reinterpret_cast<void*>(&DeviceByBus);
-  if (std::strcmp(name, "nvmlDeviceGetMemoryInfo") == 0) return reinterpret_cast<void*>(&MemoryInfo);
+  if (std::strcmp(name, "nvmlDeviceGetHandleByPciBusId_v2") == 0)
+    return reinterpret_cast<void*>(&DeviceByBus);
+  if (std::strcmp(name, "nvmlDeviceGetMemoryInfo") == 0)
+    return reinterpret_cast<void*>(&MemoryInfo);
   return nullptr;
 }
 

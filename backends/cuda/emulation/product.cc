@@ -21,8 +21,10 @@ void Multiply(const Product& p) {
           if (p.adds_parts_in_output && p.k >= kLongSum && l == p.k / 2) {
             sum = static_cast<double>(T(sum));
           }
-          const auto left = static_cast<double>(p.transpose_a ? a[l + i * p.lda] : a[i + l * p.lda]);
-          const auto right = static_cast<double>(p.transpose_b ? b[j + l * p.ldb] : b[l + j * p.ldb]);
+          const auto left =
+              static_cast<double>(p.transpose_a ? a[l + i * p.lda] : a[i + l * p.lda]);
+          const auto right =
+              static_cast<double>(p.transpose_b ? b[j + l * p.ldb] : b[l + j * p.ldb]);
           sum += left * right;
         }
         T& place = c[i + j * p.ldc];
@@ -37,7 +39,8 @@ void Multiply(const Product& p) {
 }
 
 // Bytes that a batch of column-major matrices reaches over.
-size_t Reach(int64_t rows, int64_t columns, int64_t ld, int64_t stride, int64_t batch, size_t width) {
+size_t Reach(int64_t rows, int64_t columns, int64_t ld, int64_t stride, int64_t batch,
+             size_t width) {
   if (rows == 0 || columns == 0 || batch == 0) return 0;
   return static_cast<size_t>((columns - 1) * ld + rows + (batch - 1) * stride) * width;
 }
@@ -51,10 +54,14 @@ size_t ElementBytes(cudaDataType type) {
 void RunProduct(const Product& product, cudaDataType type) {
   ++Emulation::Get().counters.products;
   switch (type) {
-    case CUDA_R_32F: return Multiply<float>(product);
-    case CUDA_R_64F: return Multiply<double>(product);
-    case CUDA_R_16F: return Multiply<Float16>(product);
-    default: return Multiply<BFloat16>(product);
+    case CUDA_R_32F:
+      return Multiply<float>(product);
+    case CUDA_R_64F:
+      return Multiply<double>(product);
+    case CUDA_R_16F:
+      return Multiply<Float16>(product);
+    default:
+      return Multiply<BFloat16>(product);
   }
 }
 

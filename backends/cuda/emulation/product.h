@@ -23,7 +23,8 @@ struct Product {
   int64_t batch = 1;
   const void* bias = nullptr;  // of m elements, added to every column
   bool relu = false;
-  bool adds_parts_in_output = false;  // of long sums: two halves, each rounded to the output's type first
+  bool adds_parts_in_output =
+      false;  // of long sums: two halves, each rounded to the output's type first
 
   int64_t a_rows() const { return transpose_a ? k : m; }
   int64_t b_rows() const { return transpose_b ? n : k; }

@@ -42,7 +42,8 @@ class Streams : public testing::Test {
   std::vector<int> Log() {
     EmulatedCuda::Get().Finish();
     std::vector<int> log(64);
-    EXPECT_EQ(cudaMemcpyAsync(log.data(), log_, 64 * sizeof(int), cudaMemcpyDeviceToHost, a_), cudaSuccess);
+    EXPECT_EQ(cudaMemcpyAsync(log.data(), log_, 64 * sizeof(int), cudaMemcpyDeviceToHost, a_),
+              cudaSuccess);
     EXPECT_EQ(cudaMemsetAsync(log_, 0, 64 * sizeof(int), a_), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
     return std::vector<int>(log.begin() + 1, log.begin() + 1 + log[0]);
@@ -97,7 +98,8 @@ TEST_F(Streams, NothingRunsBeforeSomebodyWaits) {
 
 TEST_F(Streams, PageLockedMemoryIsReadLateOrdinaryMemoryAtOnce) {
   int* pinned = nullptr;
-  ASSERT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&pinned), 64, cudaHostAllocPortable), cudaSuccess);
+  ASSERT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&pinned), 64, cudaHostAllocPortable),
+            cudaSuccess);
   int ordinary = 7, result = 0;
   *pinned = 7;
   ASSERT_EQ(cudaMemcpyAsync(log_, pinned, 4, cudaMemcpyHostToDevice, a_), cudaSuccess);
@@ -247,7 +249,8 @@ TEST(VirtualMemoryDeathTest, WrongArgumentsAreNamed) {
   char* data;
   ASSERT_EQ(cudaMalloc(&data, 256), cudaSuccess);
   char host[512];
-  EXPECT_DEATH(cudaMemcpy(data, host, 257, cudaMemcpyHostToDevice), "not mapped memory of a device");
+  EXPECT_DEATH(cudaMemcpy(data, host, 257, cudaMemcpyHostToDevice),
+               "not mapped memory of a device");
   EXPECT_DEATH(cudaMemcpy(host, data - 1, 2, cudaMemcpyHostToHost), "device memory where host");
   EXPECT_DEATH(cuMemUnmap(reinterpret_cast<CUdeviceptr>(data), kGranule), "not whole mappings");
   EXPECT_DEATH(cudaStreamSynchronize(reinterpret_cast<cudaStream_t>(host)), "is not a stream");

@@ -83,14 +83,28 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   Lock lock(emulation.mutex);
   if (device < 0 || device >= emulation.devices) return Fail(cudaErrorInvalidDevice);
   switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock: *value = 1024; return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = 1024;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = 48 << 10;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = 227 << 10;
+      return cudaSuccess;
     // Few, so that loops of kernels over what is left are seen too.
-    case cudaDevAttrMultiProcessorCount: *value = 2; return cudaSuccess;
-    case cudaDevAttrL2CacheSize: *value = 4 << 20; return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor: *value = 0; return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      *value = 2;
+      return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+      *value = 4 << 20;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 9;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      return cudaSuccess;
   }
   return Fail(cudaErrorInvalidValue);
 }
@@ -251,7 +265,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::shared_ptr<Capture> capture = queue->capture;
   if (capture == nullptr || capture->origin != queue) return Fail(cudaErrorStreamCaptureUnmatched);
   if (capture->mode != cudaStreamCaptureModeRelaxed) {
-    if (tidepool::cuda_emulation::captures_begun == 0) return Fail(cudaErrorStreamCaptureWrongThread);
+    if (tidepool::cuda_emulation::captures_begun == 0)
+      return Fail(cudaErrorStreamCaptureWrongThread);
     --tidepool::cuda_emulation::captures_begun;
   }
   // All work must come before where the origin is now.
@@ -271,7 +286,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
   Emulation& emulation = Emulation::Get();
   Lock lock(emulation.mutex);
   const CUstream_st* const queue = emulation.Stream(stream);
-  *status = queue->capture == nullptr      ? cudaStreamCaptureStatusNone
+  *status = queue->capture == nullptr ? cudaStreamCaptureStatusNone
             : queue->capture->invalid ? cudaStreamCaptureStatusInvalidated
                                       : cudaStreamCaptureStatusActive;
   return cudaSuccess;

@@ -11,8 +11,8 @@
 
 namespace tidepool::cuda {
 
-#define TIDEPOOL_CUDA_FUNCTION(Name, function)                                             \
-  __device__ __forceinline__ float Name(float x) { return ::function##f(x); }              \
+#define TIDEPOOL_CUDA_FUNCTION(Name, function)                                \
+  __device__ __forceinline__ float Name(float x) { return ::function##f(x); } \
   __device__ __forceinline__ double Name(double x) { return ::function(x); }
 TIDEPOOL_CUDA_FUNCTION(Exp, exp)
 TIDEPOOL_CUDA_FUNCTION(Exp2, exp2)
@@ -44,8 +44,8 @@ TIDEPOOL_CUDA_FUNCTION(Trunc, trunc)
 TIDEPOOL_CUDA_FUNCTION(Fabs, fabs)
 #undef TIDEPOOL_CUDA_FUNCTION
 
-#define TIDEPOOL_CUDA_FUNCTION_OF_TWO(Name, function)                                         \
-  __device__ __forceinline__ float Name(float x, float y) { return ::function##f(x, y); }    \
+#define TIDEPOOL_CUDA_FUNCTION_OF_TWO(Name, function)                                     \
+  __device__ __forceinline__ float Name(float x, float y) { return ::function##f(x, y); } \
   __device__ __forceinline__ double Name(double x, double y) { return ::function(x, y); }
 TIDEPOOL_CUDA_FUNCTION_OF_TWO(Fmod, fmod)
 TIDEPOOL_CUDA_FUNCTION_OF_TWO(Copysign, copysign)
@@ -64,8 +64,8 @@ __device__ __forceinline__ float Pow(float x, float y) {
 using Truth = bool;
 #define TIDEPOOL_FORMULA __device__ __forceinline__
 #define TIDEPOOL_REAL(x) static_cast<T>(x)
-#include "tidepool/ndarray/kernel/element_formulas.inc"
 #include "tidepool/ndarray/kernel/cell_formulas.inc"
+#include "tidepool/ndarray/kernel/element_formulas.inc"
 #undef TIDEPOOL_FORMULA
 #undef TIDEPOOL_REAL
 

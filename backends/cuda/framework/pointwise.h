@@ -58,8 +58,8 @@ __device__ __forceinline__ void FlatLoop(std::index_sequence<I...>, const Functi
   constexpr int kWidth = kPointwiseWidth<Z, X...>;
   const int64_t vectors = count / kWidth;
   for (int64_t n = GlobalThread(); n < vectors; n += GlobalThreads()) {
-    reinterpret_cast<Vector<Z, kWidth>*>(z)[n] = ApplyToVectors<Z, kWidth>(
-        function, LoadVector<kWidth>(x, n, (scalars >> I & 1) != 0)...);
+    reinterpret_cast<Vector<Z, kWidth>*>(z)[n] =
+        ApplyToVectors<Z, kWidth>(function, LoadVector<kWidth>(x, n, (scalars >> I & 1) != 0)...);
   }
   // What is left is less than a vector.
   const int64_t n = vectors * kWidth + GlobalThread();

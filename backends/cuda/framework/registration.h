@@ -27,9 +27,9 @@ using NumberTypes = TypeList<float, double, Float16, BFloat16, int8_t, uint8_t, 
 using AllTypes =
     TypeList<float, double, Float16, BFloat16, int8_t, uint8_t, int32_t, int64_t, bool>;
 
-inline constexpr DTypeSet kComputedTypes =
-    operator_list::kFloats | operator_list::kI8 | operator_list::kU8 | operator_list::kI32 | operator_list::kI64 |
-    operator_list::kBoolean;
+inline constexpr DTypeSet kComputedTypes = operator_list::kFloats | operator_list::kI8 |
+                                           operator_list::kU8 | operator_list::kI32 |
+                                           operator_list::kI64 | operator_list::kBoolean;
 
 // Calls visit(T()) for each type of the list.
 template <typename... T, typename Visit>

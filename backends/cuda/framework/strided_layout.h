@@ -24,7 +24,8 @@ struct FastDivisor {
   FastDivisor() = default;
   explicit FastDivisor(uint32_t d) : divisor(d) {
     while ((uint64_t{1} << shift) < d) ++shift;
-    multiplier = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
+    multiplier =
+        static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
   }
 // For kernels; the C++ compiler sees the rest.
 #if defined(__CUDACC__) || defined(TIDEPOOL_CUDA_EMULATED)
@@ -60,7 +61,7 @@ struct StridedLayout {
 // The axes of a call, merged, on the host.
 struct StridedPlan {
   int operands = 0;
-  int rank = 0;                  // innermost axis last
+  int rank = 0;  // innermost axis last
   int64_t dims[kMaxRank];
   int64_t strides[kMaxOperands][kMaxRank];
   int64_t count = 1;

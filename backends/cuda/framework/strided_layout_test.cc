@@ -17,8 +17,9 @@ constexpr unsigned kSeed = 20240607;
 TEST(FastDivisor, DividesEverythingBelowTwoToThe31) {
   std::mt19937 random(kSeed);
   for (int round = 0; round < 20000; ++round) {
-    const uint32_t d = round < 300 ? static_cast<uint32_t>(round + 1)
-                                   : std::max(1u, static_cast<uint32_t>(random()) >> (1 + random() % 31));
+    const uint32_t d = round < 300
+                           ? static_cast<uint32_t>(round + 1)
+                           : std::max(1u, static_cast<uint32_t>(random()) >> (1 + random() % 31));
     const FastDivisor divisor(d);
     for (uint32_t n : {0u, 1u, d - 1, d, d + 1, 0x7fffffffu, 0x7fffffffu - d, 0x7fffffffu / d * d,
                        static_cast<uint32_t>(random()) >> 1}) {
@@ -53,11 +54,13 @@ struct Operand {
 };
 
 // Offsets of all elements in row-major order, by plain loops.
-void Walk(const Operand& shape, const Operand& of, size_t axis, int64_t offset, std::vector<int64_t>* out) {
+void Walk(const Operand& shape, const Operand& of, size_t axis, int64_t offset,
+          std::vector<int64_t>* out) {
   if (axis == shape.dims.size()) return out->push_back(offset);
   const size_t lead = shape.dims.size() - of.dims.size();
   const int64_t stride = axis < lead || of.dims[axis - lead] == 1 ? 0 : of.strides[axis - lead];
-  for (int64_t i = 0; i < shape.dims[axis]; ++i) Walk(shape, of, axis + 1, offset + i * stride, out);
+  for (int64_t i = 0; i < shape.dims[axis]; ++i)
+    Walk(shape, of, axis + 1, offset + i * stride, out);
 }
 
 TEST(StridedPlan, GivesTheOffsetsOfPlainLoops) {
@@ -107,7 +110,8 @@ TEST(StridedPlan, GivesTheOffsetsOfPlainLoops) {
 }
 
 TEST(StridedPlan, MergesAxesAndSeesFlatCalls) {
-  const Operand dense{{2, 3, 4}, {12, 4, 1}}, row{{4}, {1}}, number{{1}, {1}}, turned{{2, 3, 4}, {1, 2, 6}};
+  const Operand dense{{2, 3, 4}, {12, 4, 1}}, row{{4}, {1}}, number{{1}, {1}},
+      turned{{2, 3, 4}, {1, 2, 6}};
   auto plan = [&](const Operand& x) {
     const TensorRef refs[2] = {dense.Ref(), x.Ref()};
     const TensorRef* const pointers[2] = {&refs[0], &refs[1]};

@@ -18,7 +18,8 @@ using cuda::CudaDevice;
 
 CudaDevice& DeviceOrThrow(int index) {
   if (CudaDevice* const device = CudaDevice::Find(index)) return *device;
-  ThrowNotFound(absl::StrCat("CudaGraph: there is no device cuda:", index, ": ", CudaDevice::WhyAbsent()));
+  ThrowNotFound(
+      absl::StrCat("CudaGraph: there is no device cuda:", index, ": ", CudaDevice::WhyAbsent()));
 }
 
 struct GraphDeleter {
@@ -64,7 +65,8 @@ void CudaGraph::Capture(absl::FunctionRef<void()> step) {
     const cudaError_t error = capture.End(&captured.graph);
     if (error == cudaErrorStreamCaptureInvalidated) {
       ThrowFailedPrecondition(
-          "CudaGraph: the step waits for the device or asks for memory, which a captured step cannot; "
+          "CudaGraph: the step waits for the device or asks for memory, which a captured step "
+          "cannot; "
           "let its workspace learn first, and read results after Run");
     }
     if (failure != nullptr) std::rethrow_exception(failure);
@@ -94,8 +96,10 @@ void CudaGraph::Launch() {
   // The step runs. An error from here on would have it done again, so what cannot be ordered behind it is waited for.
   try {
     launched_ = device_.ComputePoint(queue_.number());
-    for (int other = 0, open = static_cast<int>(OpenQueues(device_.device())); open >> other != 0; ++other) {
-      if ((open >> other & 1) != 0 && other != queue_.number()) device_.ComputeAfter(other, launched_);
+    for (int other = 0, open = static_cast<int>(OpenQueues(device_.device())); open >> other != 0;
+         ++other) {
+      if ((open >> other & 1) != 0 && other != queue_.number())
+        device_.ComputeAfter(other, launched_);
     }
   } catch (const Error&) {
     launched_ = {};

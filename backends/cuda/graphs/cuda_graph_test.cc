@@ -95,10 +95,11 @@ TEST_F(CudaGraphTest, AStepThatWaitsOrThrowsIsNotCaptured) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), absl::StatusCode::kFailedPrecondition) << error.message();
   }
-  EXPECT_THROW(graph.Run(1, [&] {
-    Step();
-    throw std::runtime_error("mine");
-  }),
+  EXPECT_THROW(graph.Run(1,
+                         [&] {
+                           Step();
+                           throw std::runtime_error("mine");
+                         }),
                std::runtime_error);
   EXPECT_EQ(graph.captures(), 0);
   // All goes on.
@@ -121,9 +122,11 @@ TEST_F(CudaGraphTest, OtherThreadsGoOnWhileAStepIsCaptured) {
   CudaGraph graph;
   const auto other = [&] {
     for (int i = 0; i < 5; ++i) {
-      const NDArray sum = Add(shared, Full({64}, i, DType::kFloat32, Place::On(kCuda)));  // two blocks of the heap
+      const NDArray sum =
+          Add(shared, Full({64}, i, DType::kFloat32, Place::On(kCuda)));  // two blocks of the heap
       EXPECT_EQ(sum.ToVector<float>(), std::vector<float>(64, 2.0f + static_cast<float>(i)));
-      EXPECT_EQ(MatMul(weights_, weights_).ToVector<float>().size(), 64u);  // by the same handle of cuBLAS
+      EXPECT_EQ(MatMul(weights_, weights_).ToVector<float>().size(),
+                64u);  // by the same handle of cuBLAS
       Workspace workspace("other", config_, kCuda);
       WorkspaceScope scope(workspace);
       EXPECT_EQ((shared * 3.0).At<float>({63}), 6);

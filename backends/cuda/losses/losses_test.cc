@@ -15,10 +15,10 @@ TEST_F(Losses, RandomCasesOfCrossEntropy) {
   }
 }
 TEST_F(Losses, RandomCasesOfMeansOfRows) {
-  for (const OpCode op : {OpCode::kSquaredError, OpCode::kSquaredErrorGrad,
-                          OpCode::kBinaryCrossEntropy, OpCode::kBinaryCrossEntropyGrad,
-                          OpCode::kAbsoluteError, OpCode::kAbsoluteErrorGrad, OpCode::kHuberError,
-                          OpCode::kHuberErrorGrad}) {
+  for (const OpCode op :
+       {OpCode::kSquaredError, OpCode::kSquaredErrorGrad, OpCode::kBinaryCrossEntropy,
+        OpCode::kBinaryCrossEntropyGrad, OpCode::kAbsoluteError, OpCode::kAbsoluteErrorGrad,
+        OpCode::kHuberError, OpCode::kHuberErrorGrad}) {
     CheckRandomCases(op, 40);
   }
 }

@@ -71,7 +71,8 @@ Cublas::Cublas(CudaDevice& device, int queue) : device_(device), queue_(queue) {
   std::byte* const workspace = device.Allocate(bytes, 256);
   if (workspace == nullptr) {
     device.ThrowIfLost("cuBLAS");
-    ThrowResourceExhausted(absl::StrCat(device.name(), " refused the workspace of cuBLAS, ", bytes, " bytes"));
+    ThrowResourceExhausted(
+        absl::StrCat(device.name(), " refused the workspace of cuBLAS, ", bytes, " bytes"));
   }
   workspace_ = workspace;
   workspace_bytes_ = bytes;

@@ -35,7 +35,9 @@ struct Plan {
 using Key = std::array<int64_t, 13>;
 
 bool IsAligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % kVector == 0; }
-bool IsAligned(const MatrixProduct& p) { return IsAligned(p.a) && IsAligned(p.b) && IsAligned(p.d); }
+bool IsAligned(const MatrixProduct& p) {
+  return IsAligned(p.a) && IsAligned(p.b) && IsAligned(p.d);
+}
 
 uint32_t EpilogueOf(const MatrixProduct& p) {
   if (p.bias == nullptr) return p.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
@@ -45,12 +47,13 @@ uint32_t EpilogueOf(const MatrixProduct& p) {
 Key KeyOf(const MatrixProduct& p) {
   const int64_t flags = (p.transpose_a ? 1 : 0) | (p.transpose_b ? 2 : 0) | (p.accumulate ? 4 : 0) |
                         (IsAligned(p) ? 8 : 0) | int64_t{EpilogueOf(p)} << 4;
-  return {p.m,        p.n,     p.k,   p.lda,  p.a_stride, p.ldb, p.b_stride, p.ldd,
-          p.d_stride, p.batch, flags, p.type, p.compute};
+  return {p.m,   p.n,        p.k,     p.lda, p.a_stride, p.ldb,    p.b_stride,
+          p.ldd, p.d_stride, p.batch, flags, p.type,     p.compute};
 }
 
 template <typename T>
-void Set(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+void Set(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attribute,
+         const T& value) {
   CheckCublas(cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof(value)),
               "cublasLtMatmulDescSetAttribute");
 }
@@ -98,7 +101,8 @@ Preference MakePreference(const MatrixProduct& p, size_t workspace_bytes) {
 Plan MakePlan(cublasLtHandle_t handle, const MatrixProduct& p, size_t workspace_bytes) {
   Plan plan;
   cublasLtMatmulDesc_t description = nullptr;
-  CheckCublas(cublasLtMatmulDescCreate(&description, p.compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  CheckCublas(cublasLtMatmulDescCreate(&description, p.compute, CUDA_R_32F),
+              "cublasLtMatmulDescCreate");
   plan.description.reset(description);
   auto operation = [](bool transpose) {
     return static_cast<int32_t>(transpose ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -145,10 +149,10 @@ bool Run(cublasLtHandle_t handle, const Cublas& cublas, CudaDevice& device, int 
   if (!plan.is_usable) return false;
   if (p.bias != nullptr) Set(plan.description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   const float alpha = 1, beta = p.accumulate ? 1 : 0;
-  const cublasStatus_t status = cublasLtMatmul(
-      handle, plan.description.get(), &alpha, p.a, plan.a.get(), p.b, plan.b.get(), &beta, p.d,
-      plan.d.get(), p.d, plan.d.get(), &plan.algorithm, cublas.workspace(), cublas.workspace_bytes(),
-      device.compute(queue));
+  const cublasStatus_t status =
+      cublasLtMatmul(handle, plan.description.get(), &alpha, p.a, plan.a.get(), p.b, plan.b.get(),
+                     &beta, p.d, plan.d.get(), p.d, plan.d.get(), &plan.algorithm,
+                     cublas.workspace(), cublas.workspace_bytes(), device.compute(queue));
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
     plan.is_usable = false;  // refused before anything was queued
     return false;

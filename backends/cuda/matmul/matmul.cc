@@ -56,17 +56,21 @@ struct Types {
 };
 Types TypesOf(DType dtype) {
   switch (dtype) {
-    case DType::kFloat64: return {CUDA_R_64F, CUBLAS_COMPUTE_64F};
-    case DType::kFloat16: return {CUDA_R_16F, CUBLAS_COMPUTE_32F};
-    case DType::kBFloat16: return {CUDA_R_16BF, CUBLAS_COMPUTE_32F};
-    default: return {CUDA_R_32F, Cublas::tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
+    case DType::kFloat64:
+      return {CUDA_R_64F, CUBLAS_COMPUTE_64F};
+    case DType::kFloat16:
+      return {CUDA_R_16F, CUBLAS_COMPUTE_32F};
+    case DType::kBFloat16:
+      return {CUDA_R_16BF, CUBLAS_COMPUTE_32F};
+    default:
+      return {CUDA_R_32F, Cublas::tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
   }
 }
 
 int ToInt(int64_t size) {
   if (size > INT_MAX) {
-    ThrowInvalidArgument(absl::StrCat("Op [matmul]: a side of ", size, " elements; cuBLAS takes at most ",
-                                      INT_MAX));
+    ThrowInvalidArgument(
+        absl::StrCat("Op [matmul]: a side of ", size, " elements; cuBLAS takes at most ", INT_MAX));
   }
   return static_cast<int>(size);
 }
@@ -78,14 +82,14 @@ void QueueInSteps(const Queue& queue, DType dtype, const MatrixProduct& p) {
   const double one_wide = 1, beta_wide = beta;
   const bool wide = p.compute == CUBLAS_COMPUTE_64F;
   Cublas::Of(*CudaDevice::Find(queue.device), queue.number).With([&](cublasHandle_t handle) {
-    CheckCublas(
-        cublasGemmStridedBatchedEx(
-            handle, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-            ToInt(p.m), ToInt(p.n), ToInt(p.k), wide ? static_cast<const void*>(&one_wide) : &one, p.a,
-            p.type, ToInt(p.lda), p.a_stride, p.b, p.type, ToInt(p.ldb), p.b_stride,
-            wide ? static_cast<const void*>(&beta_wide) : &beta, p.d, p.type, ToInt(p.ldd), p.d_stride,
-            ToInt(p.batch), p.compute, CUBLAS_GEMM_DEFAULT),
-        "cublasGemmStridedBatchedEx");
+    CheckCublas(cublasGemmStridedBatchedEx(
+                    handle, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+                    p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, ToInt(p.m), ToInt(p.n), ToInt(p.k),
+                    wide ? static_cast<const void*>(&one_wide) : &one, p.a, p.type, ToInt(p.lda),
+                    p.a_stride, p.b, p.type, ToInt(p.ldb), p.b_stride,
+                    wide ? static_cast<const void*>(&beta_wide) : &beta, p.d, p.type, ToInt(p.ldd),
+                    p.d_stride, ToInt(p.batch), p.compute, CUBLAS_GEMM_DEFAULT),
+                "cublasGemmStridedBatchedEx");
   });
   if (p.relu) QueueRelu(queue, dtype, p.d, p.m * p.n * p.batch);
 }
@@ -144,11 +148,11 @@ void RunIntegers(const KernelCall& call) {
   const auto width = static_cast<int64_t>(DTypeBytes(z.dtype));
   ForEachBatchRun(call, [&](int64_t x, int64_t y, int64_t to, int64_t items, int64_t x_stride,
                             int64_t y_stride, int64_t z_stride) {
-    QueueIntegerProduct(queue, z.dtype,
-                        {call.inputs[0].as<std::byte>() + x * width,
-                         call.inputs[1].as<std::byte>() + y * width, call.inputs[2].data,
-                         z.as<std::byte>() + to * width, sizes.m, sizes.n, sizes.k, x_stride, y_stride,
-                         z_stride, items, a.transpose_x, a.transpose_y, a.accumulate, a.relu});
+    QueueIntegerProduct(
+        queue, z.dtype,
+        {call.inputs[0].as<std::byte>() + x * width, call.inputs[1].as<std::byte>() + y * width,
+         call.inputs[2].data, z.as<std::byte>() + to * width, sizes.m, sizes.n, sizes.k, x_stride,
+         y_stride, z_stride, items, a.transpose_x, a.transpose_y, a.accumulate, a.relu});
   });
 }
 

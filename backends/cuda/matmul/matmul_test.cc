@@ -35,14 +35,15 @@ OpCase ProductCase(DType dtype, const Form& f) {
   a.transpose_x = f.transpose_x, a.transpose_y = f.transpose_y;
   a.relu = f.relu, a.accumulate = f.accumulate;
   const Shape result = With(f.lead, f.m, f.n);
-  OpCase c{OpCode::kMatMul,
-           dtype,
-           {RandomOperand(dtype, f.transpose_x ? With(f.x_lead, f.k, f.m) : With(f.x_lead, f.m, f.k), 1),
-            RandomOperand(dtype, f.transpose_y ? With(f.y_lead, f.n, f.k) : With(f.y_lead, f.k, f.n), 2),
-            RandomOperand(dtype, {f.n}, 3)},
-           {f.accumulate ? RandomOperand(dtype, result, 4) : ResultOperand(dtype, result)},
-           {},
-           static_cast<double>(f.k) + 2};
+  OpCase c{
+      OpCode::kMatMul,
+      dtype,
+      {RandomOperand(dtype, f.transpose_x ? With(f.x_lead, f.k, f.m) : With(f.x_lead, f.m, f.k), 1),
+       RandomOperand(dtype, f.transpose_y ? With(f.y_lead, f.n, f.k) : With(f.y_lead, f.k, f.n), 2),
+       RandomOperand(dtype, {f.n}, 3)},
+      {f.accumulate ? RandomOperand(dtype, result, 4) : ResultOperand(dtype, result)},
+      {},
+      static_cast<double>(f.k) + 2};
   c.inputs[2].present = f.bias;
   c.attributes = a;
   return c;
@@ -234,8 +235,9 @@ TEST_F(MatMul, EachQueueHasAHandleAndAWorkspaceOfItsOwn) {
   first.With([&](cublasHandle_t handle) { handles[0] = handle; });
   other.With([&](cublasHandle_t handle) { handles[1] = handle; });
   EXPECT_NE(handles[0], handles[1]);
-  const std::byte* const apart = first.workspace() < other.workspace() ? first.workspace() + first.workspace_bytes()
-                                                                       : other.workspace() + other.workspace_bytes();
+  const std::byte* const apart = first.workspace() < other.workspace()
+                                     ? first.workspace() + first.workspace_bytes()
+                                     : other.workspace() + other.workspace_bytes();
   EXPECT_LE(apart, std::max(first.workspace(), other.workspace()));
   device->CloseQueue(kOther);
 }

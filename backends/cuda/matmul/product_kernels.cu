@@ -51,15 +51,15 @@ __global__ void __launch_bounds__(kTile* kTile) MultiplyIntegers(IntegerProduct 
           const int64_t i = tile * kTile + tx, l = k + ty;
           left[tx][ty] = i < p.m && l < p.k ? static_cast<Unsigned>(x[l * p.m + i]) : 0;
         } else {
-          left[ty][tx] = row < p.m && k + tx < p.k ? static_cast<Unsigned>(x[row * p.k + k + tx]) : 0;
+          left[ty][tx] =
+              row < p.m && k + tx < p.k ? static_cast<Unsigned>(x[row * p.k + k + tx]) : 0;
         }
         if (p.transpose_y) {
           const int64_t j = int64_t{blockIdx.x} * kTile + ty, l = k + tx;
           right[tx][ty] = j < p.n && l < p.k ? static_cast<Unsigned>(y[j * p.k + l]) : 0;
         } else {
-          right[ty][tx] = k + ty < p.k && column < p.n
-                              ? static_cast<Unsigned>(y[(k + ty) * p.n + column])
-                              : 0;
+          right[ty][tx] =
+              k + ty < p.k && column < p.n ? static_cast<Unsigned>(y[(k + ty) * p.n + column]) : 0;
         }
         __syncthreads();
 #pragma unroll
@@ -92,7 +92,8 @@ void QueueBias(const Queue& queue, DType dtype, const void* bias, void* z, int64
     using T = decltype(t);
     const int64_t total = rows * columns;
     Launch(AddBias<T>, queue.Blocks(total, kThreads), kThreads, 0, queue.stream,
-           static_cast<const T*>(bias), static_cast<T*>(z), total, Divider(columns, total), accumulate);
+           static_cast<const T*>(bias), static_cast<T*>(z), total, Divider(columns, total),
+           accumulate);
   });
 }
 

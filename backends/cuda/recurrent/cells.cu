@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   using W = Compute<T>;
   for (int64_t index = GlobalThread(); index < count; index += GlobalThreads()) {
     const Unit u(index, hidden, 4);
-    const LstmGates<W> a = LstmGatesOf<W>(Wide(gates[u.gate(0)]), Wide(gates[u.gate(1)]), Wide(gates[u.gate(2)]),
-                                          Wide(gates[u.gate(3)]));
+    const LstmGates<W> a = LstmGatesOf<W>(Wide(gates[u.gate(0)]), Wide(gates[u.gate(1)]),
+                                          Wide(gates[u.gate(2)]), Wide(gates[u.gate(3)]));
     const W next = LstmNextCell<W>(a, Wide(cell[u.state]));
     output[u.state] = Narrow<T>(LstmOutput<W>(a, next));
     next_cell[u.state] = Narrow<T>(next);
@@ -46,11 +46,11 @@ __global__ void __launch_bounds__(kBlockThreads)
   using W = Compute<T>;
   for (int64_t index = GlobalThread(); index < count; index += GlobalThreads()) {
     const Unit u(index, hidden, 4);
-    const LstmGates<W> a = {Wide(activations[u.gate(0)]), Wide(activations[u.gate(1)]), Wide(activations[u.gate(2)]),
-                            Wide(activations[u.gate(3)])};
+    const LstmGates<W> a = {Wide(activations[u.gate(0)]), Wide(activations[u.gate(1)]),
+                            Wide(activations[u.gate(2)]), Wide(activations[u.gate(3)])};
     const W from_next = dnext_cell != nullptr ? Wide(dnext_cell[u.state]) : W(0);
-    const LstmSlopes<W> d =
-        LstmSlopesOf<W>(a, Wide(cell[u.state]), Wide(next_cell[u.state]), Wide(doutput[u.state]), from_next);
+    const LstmSlopes<W> d = LstmSlopesOf<W>(a, Wide(cell[u.state]), Wide(next_cell[u.state]),
+                                            Wide(doutput[u.state]), from_next);
     dgates[u.gate(0)] = Narrow<T>(d.i);
     dgates[u.gate(1)] = Narrow<T>(d.f);
     dgates[u.gate(2)] = Narrow<T>(d.g);
@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   using W = Compute<T>;
   for (int64_t index = GlobalThread(); index < count; index += GlobalThreads()) {
     const Unit u(index, hidden, 3);
-    const GruGates<W> a = GruGatesOf<W>(Wide(x[u.gate(0)]), Wide(x[u.gate(1)]), Wide(x[u.gate(2)]), Wide(h[u.gate(0)]),
-                                        Wide(h[u.gate(1)]), Wide(h[u.gate(2)]));
+    const GruGates<W> a = GruGatesOf<W>(Wide(x[u.gate(0)]), Wide(x[u.gate(1)]), Wide(x[u.gate(2)]),
+                                        Wide(h[u.gate(0)]), Wide(h[u.gate(1)]), Wide(h[u.gate(2)]));
     next_state[u.state] = Narrow<T>(GruNextHidden<W>(a, Wide(state[u.state])));
     activations[u.gate(0)] = Narrow<T>(a.r);
     activations[u.gate(1)] = Narrow<T>(a.z);
@@ -82,8 +82,10 @@ __global__ void __launch_bounds__(kBlockThreads)
   using W = Compute<T>;
   for (int64_t index = GlobalThread(); index < count; index += GlobalThreads()) {
     const Unit u(index, hidden, 3);
-    const GruGates<W> a = {Wide(activations[u.gate(0)]), Wide(activations[u.gate(1)]), Wide(activations[u.gate(2)])};
-    const GruSlopes<W> d = GruSlopesOf<W>(a, Wide(h[u.gate(2)]), Wide(state[u.state]), Wide(slopes[u.state]));
+    const GruGates<W> a = {Wide(activations[u.gate(0)]), Wide(activations[u.gate(1)]),
+                           Wide(activations[u.gate(2)])};
+    const GruSlopes<W> d =
+        GruSlopesOf<W>(a, Wide(h[u.gate(2)]), Wide(state[u.state]), Wide(slopes[u.state]));
     dx[u.gate(0)] = dh[u.gate(0)] = Narrow<T>(d.r);
     dx[u.gate(1)] = dh[u.gate(1)] = Narrow<T>(d.z);
     dx[u.gate(2)] = Narrow<T>(d.n);

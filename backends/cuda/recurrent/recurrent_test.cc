@@ -18,11 +18,13 @@ TEST_F(Recurrent, RandomCasesOfGruCells) {
 TEST_F(Recurrent, StatesAroundBlocks) {
   for (const int64_t hidden : {1, 85, 256, 257}) {
     const DType f32 = DType::kFloat32;
-    OpCase c{OpCode::kLstmCell, f32,
+    OpCase c{OpCode::kLstmCell,
+             f32,
              {RandomOperand(f32, {3, 4 * hidden}, 1), RandomOperand(f32, {3, hidden}, 2)},
              {ResultOperand(f32, {3, hidden}), ResultOperand(f32, {3, hidden}),
               ResultOperand(f32, {3, 4 * hidden})},
-             {}, 2};
+             {},
+             2};
     CheckCase(c);
   }
 }
@@ -30,10 +32,13 @@ TEST_F(Recurrent, StatesAroundBlocks) {
 // Gates far out, where the exponential overflows.
 TEST_F(Recurrent, SaturatedGates) {
   const DType f32 = DType::kFloat32;
-  OpCase c{OpCode::kGruCell, f32,
-           {RandomOperand(f32, {2, 9}, 1), RandomOperand(f32, {2, 9}, 2), RandomOperand(f32, {2, 3}, 3)},
-           {ResultOperand(f32, {2, 3}), ResultOperand(f32, {2, 9})},
-           {}, 2};
+  OpCase c{
+      OpCode::kGruCell,
+      f32,
+      {RandomOperand(f32, {2, 9}, 1), RandomOperand(f32, {2, 9}, 2), RandomOperand(f32, {2, 3}, 3)},
+      {ResultOperand(f32, {2, 3}), ResultOperand(f32, {2, 9})},
+      {},
+      2};
   for (double& gate : c.inputs[0].reals) gate = gate > 0 ? 500 : -500;
   CheckCase(c);
 }

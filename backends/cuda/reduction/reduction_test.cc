@@ -53,7 +53,8 @@ TEST_F(Reduction, RowsOfEveryLengthAroundWarpsBlocksAndParts) {
     for (const int64_t rows : {1, 3}) {
       CheckCase(ReductionCase(OpCode::kSum, DType::kFloat32, DType::kFloat32, {rows, size}, 2));
       CheckCase(ReductionCase(OpCode::kArgMax, DType::kInt32, DType::kInt64, {rows, size}, 2));
-      CheckCase(ReductionCase(OpCode::kVariance, DType::kFloat64, DType::kFloat64, {rows, size}, 2));
+      CheckCase(
+          ReductionCase(OpCode::kVariance, DType::kFloat64, DType::kFloat64, {rows, size}, 2));
     }
   }
 }
@@ -90,7 +91,8 @@ TEST_F(Reduction, GridsLoop) {
 TEST_F(Reduction, AxesThatDoNotMerge) {
   CheckCase(ReductionCase(OpCode::kSum, DType::kFloat32, DType::kFloat32, {9, 4, 33, 5}, 0b0101));
   CheckCase(ReductionCase(OpCode::kSum, DType::kInt64, DType::kInt64, {3, 40, 3, 50}, 0b1010));
-  CheckCase(ReductionCase(OpCode::kLogSumExp, DType::kFloat32, DType::kFloat32, {700, 3, 90}, 0b101));
+  CheckCase(
+      ReductionCase(OpCode::kLogSumExp, DType::kFloat32, DType::kFloat32, {700, 3, 90}, 0b101));
 }
 
 TEST_F(Reduction, ALargeMeanDoesNotCancelInTheVariance) {

@@ -97,8 +97,8 @@ CudaDevice::CudaDevice(int index, int64_t used_before)
   capability_ = properties.major * 10 + properties.minor;
   total_bytes_ = properties.totalGlobalMem;
   const CUmemAllocationProp memory = PropertiesOf(device_);
-  if (FindDriverMemory()->granularity(&granularity_, &memory, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) !=
-      CUDA_SUCCESS) {
+  if (FindDriverMemory()->granularity(&granularity_, &memory,
+                                      CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) != CUDA_SUCCESS) {
     ThrowInternal(absl::StrCat(name(), ": cuMemGetAllocationGranularity failed"));
   }
   const size_t free_before = FreeBytes();
@@ -117,19 +117,21 @@ CudaDevice::CudaDevice(int index, int64_t used_before)
     Check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
   OpenQueue(0, nullptr);
-  blocks_ = std::make_unique<KeptBlocks>(*this, *this, kPoolAlignment,
-                                         std::max(kLeastKeptBlocks, total_bytes_ / kKeptBlocksShare));
+  blocks_ = std::make_unique<KeptBlocks>(
+      *this, *this, kPoolAlignment, std::max(kLeastKeptBlocks, total_bytes_ / kKeptBlocksShare));
   MemoryTracker::Global().Add(device_, MemoryKind::kUnreferenced, 0);  // so that there is an entry
-  reclaimer_ = Reclaimer::Global().Register("pool of " + name(), [this](ReclaimDepth depth) -> int64_t {
-    if (depth == ReclaimDepth::kSpare) return 0;
-    CountKept();
-    const int64_t before = kept_bytes();
-    TrimPool(/*wait=*/false);
-    return before - kept_bytes();
-  });
+  reclaimer_ =
+      Reclaimer::Global().Register("pool of " + name(), [this](ReclaimDepth depth) -> int64_t {
+        if (depth == ReclaimDepth::kSpare) return 0;
+        CountKept();
+        const int64_t before = kept_bytes();
+        TrimPool(/*wait=*/false);
+        return before - kept_bytes();
+      });
   // Where nobody tells what the context took, what came after it.
-  const int64_t taken = used_before >= 0 ? UsedBytesOfDevice(index) - used_before
-                                         : static_cast<int64_t>(free_before) - static_cast<int64_t>(FreeBytes());
+  const int64_t taken = used_before >= 0
+                            ? UsedBytesOfDevice(index) - used_before
+                            : static_cast<int64_t>(free_before) - static_cast<int64_t>(FreeBytes());
   if (taken > 0) charge_ = MemoryCharge::Imported(taken, device_);
 }
 
@@ -205,7 +207,8 @@ bool CudaDevice::Commit(std::byte* at, size_t bytes, bool large_pages) noexcept 
   ForgetRefusal();
   std::lock_guard<std::mutex> lock(mutex_);
   for (size_t done = 0, unit; done < bytes; done += unit) {
-    const bool whole = large_pages && bytes - done >= large && reinterpret_cast<uintptr_t>(at + done) % large == 0;
+    const bool whole =
+        large_pages && bytes - done >= large && reinterpret_cast<uintptr_t>(at + done) % large == 0;
     unit = whole ? large : granularity_;
     if (NotePiece(at + done, unit)) {
       bool mapped = MapPiece(at + done, unit);

@@ -60,7 +60,8 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   int capability() const { return capability_; }  // 90 for 9.0
   // Of an open compute queue; for a thread that captures what it queues there the stream that captures (stream_capture.h).
   cudaStream_t compute(int queue = 0) const {
-    if (newest_capture != nullptr) [[unlikely]] return ComputeWhileCapturing(queue);
+    if (newest_capture != nullptr) [[unlikely]]
+      return ComputeWhileCapturing(queue);
     return streams_[queue].load(std::memory_order_acquire);
   }
   QueuePoints& points() { return points_; }
@@ -71,13 +72,16 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   // What is queued in that compute queue from here on begins when the copies queued so far have passed.
   void JoinCopies(int queue) { ComputeAfterCopies(queue); }
   // Whether the calling thread captures what it queues somewhere on the device.
-  bool capturing() const { return newest_capture != nullptr && StreamCapture::Of(*this) != nullptr; }
+  bool capturing() const {
+    return newest_capture != nullptr && StreamCapture::Of(*this) != nullptr;
+  }
   // Why memory is not copied to `there` directly; empty: it is, and this device may access all of its memory from here
   // on. Any thread.
   std::string WhyNoPeer(CudaDevice& there);
   // What memory/device_copy.h asks for.
-  QueuePoint QueueCopyToPeer(CudaDevice& there, int queue_there, std::byte* to, const std::byte* from,
-                             size_t bytes, QueuePoint after, QueuePoint after_there);
+  QueuePoint QueueCopyToPeer(CudaDevice& there, int queue_there, std::byte* to,
+                             const std::byte* from, size_t bytes, QueuePoint after,
+                             QueuePoint after_there);
   // A block of the same pool in the order of a stream of the caller's, which has no tail: for others that have their memory
   // here (backends/cuda/torch). Null as Allocate's, after what is kept has gone. Neither changes the thread's queue.
   std::byte* AllocateInStream(size_t bytes, cudaStream_t stream) noexcept;
@@ -112,7 +116,9 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   void CloseQueue(int queue) noexcept override;
   void* NativeQueue(int queue) override { return compute(queue); }
   bool IsCapturing(int queue) const override;
-  QueuePoint EarlierUses(const std::byte* data, size_t) override { return blocks_->EarlierUses(data); }
+  QueuePoint EarlierUses(const std::byte* data, size_t) override {
+    return blocks_->EarlierUses(data);
+  }
   QueuePoint ComputePoint(int queue) override;
   void ComputeAfter(int queue, QueuePoint point) override;
   bool HasPassed(QueuePoint point) override;
@@ -154,8 +160,8 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   void GiveCaptureStream(cudaStream_t stream) noexcept;
   void SetAdoptedCaptured(int queue, bool captured) noexcept;
   using Last = LastCopy<StdSync, QueuePoint>;
-  QueuePoint QueueCopy(cudaStream_t stream, Last& last, void* to, const void* from,
-                       size_t bytes, cudaMemcpyKind kind, QueuePoint after);
+  QueuePoint QueueCopy(cudaStream_t stream, Last& last, void* to, const void* from, size_t bytes,
+                       cudaMemcpyKind kind, QueuePoint after);
 
   const Device device_;
   std::string model_;
@@ -163,14 +169,15 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   size_t total_bytes_ = 0, granularity_ = 0;
   std::atomic<cudaStream_t> streams_[kMostQueues] = {};  // of open compute queues
   bool is_ours_[kMostQueues] = {};
-  std::mutex streams_mutex_;                // of opening, closing and waiting for all of them
-  std::vector<QueuePoint> ended_;           // behind the work of queues that were closed, which may be under way
+  std::mutex streams_mutex_;  // of opening, closing and waiting for all of them
+  std::vector<QueuePoint>
+      ended_;  // behind the work of queues that were closed, which may be under way
   cudaStream_t from_host_ = nullptr, to_host_ = nullptr, to_peers_ = nullptr, of_blocks_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
   Last last_from_host_, last_to_host_, last_to_peers_;  // behind the copies
-  std::atomic<bool> blocks_on_their_way_{false};  // to the pool
-  std::atomic<uint32_t> adopted_captured_{0};  // compute queues, a bit each
-  std::vector<cudaStream_t> capture_streams_;  // unused ones; streams_mutex_
+  std::atomic<bool> blocks_on_their_way_{false};        // to the pool
+  std::atomic<uint32_t> adopted_captured_{0};           // compute queues, a bit each
+  std::vector<cudaStream_t> capture_streams_;           // unused ones; streams_mutex_
   QueuePoints points_;
   PinnedMemory pinned_;
   MemoryCharge charge_;  // what the context and the runtime took when they started
@@ -180,7 +187,7 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   uint32_t peers_ = 0;  // devices that may access all memory, a bit each
 
   mutable std::mutex kept_mutex_;
-  int64_t kept_counted_ = 0;         // by the pool, on the ledger
+  int64_t kept_counted_ = 0;  // by the pool, on the ledger
   std::unique_ptr<KeptBlocks> blocks_;
   Reclaimer::Registration reclaimer_;  // last: its callback uses all of the above
 };

@@ -109,9 +109,10 @@ TEST(CudaDeviceFaults, NothingWaitsForTheWholeDevice) {
   }
   const EmulatedCuda::Counters after = emulated.counters();
   EXPECT_EQ(after.device_synchronizations, before.device_synchronizations);
-  EXPECT_EQ(after.allocations, before.allocations);  // no cudaMalloc
+  EXPECT_EQ(after.allocations, before.allocations);                // no cudaMalloc
   EXPECT_LE(after.pool_allocations, before.pool_allocations + 1);  // the block is used again
-  EXPECT_LE(after.synchronizations - before.synchronizations, 51);  // the fills', and once the pool's
+  EXPECT_LE(after.synchronizations - before.synchronizations,
+            51);  // the fills', and once the pool's
 }
 
 TEST(CudaDeviceFaults, BlocksGivenBackWhileCapturingAreKept) {

@@ -36,7 +36,8 @@ const bool contexts_take_memory = [] {
 TEST(CudaDeviceContext, WhatItTakesIsOnTheLedger) {
   for (const int index : {0, 1}) {
     const Device device = CudaDevice::Find(index)->device();
-    EXPECT_EQ(MemoryTracker::Global().CurrentBytes(device, MemoryKind::kExternal), static_cast<int64_t>(kContext))
+    EXPECT_EQ(MemoryTracker::Global().CurrentBytes(device, MemoryKind::kExternal),
+              static_cast<int64_t>(kContext))
         << index;
   }
 }

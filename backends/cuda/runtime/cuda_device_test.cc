@@ -96,7 +96,8 @@ TEST_F(CudaDeviceTest, WhatIsAroundLargePiecesIsSmall) {
   EXPECT_FALSE(device_->Decommit(base + small, large));
   EXPECT_TRUE(device_->Decommit(base + large, small));
   ASSERT_TRUE(device_->Commit(base + large, small, true));
-  ASSERT_TRUE(device_->Commit(base + large + small, 2 * large, true));  // begins and ends beside large ones
+  ASSERT_TRUE(
+      device_->Commit(base + large + small, 2 * large, true));  // begins and ends beside large ones
   device_->Fill(base, std::byte{2}, 3 * large + small);
   EXPECT_TRUE(device_->Decommit(base + large + small, small));
   EXPECT_FALSE(device_->Decommit(base + 2 * large, small));
@@ -163,9 +164,11 @@ TEST_F(CudaDeviceTest, QueuedCopiesComeAfterTheirPointsAndBeforeWhatWaitsForThem
     if (round == 4) created = device_->points().created();
     const std::vector<std::byte> values = Random(kBytes);
     std::memcpy(up, values.data(), kBytes);
-    const QueuePoint uploaded = device_->QueueCopyFromHost(block, up, kBytes, device_->ComputePoint(0));
+    const QueuePoint uploaded =
+        device_->QueueCopyFromHost(block, up, kBytes, device_->ComputePoint(0));
     device_->ComputeAfter(0, uploaded);
-    Check(cudaMemcpyAsync(copy, block, kBytes, cudaMemcpyDeviceToDevice, device_->compute()), "copy");
+    Check(cudaMemcpyAsync(copy, block, kBytes, cudaMemcpyDeviceToDevice, device_->compute()),
+          "copy");
     const QueuePoint computed = device_->ComputePoint(0);
     const QueuePoint downloaded = device_->QueueCopyToHost(down, copy, kBytes, computed);
     while (!device_->HasPassed(uploaded)) std::this_thread::yield();

@@ -11,13 +11,15 @@ namespace {
 void QueueFillIn(int queue, std::byte* to, std::byte value, size_t bytes) {
   const CudaDevice& device = *CudaDevice::Find(0);
   device.Activate();
-  Check(cudaMemsetAsync(to, static_cast<int>(value), bytes, device.compute(queue)), "cudaMemsetAsync");
+  Check(cudaMemsetAsync(to, static_cast<int>(value), bytes, device.compute(queue)),
+        "cudaMemsetAsync");
 }
 void QueueFill(std::byte* to, std::byte value, size_t bytes) { QueueFillIn(0, to, value, bytes); }
 
-const bool registered = RegisterDeviceContract(
-    {.device = {DeviceType::kCuda, 0}, .queue_fill = &QueueFill, .queue_fill_in = &QueueFillIn,
-     .peer = {DeviceType::kCuda, 1}});
+const bool registered = RegisterDeviceContract({.device = {DeviceType::kCuda, 0},
+                                                .queue_fill = &QueueFill,
+                                                .queue_fill_in = &QueueFillIn,
+                                                .peer = {DeviceType::kCuda, 1}});
 
 }  // namespace
 }  // namespace tidepool::cuda

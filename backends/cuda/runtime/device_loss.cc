@@ -1,8 +1,8 @@
 // Whether a refusal is lack of memory or the end of the device. Part of CudaDevice.
+#include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/backends/cuda/runtime/cuda_device.h"
 #include "tidepool/backends/cuda/runtime/error.h"
 #include "tidepool/backends/cuda/runtime/refusal.h"
-#include "tidepool/memory/provider/device_loss.h"
 
 namespace tidepool::cuda {
 

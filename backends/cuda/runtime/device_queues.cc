@@ -72,13 +72,15 @@ void CudaDevice::SetAdoptedCaptured(int queue, bool captured) noexcept {
 
 cudaStream_t CudaDevice::ComputeWhileCapturing(int queue) const noexcept {
   const StreamCapture* const capture = StreamCapture::Of(*this);
-  return capture != nullptr && capture->queue() == queue ? capture->stream()
-                                                         : streams_[queue].load(std::memory_order_acquire);
+  return capture != nullptr && capture->queue() == queue
+             ? capture->stream()
+             : streams_[queue].load(std::memory_order_acquire);
 }
 
 bool CudaDevice::IsCapturing(int queue) const {
   if ((adopted_captured_ >> queue & 1) != 0) return true;
-  const StreamCapture* const capture = newest_capture != nullptr ? StreamCapture::Of(*this) : nullptr;
+  const StreamCapture* const capture =
+      newest_capture != nullptr ? StreamCapture::Of(*this) : nullptr;
   return capture != nullptr && capture->queue() == queue;
 }
 
@@ -148,9 +150,8 @@ void CudaDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   });
 }
 
-QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, Last& last, void* to,
-                                 const void* from, size_t bytes, cudaMemcpyKind kind,
-                                 QueuePoint after) {
+QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, Last& last, void* to, const void* from,
+                                 size_t bytes, cudaMemcpyKind kind, QueuePoint after) {
   if (bytes == 0) return after;
   Activate();
   points_.StreamWait(stream, after);
@@ -162,13 +163,15 @@ QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, Last& last, void* to,
     // The copy is queued already: without a point it must be over.
     Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
-  blocks_->NoteCopy(static_cast<const std::byte*>(kind == cudaMemcpyHostToDevice ? to : from), point);
+  blocks_->NoteCopy(static_cast<const std::byte*>(kind == cudaMemcpyHostToDevice ? to : from),
+                    point);
   return point;
 }
 
 QueuePoint CudaDevice::QueueCopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes,
                                          QueuePoint after) {
-  return QueueCopy(from_host_, last_from_host_, to, from_host, bytes, cudaMemcpyHostToDevice, after);
+  return QueueCopy(from_host_, last_from_host_, to, from_host, bytes, cudaMemcpyHostToDevice,
+                   after);
 }
 QueuePoint CudaDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
                                        QueuePoint after) {
@@ -177,13 +180,15 @@ QueuePoint CudaDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from
 
 QueuePoint CudaDevice::ComputePoint(int queue) {
   if (IsCapturing(queue)) {
-    ThrowFailedPrecondition(absl::StrCat(name(), ": a graph is being captured; what is queued now has "
+    ThrowFailedPrecondition(absl::StrCat(name(),
+                                         ": a graph is being captured; what is queued now has "
                                          "no place in the device's work"));
   }
   cudaStream_t const stream = compute(queue);
   // Null would be the default stream.
   if (stream == nullptr) {
-    ThrowInvalidArgument(absl::StrCat(name(), ": found queue ", queue, ", which is not open, where a point of it was asked for"));
+    ThrowInvalidArgument(absl::StrCat(name(), ": found queue ", queue,
+                                      ", which is not open, where a point of it was asked for"));
   }
   Activate();
   return points_.Record(stream);

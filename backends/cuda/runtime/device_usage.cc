@@ -57,7 +57,9 @@ int64_t UsedBytesOfDevice(int index) noexcept {
   ForgetLastError(error);
   void* device = nullptr;
   Memory memory = {};
-  if (error != cudaSuccess || nvml->device_by_bus(bus, &device) != 0 || nvml->memory(device, &memory) != 0) return -1;
+  if (error != cudaSuccess || nvml->device_by_bus(bus, &device) != 0 ||
+      nvml->memory(device, &memory) != 0)
+    return -1;
   return static_cast<int64_t>(memory.used);
 }
 

@@ -26,16 +26,14 @@ bool Look(const char* name, Function* function) {
 
 const DriverMemory* FindDriverMemory() {
   static DriverMemory functions;
-  static const bool complete = Look("cuMemGetAllocationGranularity", &functions.granularity) &&
-                               Look("cuMemAddressReserve", &functions.reserve) &&
-                               Look("cuMemAddressFree", &functions.free) &&
-                               Look("cuMemCreate", &functions.create) &&
-                               Look("cuMemRelease", &functions.release) &&
-                               Look("cuMemMap", &functions.map) &&
-                               Look("cuMemUnmap", &functions.unmap) &&
-                               Look("cuMemSetAccess", &functions.set_access) &&
-                               Look("cuGetErrorName", &functions.error_name) &&
-                               Look("cuGetErrorString", &functions.error_text);
+  static const bool complete =
+      Look("cuMemGetAllocationGranularity", &functions.granularity) &&
+      Look("cuMemAddressReserve", &functions.reserve) &&
+      Look("cuMemAddressFree", &functions.free) && Look("cuMemCreate", &functions.create) &&
+      Look("cuMemRelease", &functions.release) && Look("cuMemMap", &functions.map) &&
+      Look("cuMemUnmap", &functions.unmap) && Look("cuMemSetAccess", &functions.set_access) &&
+      Look("cuGetErrorName", &functions.error_name) &&
+      Look("cuGetErrorString", &functions.error_text);
   return complete ? &functions : nullptr;
 }
 

@@ -40,7 +40,8 @@ cudaError_t TryLaunch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, 
 template <typename... Parameters, typename... Arguments>
 void Launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, size_t shared_bytes,
             cudaStream_t stream, const Arguments&... arguments) {
-  Check(TryLaunch(kernel, blocks, threads, shared_bytes, stream, arguments...), "cudaLaunchKernelEx");
+  Check(TryLaunch(kernel, blocks, threads, shared_bytes, stream, arguments...),
+        "cudaLaunchKernelEx");
 }
 
 // Blocks of `threads_per_block` for `threads` threads, at least 1 and at most `most`: kernels loop

@@ -12,7 +12,8 @@ bool CudaDevice::LetAccess(std::byte* at, size_t bytes, int device) const noexce
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.location.id = device;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  return FindDriverMemory()->set_access(reinterpret_cast<CUdeviceptr>(at), bytes, &access, 1) == CUDA_SUCCESS;
+  return FindDriverMemory()->set_access(reinterpret_cast<CUdeviceptr>(at), bytes, &access, 1) ==
+         CUDA_SUCCESS;
 }
 
 std::string CudaDevice::LetPeer(int device) {
@@ -27,7 +28,8 @@ std::string CudaDevice::LetPeer(int device) {
   }
   std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [at, bytes] : pieces_) {
-    if (!LetAccess(at, bytes, device)) return absl::StrCat("cuMemSetAccess refused memory of ", name());
+    if (!LetAccess(at, bytes, device))
+      return absl::StrCat("cuMemSetAccess refused memory of ", name());
   }
   peers_ |= 1u << device;
   return "";
@@ -45,12 +47,14 @@ std::string CudaDevice::WhyNoPeer(CudaDevice& there) {
 }
 
 // In a stream of this device's, which reads its own memory and writes the other's.
-QueuePoint CudaDevice::QueueCopyToPeer(CudaDevice& there, int queue_there, std::byte* to, const std::byte* from,
-                                       size_t bytes, QueuePoint after, QueuePoint after_there) {
+QueuePoint CudaDevice::QueueCopyToPeer(CudaDevice& there, int queue_there, std::byte* to,
+                                       const std::byte* from, size_t bytes, QueuePoint after,
+                                       QueuePoint after_there) {
   Activate();
   points_.StreamWait(to_peers_, after);
   there.points_.StreamWait(to_peers_, after_there);
-  Check(cudaMemcpyPeerAsync(to, there.index(), from, index(), bytes, to_peers_), "cudaMemcpyPeerAsync");
+  Check(cudaMemcpyPeerAsync(to, there.index(), from, index(), bytes, to_peers_),
+        "cudaMemcpyPeerAsync");
   QueuePoint point;
   try {
     point = last_to_peers_.Note([&] { return points_.Record(to_peers_); });

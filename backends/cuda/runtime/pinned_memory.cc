@@ -64,7 +64,8 @@ void PinnedMemory::Unreserve(std::byte* base, size_t bytes) noexcept {
 bool PinnedMemory::Commit(std::byte* at, size_t bytes, bool) noexcept {
   ForgetRefusal();
   if (!HostProvider().Commit(at, bytes, false)) return false;
-  std::map<std::byte*, size_t>::node_type place;  // before it is locked: there may be no memory to know it by
+  std::map<std::byte*, size_t>::node_type
+      place;  // before it is locked: there may be no memory to know it by
   try {
     std::map<std::byte*, size_t> alone;
     alone[at] = bytes;
@@ -88,8 +89,8 @@ bool PinnedMemory::Decommit(std::byte* at, size_t bytes) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   // All commits of the part must lie in it whole.
   std::byte* end = at;
-  for (auto it = committed_.find(at); it != committed_.end() && it->first == end && end < at + bytes;
-       ++it) {
+  for (auto it = committed_.find(at);
+       it != committed_.end() && it->first == end && end < at + bytes; ++it) {
     end += it->second;
   }
   if (end != at + bytes) return false;
@@ -101,7 +102,8 @@ bool PinnedMemory::Decommit(std::byte* at, size_t bytes) noexcept {
 }
 
 std::byte* PinnedMemory::Allocate(size_t bytes, size_t alignment) noexcept {
-  if (alignment > kSmallest || bytes > SIZE_MAX / 4) return nullptr;  // pages are aligned no further
+  if (alignment > kSmallest || bytes > SIZE_MAX / 4)
+    return nullptr;  // pages are aligned no further
   const size_t size = SizeClass(bytes);
   std::byte* kept = nullptr;
   {
@@ -162,7 +164,8 @@ int64_t PinnedMemory::Trim() noexcept {
   std::map<size_t, std::vector<std::byte*>> kept;
   int64_t bytes = 0;
   {
-    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);  // the Reclaimer's callbacks never wait
+    std::unique_lock<std::mutex> lock(mutex_,
+                                      std::try_to_lock);  // the Reclaimer's callbacks never wait
     if (!lock.owns_lock()) return 0;
     kept.swap(kept_);
     bytes = static_cast<int64_t>(std::exchange(kept_bytes_, 0));

@@ -36,7 +36,8 @@ QueuePoint QueuePoints::Record(cudaStream_t stream) {
     // The lists first: what the process has no memory for leaves no event that nobody knows of.
     if (free_.capacity() <= slots_.size()) free_.reserve(2 * slots_.size() + 8);
     slots_.emplace_back();
-    const cudaError_t error = cudaEventCreateWithFlags(&slots_.back().event, cudaEventDisableTiming);
+    const cudaError_t error =
+        cudaEventCreateWithFlags(&slots_.back().event, cudaEventDisableTiming);
     if (error != cudaSuccess) {
       slots_.pop_back();
       ThrowError(error, "cudaEventCreateWithFlags");

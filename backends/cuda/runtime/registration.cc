@@ -16,8 +16,8 @@ std::string Note() {
   std::string text;
   for (int i = 0; i < CudaDevice::Count(); ++i) {
     if (const CudaDevice* device = CudaDevice::Find(i)) {
-      absl::StrAppend(&text, text.empty() ? "" : "; ", device->name(), " is ", device->model(), ", ",
-                      device->total_bytes() >> 20, " MiB, ", device->multiprocessors(),
+      absl::StrAppend(&text, text.empty() ? "" : "; ", device->name(), " is ", device->model(),
+                      ", ", device->total_bytes() >> 20, " MiB, ", device->multiprocessors(),
                       " multiprocessors");
     }
   }
@@ -31,8 +31,8 @@ class Peers final : public PeerCopies {
   }
   QueuePoint Queue(const PeerCopy& copy) override {
     return CudaDevice::Find(copy.from_device.index)
-        ->QueueCopyToPeer(*CudaDevice::Find(copy.to_device.index), copy.to_queue, copy.to, copy.from, copy.bytes,
-                          copy.after, copy.after_there);
+        ->QueueCopyToPeer(*CudaDevice::Find(copy.to_device.index), copy.to_queue, copy.to,
+                          copy.from, copy.bytes, copy.after, copy.after_there);
   }
 };
 

@@ -68,8 +68,7 @@ __global__ void __launch_bounds__(kBlockThreads) ScanLines(Scan<T> s) {
 
 // Sums of chunks.
 template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
-    SumChunks(Scan<T> s, typename Scan<T>::Sum* sums) {
+__global__ void __launch_bounds__(kBlockThreads) SumChunks(Scan<T> s, typename Scan<T>::Sum* sums) {
   using Sum = typename Scan<T>::Sum;
   __shared__ Sum shared[kBlockThreads];
   const SlotThread at(Slots{kBlockThreads, true});
@@ -146,7 +145,8 @@ struct Plan {
     by_threads = split.size <= kShort || (split.inner >= 32 && lines >= kManyLines);
     if (lines == 0 || split.size == 0) return;
     const int64_t tiles = (split.size + kTile - 1) / kTile;
-    const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / lines, 1, std::max<int64_t>(1, tiles / 2));
+    const int64_t wanted =
+        std::clamp<int64_t>(kWantedBlocks / lines, 1, std::max<int64_t>(1, tiles / 2));
     chunk = (tiles + wanted - 1) / wanted * kTile;
     chunks = (split.size + chunk - 1) / chunk;
   }
@@ -168,9 +168,14 @@ void CumSum(const KernelCall& call) {
   const Plan plan(call);
   if (plan.lines == 0 || plan.split.size == 0) return;
   const auto& a = call.attrs<CumSumAttributes>();
-  const Scan<T> scan{plan.lines,  plan.split.size, plan.split.inner,
-                     plan.chunks, plan.chunk,      a.reverse,
-                     a.exclusive, call.inputs[0].as<T>(),
+  const Scan<T> scan{plan.lines,
+                     plan.split.size,
+                     plan.split.inner,
+                     plan.chunks,
+                     plan.chunk,
+                     a.reverse,
+                     a.exclusive,
+                     call.inputs[0].as<T>(),
                      call.outputs[0].as<typename Scan<T>::Z>()};
   const cudaStream_t stream = StreamOf(call);
   const dim3 for_lines = BlocksFor(plan.lines, kBlockThreads);

@@ -16,10 +16,14 @@ template <typename T>
 void Sort(const KernelCall& call) {
   const auto& a = call.attrs<SortAttributes>();
   const AxisSplit split(call.inputs[0], a.axis);
-  const SortLines<T> lines{split.outer * split.inner, split.size,
-                           split.inner,               split.size,
-                           a.descending,              call.inputs[0].as<T>(),
-                           call.outputs[0].as<T>(),   nullptr};
+  const SortLines<T> lines{split.outer * split.inner,
+                           split.size,
+                           split.inner,
+                           split.size,
+                           a.descending,
+                           call.inputs[0].as<T>(),
+                           call.outputs[0].as<T>(),
+                           nullptr};
   QueueSortLines<T, false>(lines, call.scratch, StreamOf(call));
 }
 

@@ -21,10 +21,14 @@ template <typename T>
 void ArgSort(const KernelCall& call) {
   const auto& a = call.attrs<SortAttributes>();
   const AxisSplit split(call.inputs[0], a.axis);
-  const SortLines<T> lines{split.outer * split.inner, split.size,
-                           split.inner,               split.size,
-                           a.descending,              call.inputs[0].as<T>(),
-                           nullptr,                   call.outputs[0].as<int64_t>()};
+  const SortLines<T> lines{split.outer * split.inner,
+                           split.size,
+                           split.inner,
+                           split.size,
+                           a.descending,
+                           call.inputs[0].as<T>(),
+                           nullptr,
+                           call.outputs[0].as<int64_t>()};
   QueueSortLines<T, true>(lines, call.scratch, StreamOf(call));
 }
 
@@ -37,10 +41,14 @@ template <typename T>
 void TopK(const KernelCall& call) {
   const int axis = call.attrs<AxisAttributes>().axis;
   const AxisSplit split(call.inputs[0], axis);
-  const SortLines<T> lines{split.outer * split.inner, split.size,
-                           split.inner,               call.outputs[0].dims[axis],
-                           true,                      call.inputs[0].as<T>(),
-                           call.outputs[0].as<T>(),   call.outputs[1].as<int64_t>()};
+  const SortLines<T> lines{split.outer * split.inner,
+                           split.size,
+                           split.inner,
+                           call.outputs[0].dims[axis],
+                           true,
+                           call.inputs[0].as<T>(),
+                           call.outputs[0].as<T>(),
+                           call.outputs[1].as<int64_t>()};
   QueueSortLines<T, true>(lines, call.scratch, StreamOf(call));
 }
 

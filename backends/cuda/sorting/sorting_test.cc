@@ -107,7 +107,12 @@ TEST_F(Sorting, LongLinesOfEveryType) {
     if (KernelRegistry::Find(OpCode::kSort, DeviceType::kCuda, dtype).empty()) continue;
     for (const Shape& shape : {Shape{1, 3000}, Shape{3, 1500}, Shape{2, 1200, 2}}) {
       for (const bool descending : {false, true}) {
-        OpCase c{OpCode::kSort, dtype, {RandomOperand(dtype, shape, 7)}, {ResultOperand(dtype, shape)}, {}, 1};
+        OpCase c{OpCode::kSort,
+                 dtype,
+                 {RandomOperand(dtype, shape, 7)},
+                 {ResultOperand(dtype, shape)},
+                 {},
+                 1};
         for (size_t i = 0; i + 40 < c.inputs[0].reals.size(); i += 40) {
           constexpr double kInfinity = std::numeric_limits<double>::infinity();
           constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

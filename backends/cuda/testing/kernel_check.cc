@@ -88,7 +88,8 @@ class Placed {
     if (device_ == nullptr) {
       EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&device_), bytes_.size()), cudaSuccess);
     }
-    EXPECT_EQ(cudaMemcpy(device_, bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(device_, bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice),
+              cudaSuccess);
     if (ref.NumElements() > 0) ref.data = device_ + offset_;
     return ref;
   }
@@ -230,7 +231,8 @@ void CheckRandomCases(OpCode op, int cases_per_type) {
   for (int d = 0; d < kDTypes; ++d) {
     const DType dtype = static_cast<DType>(d);
     if (!Contains(Info(op).types, dtype)) continue;
-    if (KernelRegistry::Find(op, DeviceType::kCuda, dtype).empty()) continue;  // a gap that contract_test lists
+    if (KernelRegistry::Find(op, DeviceType::kCuda, dtype).empty())
+      continue;  // a gap that contract_test lists
     for (int i = 0; i < cases_per_type; ++i) {
       std::seed_seq sequence{kSeed, static_cast<uint64_t>(op), static_cast<uint64_t>(dtype),
                              static_cast<uint64_t>(i)};

@@ -81,7 +81,7 @@ class AbacusDevice final : public tidepool::DeviceProvider {
   std::byte* memory_ = nullptr;     // with, where it is committed
   std::mutex mutex_;
   std::map<std::byte*, size_t> free_, taken_;  // addresses
-  std::vector<bool> committed_;        // by page
+  std::vector<bool> committed_;                // by page
   size_t used_bytes_ = 0;
 };
 

@@ -98,9 +98,8 @@ bool Engine::Run(absl::FunctionRef<void(Execution&)> body) {
   }
   running_ = nullptr;
   if (choices_.inconsistent() || (!failed() && choices_.repeating())) {
-    SetFailure(
-        FailureKind::kNotDeterministic,
-        absl::StrCat("the same choices led elsewhere: ", kDependsOnSomethingElse));
+    SetFailure(FailureKind::kNotDeterministic,
+               absl::StrCat("the same choices led elsewhere: ", kDependsOnSomethingElse));
   }
   if (!failed()) return true;
   for (Slot& slot : slots_) {

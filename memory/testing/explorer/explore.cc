@@ -98,9 +98,9 @@ class Explorer {
     if (result_.rounds.size() == 1) first_events_ = events;
     if (first_events_ == -1 || events == first_events_) return true;
     result_.failure = FailureKind::kNotDeterministic;
-    result_.message = absl::StrCat(
-        "the execution in which each choice is the first took ", first_events_,
-        " steps and new variables, and ", events, " when it was repeated: ", kDependsOnSomethingElse);
+    result_.message = absl::StrCat("the execution in which each choice is the first took ",
+                                   first_events_, " steps and new variables, and ", events,
+                                   " when it was repeated: ", kDependsOnSomethingElse);
     return false;
   }
 

@@ -202,20 +202,22 @@ TEST(Explore, SaysWhenTheBoundKeptSomethingOut) {
 
 TEST(Explore, SaysWhenStoresInOrderLeftSomethingOut) {
   auto stores = [](int variables, Search search, bool in_order) {
-    return Explore({.search = search, .preemptions = 100, .stores_in_order = in_order},
-                   [variables](Execution& execution) {
-                     auto& x = execution.Make<std::array<Sync::Atomic<int>, 2>>();
-                     for (int i = 0; i < 2; ++i) {
-                       execution.Thread([&x, i, variables] { x[i % variables].store(i, kRelaxed); });
-                     }
-                   });
+    return Explore(
+        {.search = search, .preemptions = 100, .stores_in_order = in_order},
+        [variables](Execution& execution) {
+          auto& x = execution.Make<std::array<Sync::Atomic<int>, 2>>();
+          for (int i = 0; i < 2; ++i) {
+            execution.Thread([&x, i, variables] { x[i % variables].store(i, kRelaxed); });
+          }
+        });
   };
   for (const Search search : {Search::kBounded, Search::kFull}) {
     const Result some = stores(1, search, true);
     EXPECT_TRUE(some.passed() && some.exhausted && some.stores_left_out) << some.report();
     EXPECT_FALSE(some.unbounded) << some.report();
-    EXPECT_TRUE(Contains(some.report(), "exhausted within the bound, but for stores placed before others "
-                                        "that ran earlier (Options::stores_in_order)"))
+    EXPECT_TRUE(Contains(some.report(),
+                         "exhausted within the bound, but for stores placed before others "
+                         "that ran earlier (Options::stores_in_order)"))
         << some.report();
     for (const Result& all : {stores(1, search, false), stores(2, search, true)}) {
       EXPECT_TRUE(all.unbounded && !all.stores_left_out) << all.report();
@@ -311,8 +313,8 @@ TEST(Explore, ABodyWhoseOperationsChangeIsNotDeterministic) {
   auto one = [](int) { return 1; };
   auto of_three = [](int call) { return call % 3; };
   auto grows = [](int call) { return call; };
-  for (const Result& result : {explored(of_three, none), explored(grows, none), explored(one, grows),
-                               explored(one, grows, Search::kFull)}) {
+  for (const Result& result : {explored(of_three, none), explored(grows, none),
+                               explored(one, grows), explored(one, grows, Search::kFull)}) {
     EXPECT_EQ(result.failure, FailureKind::kNotDeterministic) << result.report();
     EXPECT_TRUE(Contains(result.message, "that the explorer does not choose")) << result.report();
   }

@@ -235,8 +235,8 @@ Fiber::HashStack() const {
 #if defined(TIDEPOOL_EXPLORER_ASAN)
     // Local variables may lie in a frame elsewhere, which the one here points to.
     void *frame = nullptr, *frame_end = nullptr;
-    if (fake == nullptr || __asan_addr_is_in_fake_stack(fake, reinterpret_cast<void*>(*word), &frame,
-                                                        &frame_end) == nullptr) {
+    if (fake == nullptr || __asan_addr_is_in_fake_stack(fake, reinterpret_cast<void*>(*word),
+                                                        &frame, &frame_end) == nullptr) {
       continue;
     }
     for (auto* at = static_cast<const volatile uint64_t*>(frame); at < frame_end; ++at) add(*at);

@@ -105,7 +105,8 @@ struct State {
 };
 
 // `yields` has a bit per operation that a yield is in front of.
-void Run(const std::vector<Event>& thread, State& state, std::vector<int>& read, unsigned yields = 0) {
+void Run(const std::vector<Event>& thread, State& state, std::vector<int>& read,
+         unsigned yields = 0) {
   for (const Event& event : thread) {
     if ((yields & 1) != 0) Sync::Yield();
     yields >>= 1;

@@ -26,8 +26,8 @@ struct MutationTable {
     // "stack.h:31", with the column where a line has several operations that read the same.
     std::string where;
     std::string operation;  // "store", "compare_exchange_weak failing", "fence", ...
-    std::string from;       // the order that is written there; empty of a notification and of a lock
-    std::string to;         // the order that it was given, "lock_shared"; empty where it was left out
+    std::string from;  // the order that is written there; empty of a notification and of a lock
+    std::string to;    // the order that it was given, "lock_shared"; empty where it was left out
     // "stack.h:31 store release -> relaxed", or "... left out".
     std::string text() const;
     // Of the exploration of the mutated code, with the trace of what noticed it. Its string to

@@ -42,9 +42,10 @@ std::string HowFar(const Result& result) {
   if (result.unbounded) return "exhausted; the bound kept nothing out";
   return absl::StrCat(
       "exhausted within the bound",
-      result.yields_left_out ? ", but for threads that yield and go on at once more often in a row than "
-                               "Options::yields while others could go on"
-                             : "",
+      result.yields_left_out
+          ? ", but for threads that yield and go on at once more often in a row than "
+            "Options::yields while others could go on"
+          : "",
       result.stores_left_out
           ? ", but for stores placed before others that ran earlier (Options::stores_in_order)"
           : "");

@@ -110,7 +110,8 @@ bool Engine::WaitBehindWriters(uint32_t* behind) const {
     bool waits = false;
     for (int j = 1; j <= thread_count_ && next.locks && next.shared; ++j) {
       const Step& other = slots_[j].next;
-      waits |= (blocked_ >> j & 1) != 0 && other.locks && !other.shared && other.object == next.object;
+      waits |=
+          (blocked_ >> j & 1) != 0 && other.locks && !other.shared && other.object == next.object;
     }
     if (!waits) return false;
   }
@@ -120,10 +121,12 @@ bool Engine::WaitBehindWriters(uint32_t* behind) const {
 int Engine::Next() {
   const uint32_t enabled = Enabled();
   if (uint32_t behind = 0; anyone_shares_ && WaitBehindWriters(&behind)) {
-    SetFailure(FailureKind::kDeadlock,
-               absl::StrCat(Describe(unfinished_), " wait for ever: ", Describe(behind),
-                            " would share a mutex that another thread waits to have alone, which may let that go "
-                            "first"));
+    SetFailure(
+        FailureKind::kDeadlock,
+        absl::StrCat(
+            Describe(unfinished_), " wait for ever: ", Describe(behind),
+            " would share a mutex that another thread waits to have alone, which may let that go "
+            "first"));
     return -1;
   }
   if (enabled == 0) {

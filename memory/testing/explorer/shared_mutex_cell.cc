@@ -23,8 +23,8 @@ SharedMutexCell::~SharedMutexCell() {
   const int holder = alone_ >= 0 ? alone_ : sharers_ != 0 ? std::countr_zero(sharers_) : -1;
   if (other >= 0 || holder >= 0) {
     engine->Fail(FailureKind::kDataRace, [&] {
-      return absl::StrCat("the shared mutex made at ", ToText(engine->lifetimes().made(id_)), " is destroyed by ",
-                          ThreadName(engine->slot()),
+      return absl::StrCat("the shared mutex made at ", ToText(engine->lifetimes().made(id_)),
+                          " is destroyed by ", ThreadName(engine->slot()),
                           other >= 0 ? " and used at the same time by " : " and held by ",
                           ThreadName(other >= 0 ? other : holder));
     });
@@ -35,8 +35,9 @@ SharedMutexCell::~SharedMutexCell() {
 SharedMutexCell::Mode SharedMutexCell::IsMutated(const char* operation, const Where& where) {
   Engine& engine = Engine::Get();
   if (engine.sites() == nullptr || engine.inspecting()) return Mode::kAlone;
-  return engine.sites()->DropsAt(SiteKind::kLock, operation, std::memory_order_relaxed, where) ? Mode::kMutated
-                                                                                             : Mode::kAlone;
+  return engine.sites()->DropsAt(SiteKind::kLock, operation, std::memory_order_relaxed, where)
+             ? Mode::kMutated
+             : Mode::kAlone;
 }
 
 Engine& SharedMutexCell::Use(const Where& where) {
@@ -59,13 +60,17 @@ void SharedMutexCell::Take(Mode mode, const char* operation, const Where& where)
   if (engine.inspecting()) return;
   CheckNotHeld(engine, operation, where);
   const bool shared = mode != Mode::kAlone;
-  engine.Announce(
-      {.object = this, .writes = !shared, .locks = true, .shared = shared, .held = !IsFree(shared)});
+  engine.Announce({.object = this,
+                   .writes = !shared,
+                   .locks = true,
+                   .shared = shared,
+                   .held = !IsFree(shared)});
   Use(where);
   if (!IsFree(shared)) {
     engine.Fail(FailureKind::kDeadlock, [&] {
       return absl::StrCat("the body waits for ever at ", ToText(where), " for a shared mutex that ",
-                          ThreadName(alone_ >= 0 ? alone_ : std::countr_zero(sharers_)), " left locked");
+                          ThreadName(alone_ >= 0 ? alone_ : std::countr_zero(sharers_)),
+                          " left locked");
     });
   }
   accesses_.Note(engine.slot(), engine.Clock(), where);
@@ -88,7 +93,8 @@ bool SharedMutexCell::TryTake(Mode mode, const char* operation, const Where& whe
     locks = false;
   }
   if (locks) Hold(engine, mode);
-  if (engine.trace() != nullptr) engine.Record(absl::StrCat(operation, locks ? "" : " fails"), where);
+  if (engine.trace() != nullptr)
+    engine.Record(absl::StrCat(operation, locks ? "" : " fails"), where);
   return locks;
 }
 
@@ -123,7 +129,8 @@ void SharedMutexCell::UnlockShared(const Where& where) {
   if (engine.inspecting()) return;
   engine.Announce({.object = this});
   Use(where);
-  if (((sharers_ & ~mutated_) >> engine.slot() & 1) == 0) FailNotHeld(engine, "unlock_shared", where);
+  if (((sharers_ & ~mutated_) >> engine.slot() & 1) == 0)
+    FailNotHeld(engine, "unlock_shared", where);
   if (engine.trace() != nullptr) engine.Record("unlock_shared", where);
   accesses_.Note(engine.slot(), engine.Clock(), where);
   Free(engine, true);

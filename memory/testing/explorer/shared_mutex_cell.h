@@ -23,10 +23,14 @@ class SharedMutexCell {
   SharedMutexCell& operator=(const SharedMutexCell&) = delete;
 
   void Lock(const Where& where) { Take(IsMutated("lock", where), "lock", where); }
-  bool TryLock(const Where& where) { return TryTake(IsMutated("try_lock", where), "try_lock", where); }
+  bool TryLock(const Where& where) {
+    return TryTake(IsMutated("try_lock", where), "try_lock", where);
+  }
   void Unlock(const Where& where);
   void LockShared(const Where& where) { Take(Mode::kShared, "lock_shared", where); }
-  bool TryLockShared(const Where& where) { return TryTake(Mode::kShared, "try_lock_shared", where); }
+  bool TryLockShared(const Where& where) {
+    return TryTake(Mode::kShared, "try_lock_shared", where);
+  }
   void UnlockShared(const Where& where);
 
  private:
@@ -43,7 +47,7 @@ class SharedMutexCell {
   void FailNotHeld(Engine& engine, const char* operation, const Where& where);
   bool IsFree(bool shared) const { return alone_ < 0 && (shared || sharers_ == 0); }
 
-  uint32_t id_;  // in Engine::lifetimes()
+  uint32_t id_;           // in Engine::lifetimes()
   int alone_ = -1;        // who has it alone
   uint32_t sharers_ = 0;  // who share it, a bit each, ...
   uint32_t mutated_ = 0;  // ... and of these, who do by a mutation

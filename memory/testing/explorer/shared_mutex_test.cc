@@ -181,10 +181,12 @@ TEST(SharedMutex, TheReductionLeavesNothingOut) {
         });
       }
       execution.AtEnd([&] {
-        seen.insert(log.text[0] + "," + log.text[1] + "," + std::to_string(log.state.flag.load(kRelaxed)));
+        seen.insert(log.text[0] + "," + log.text[1] + "," +
+                    std::to_string(log.state.flag.load(kRelaxed)));
       });
     });
-    EXPECT_TRUE(result.passed() && result.exhausted && (options.search == Search::kFull || result.unbounded))
+    EXPECT_TRUE(result.passed() && result.exhausted &&
+                (options.search == Search::kFull || result.unbounded))
         << result.report();
     *executions = result.executions;
     return seen;
@@ -218,7 +220,8 @@ TEST(SharedMutex, WaitingForEachOtherIsADeadlock) {
   };
   EXPECT_EQ(Threads({one_way, one_way}).failure, FailureKind::kNone);
   EXPECT_EQ(Threads({one_way, other_way}).failure, FailureKind::kDeadlock);
-  EXPECT_EQ(Threads({[](State& s) { s.mutex.lock_shared(); }, WriteAlone}).failure, FailureKind::kDeadlock);
+  EXPECT_EQ(Threads({[](State& s) { s.mutex.lock_shared(); }, WriteAlone}).failure,
+            FailureKind::kDeadlock);
 }
 
 // Those who share hold up nobody, unless others wait to have it alone and go first.
@@ -228,11 +231,13 @@ TEST(SharedMutex, ThoseWhoWaitToHaveItAloneMayGoFirst) {
   EXPECT_EQ(Threads({one_way, other_way}).failure, FailureKind::kNone);
   EXPECT_EQ(Threads({one_way, other_way, LockAlone<&State::mutex>}).failure, FailureKind::kNone);
   for (const Search search : {Search::kBounded, Search::kFull}) {
-    const Result result = Threads({one_way, other_way, LockAlone<&State::mutex>, LockAlone<&State::other>},
-                                  {.search = search, .max_executions = 200'000});
+    const Result result =
+        Threads({one_way, other_way, LockAlone<&State::mutex>, LockAlone<&State::other>},
+                {.search = search, .max_executions = 200'000});
     EXPECT_EQ(result.failure, FailureKind::kDeadlock) << result.report();
-    EXPECT_NE(result.message.find("T1, T2 would share a mutex that another thread waits to have alone"),
-              std::string::npos)
+    EXPECT_NE(
+        result.message.find("T1, T2 would share a mutex that another thread waits to have alone"),
+        std::string::npos)
         << result.message;
   }
 }
@@ -252,16 +257,16 @@ TEST(SharedMutex, TryingToLockDoesNotWait) {
                 .failure,
             FailureKind::kNone);
   // Either may fail for no reason.
-  const auto fails = [](bool (*try_and_unlock)(State& s)) {
-    return Explore({},
-                   [&](Execution& execution) {
-                     State& state = execution.Make<State>();
-                     execution.Thread([&state, try_and_unlock] { Check(try_and_unlock(state), "it is free"); });
-                   })
-               .failure == FailureKind::kCheck;
+  const auto fails = [](bool (*try_and_unlock)(State & s)) {
+    return Explore({}, [&](Execution& execution) {
+             State& state = execution.Make<State>();
+             execution.Thread(
+                 [&state, try_and_unlock] { Check(try_and_unlock(state), "it is free"); });
+           }).failure == FailureKind::kCheck;
   };
   EXPECT_TRUE(fails([](State& s) { return s.mutex.try_lock() && (s.mutex.unlock(), true); }));
-  EXPECT_TRUE(fails([](State& s) { return s.mutex.try_lock_shared() && (s.mutex.unlock_shared(), true); }));
+  EXPECT_TRUE(
+      fails([](State& s) { return s.mutex.try_lock_shared() && (s.mutex.unlock_shared(), true); }));
 }
 
 // ---- mistakes ----
@@ -275,11 +280,13 @@ TEST(SharedMutex, MistakesAreTold) {
   misuse([](State& s) { Alone(s, ReadShared); }, "T1 calls lock_shared at ");
   misuse([](State& s) { Shared(s, ReadShared); }, "of a shared mutex that it holds");
   misuse([](State& s) { Shared(s, WriteAlone); }, "T1 calls lock at ");
-  misuse([](State& s) { Shared(s, [](State& s) { s.mutex.try_lock(); }); }, "T1 calls try_lock at ");
+  misuse([](State& s) { Shared(s, [](State& s) { s.mutex.try_lock(); }); },
+         "T1 calls try_lock at ");
   misuse([](State& s) { s.mutex.unlock(); }, "of a shared mutex that it does not hold so");
   misuse([](State& s) { s.mutex.unlock_shared(); }, "T1 calls unlock_shared at ");
   misuse([](State& s) { Shared(s, [](State& s) { s.mutex.unlock(); }); }, "T1 calls unlock at ");
-  misuse([](State& s) { Alone(s, [](State& s) { s.mutex.unlock_shared(); }); }, "T1 calls unlock_shared at ");
+  misuse([](State& s) { Alone(s, [](State& s) { s.mutex.unlock_shared(); }); },
+         "T1 calls unlock_shared at ");
 
   const Result held = Explore({}, [](Execution& execution) {
     execution.Thread([] {
@@ -351,8 +358,10 @@ TEST(SharedMutex, ALockThatIsSharedInsteadIsFound) {
     });
   });
   EXPECT_EQ(needless.rows.size(), 2u) << needless.report();
-  EXPECT_NE(needless.undetected().find(" try_lock -> try_lock_shared\n"), std::string::npos) << needless.report();
-  EXPECT_NE(needless.undetected().find(" lock -> lock_shared\n"), std::string::npos) << needless.report();
+  EXPECT_NE(needless.undetected().find(" try_lock -> try_lock_shared\n"), std::string::npos)
+      << needless.report();
+  EXPECT_NE(needless.undetected().find(" lock -> lock_shared\n"), std::string::npos)
+      << needless.report();
 }
 
 }  // namespace

@@ -83,7 +83,8 @@ std::vector<Mutation> Sites::MutationsOf(const Site& site, int number) {
     case std::memory_order_relaxed:
       break;
   }
-  if (site.kind == SiteKind::kFence || site.kind == SiteKind::kNotify || site.kind == SiteKind::kLock) {
+  if (site.kind == SiteKind::kFence || site.kind == SiteKind::kNotify ||
+      site.kind == SiteKind::kLock) {
     mutations.push_back({number, true, std::memory_order_relaxed});
   }
   return mutations;

@@ -43,7 +43,8 @@ Result Threads(const Options& options, const std::vector<Part>& parts) {
 
 // Under a bound of no preemption, the usual one and none at all.
 void ExpectFound(const std::vector<Part>& parts, FailureKind kind = FailureKind::kCheck) {
-  for (const Options& options : {Options{.preemptions = 0}, Options{}, Options{.search = Search::kFull}}) {
+  for (const Options& options :
+       {Options{.preemptions = 0}, Options{}, Options{.search = Search::kFull}}) {
     const Result result = Threads(options, parts);
     EXPECT_EQ(result.failure, kind) << result.report();
     if (result.passed()) continue;
@@ -191,17 +192,19 @@ TEST(Yields, ASpinLockLeavesNothingOut) {
   };
   for (int threads : {2, 3}) {
     if (!kKnowsLoops) return;
-    const Result result = Explore({.preemptions = 2, .yields = 4, .stores_in_order = true}, [threads](Execution& execution) {
-      Shared& shared = execution.Make<Shared>();
-      for (int i = 0; i < threads; ++i) {
-        execution.Thread([&shared] {
-          shared.lock.lock();
-          shared.count.set(shared.count.get() + 1);
-          shared.lock.unlock();
+    const Result result = Explore(
+        {.preemptions = 2, .yields = 4, .stores_in_order = true}, [threads](Execution& execution) {
+          Shared& shared = execution.Make<Shared>();
+          for (int i = 0; i < threads; ++i) {
+            execution.Thread([&shared] {
+              shared.lock.lock();
+              shared.count.set(shared.count.get() + 1);
+              shared.lock.unlock();
+            });
+          }
+          execution.AtEnd(
+              [&shared, threads] { Check(shared.count.get() == threads, "all counted"); });
         });
-      }
-      execution.AtEnd([&shared, threads] { Check(shared.count.get() == threads, "all counted"); });
-    });
     EXPECT_TRUE(result.passed() && result.exhausted && !result.yields_left_out) << result.report();
   }
 }
@@ -227,12 +230,12 @@ TEST(Yields, LivelocksEnd) {
               FailureKind::kLivelock);
   // Without any step but yields.
   ExpectFound({[](State& s) {
-                 while (s.plain.get() == 0) Sync::Yield();
-               }},
+                while (s.plain.get() == 0) Sync::Yield();
+              }},
               FailureKind::kLivelock);
   ExpectFound({[](State&) {
-                 while (true) Sync::Yield();
-               }},
+                while (true) Sync::Yield();
+              }},
               FailureKind::kLivelock);
 }
 

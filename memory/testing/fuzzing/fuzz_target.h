@@ -42,7 +42,7 @@ struct FuzzTarget {
   void (*run)(const std::string& bytes) = nullptr;
   size_t constant_bytes = size_t{1} << 20;
   int cases = 5000;
-  int accepted_one_in = 200;  // at least; at most every second is
+  int accepted_one_in = 200;           // at least; at most every second is
   size_t max_bytes = size_t{1} << 14;  // of an input
 };
 

@@ -23,8 +23,7 @@ inline WorkspaceConfig Aligned16() {
   config.alignment = 16;
   return config;
 }
-inline WorkspaceConfig Strict(LearningPolicy learning,
-                              SpillPolicy spill = SpillPolicy::kExternal) {
+inline WorkspaceConfig Strict(LearningPolicy learning, SpillPolicy spill = SpillPolicy::kExternal) {
   WorkspaceConfig config = Aligned16();
   config.policy_allocation = AllocationPolicy::kStrict;
   config.policy_learning = learning;

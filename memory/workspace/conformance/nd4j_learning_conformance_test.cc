@@ -12,8 +12,8 @@
 namespace tidepool::nd4j {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::Each;
+using ::testing::ElementsAre;
 
 // ---- B ----
 
@@ -145,7 +145,8 @@ TEST(Nd4jLearning, Nd4jCase021_OverTimeLearnsAlsoWhenItsMomentWasEmpty) {
 TEST(Nd4jLearning, Nd4jCase021b_ThePageIsNotRoundedUp) {
   WorkspaceConfig config = Strict(LearningPolicy::kNone, SpillPolicy::kFail);
   config.initial_size = 8;
-  EXPECT_THROW(Workspace("none", config, TestDevice()), Error);  // where the first request throws in ND4J
+  EXPECT_THROW(Workspace("none", config, TestDevice()),
+               Error);  // where the first request throws in ND4J
   config.initial_size = 24;
   Workspace workspace("w", config, TestDevice());
   EXPECT_EQ(workspace.size(), 16);

@@ -272,7 +272,8 @@ TEST(Nd4jRing, Nd4jCase099_NothingIsOverwrittenUnderADelayedReader) {
     for (int i = 0; i < 60; ++i) {
       EXPECT_EQ(prefetcher.Next([&] {
         if (i % 7 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      }), i);
+      }),
+                i);
     }
     EXPECT_EQ(prefetcher.Next(), -1);
   }

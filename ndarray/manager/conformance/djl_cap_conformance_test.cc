@@ -27,8 +27,7 @@ TEST_P(DjlCap, DjlCase081MakingAnArrayInACappedManagerIsAnErrorBeforeItIsAllocat
   NDManager manager = New("a");
   manager.Cap();
   const int64_t before = MemoryTracker::Global().Snapshot().system_allocations;
-  EXPECT_THAT(ErrorOf([&] { manager.Zeros({1 << 20}); }),
-              HasSubstr("owner [top/a] is capped"));
+  EXPECT_THAT(ErrorOf([&] { manager.Zeros({1 << 20}); }), HasSubstr("owner [top/a] is capped"));
   EXPECT_EQ(MemoryTracker::Global().Snapshot().system_allocations, before);
   EXPECT_EQ(manager.arrays(), 0);
 }
@@ -109,11 +108,12 @@ TEST_P(DjlCap, DjlCase088TheDumpHasALineForEachManagerOfTheSubtree) {
   model.Cap();
   std::ostringstream out;
   model.DebugDump(out);
-  EXPECT_THAT(out.str(),
-              MatchesRegex("model  host, [^;]*; 2 arrays, 32 B \\(peak 32 B\\), with sub-managers 3, "
-                           "48 B, capped, [0-9.]+ s\n"
-                           "  request  host, [^;]*; 1 array, 16 B \\(peak 16 B\\), 1 borrowed, "
-                           "[0-9.]+ s\n"));
+  EXPECT_THAT(
+      out.str(),
+      MatchesRegex("model  host, [^;]*; 2 arrays, 32 B \\(peak 32 B\\), with sub-managers 3, "
+                   "48 B, capped, [0-9.]+ s\n"
+                   "  request  host, [^;]*; 1 array, 16 B \\(peak 16 B\\), 1 borrowed, "
+                   "[0-9.]+ s\n"));
 }
 
 TEST_P(DjlCap, DjlCase089InALoopThatLeaksNothingCountsStayAndADiffSaysWhatGrew) {

@@ -16,24 +16,29 @@ DjlPlaces::DjlPlaces() : kind_(GetParam()), root_(NDManager::NewRoot("djl")) {
   const std::string id = "djl_" + NameOf(kind_);
   std::optional<WorkspaceConfig> config;
   switch (kind_) {
-    case Kind::kHeap: break;
+    case Kind::kHeap:
+      break;
     case Kind::kWorkspace:
-    case Kind::kCycle: config = WorkspaceConfig::Training(); break;
+    case Kind::kCycle:
+      config = WorkspaceConfig::Training();
+      break;
     case Kind::kPool:
       config.emplace();
       config->debug_mode = DebugMode::kSpillEverything;
       config->policy_spill = SpillPolicy::kReallocate;
       break;
     case Kind::kMapped:
-      config = WorkspaceConfig::MappedFile(
-          ::testing::TempDir() + "/djl_" + std::to_string(reinterpret_cast<uintptr_t>(this)));
+      config = WorkspaceConfig::MappedFile(::testing::TempDir() + "/djl_" +
+                                           std::to_string(reinterpret_cast<uintptr_t>(this)));
       config->initial_size = 1 << 20;
       break;
     case Kind::kRingSlot:
       ring_ = std::make_unique<RingWorkspace>(id, WorkspaceConfig::Ring(2));
       slot_.emplace(*ring_);
       break;
-    case Kind::kImported: memory_.resize(4 * kMostImported); break;
+    case Kind::kImported:
+      memory_.resize(4 * kMostImported);
+      break;
   }
   if (config.has_value()) workspace_ = std::make_unique<Workspace>(id, *config);
   if (kind_ == Kind::kCycle) {

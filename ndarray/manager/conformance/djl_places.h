@@ -73,12 +73,12 @@ std::string ErrorOf(absl::FunctionRef<void()> call,
 // What `call` throws is a misuse, and whatever arrays there are below the manager stay.
 void ExpectRefused(const NDManager& below, absl::FunctionRef<void()> call);
 
-#define TIDEPOOL_ON_EVERY_PLACE(Suite)                                                          \
-  INSTANTIATE_TEST_SUITE_P(Places, Suite,                                                       \
-                           ::testing::Values(Kind::kHeap, Kind::kWorkspace, Kind::kCycle,       \
-                                             Kind::kPool, Kind::kRingSlot, Kind::kMapped,       \
-                                             Kind::kImported),                                  \
-                           [](const auto& info) { return NameOf(info.param); })
+#define TIDEPOOL_ON_EVERY_PLACE(Suite)                                                             \
+  INSTANTIATE_TEST_SUITE_P(                                                                        \
+      Places, Suite,                                                                               \
+      ::testing::Values(Kind::kHeap, Kind::kWorkspace, Kind::kCycle, Kind::kPool, Kind::kRingSlot, \
+                        Kind::kMapped, Kind::kImported),                                           \
+      [](const auto& info) { return NameOf(info.param); })
 
 }  // namespace tidepool::djl
 

@@ -86,8 +86,9 @@ TEST(DjlManagers, DjlCase003ANameIsNoIdentity) {
 
 TEST_P(DjlTree, DjlCase004AChildHasItsParentsDevice) {
   EXPECT_EQ(New("child").device(), top().device());
-  EXPECT_EQ(New("child").NewSubManager("grandchild", Device{DeviceType::Named("simulated"), 1}).device(),
-            (Device{DeviceType::Named("simulated"), 1}));
+  EXPECT_EQ(
+      New("child").NewSubManager("grandchild", Device{DeviceType::Named("simulated"), 1}).device(),
+      (Device{DeviceType::Named("simulated"), 1}));
 }
 
 TEST_P(DjlTree, DjlCase005ClosingAManagerClosesItsArrays) {
@@ -169,8 +170,7 @@ TEST_P(DjlTree, DjlCase011MakingAnArrayInAClosedManagerIsAnErrorBeforeItIsAlloca
   manager.Close();
   const int64_t before = MemoryTracker::Global().Snapshot().system_allocations;
   for (int i = 0; i < 100; ++i) {
-    ASSERT_THAT(ErrorOf([&] { manager.Zeros({1 << 20}); }),
-                HasSubstr("owner [top/a] is closed"));
+    ASSERT_THAT(ErrorOf([&] { manager.Zeros({1 << 20}); }), HasSubstr("owner [top/a] is closed"));
   }
   EXPECT_EQ(MemoryTracker::Global().Snapshot().system_allocations, before);
 }
@@ -230,18 +230,18 @@ TEST(DjlManagers, DjlCase016ChildrenCloseBeforeTheirParentAndTheNewestFirst) {
   std::vector<NDArray> arrays;
   const auto make = [&](NDManager& manager) {
     ended.push_back({&log, static_cast<int>(ended.size())});
-    arrays.push_back(NDArray(
-        BufferHandle(NewImportedBuffer(data, 16, &Ended::Release, &ended.back())), {4},
-        DType::kFloat32));
+    arrays.push_back(
+        NDArray(BufferHandle(NewImportedBuffer(data, 16, &Ended::Release, &ended.back())), {4},
+                DType::kFloat32));
     manager.Attach(arrays.back());
   };
-  make(parent);                                  // 0
+  make(parent);  // 0
   NDManager older = parent.NewSubManager("older");
-  make(older);                                   // 1
-  make(older);                                   // 2
+  make(older);  // 1
+  make(older);  // 2
   NDManager newer = parent.NewSubManager("newer");
-  make(parent);                                  // 3
-  make(newer);                                   // 4
+  make(parent);  // 3
+  make(newer);   // 4
   parent.Close();
   EXPECT_EQ(log, (std::vector<int>{4, 2, 1, 3, 0}));
 }
@@ -296,8 +296,7 @@ TEST_P(DjlTree, DjlCase020ARootReportsWhatIsOpenAtItsEnd) {
 TEST_P(DjlTree, DjlCase021TheTextHasNameParentStateCountAndBytes) {
   NDManager parent = New("parent"), child = parent.NewSubManager("child");
   const NDArray x = In(child), y = In(child);
-  EXPECT_EQ(child.ToString(),
-            "owner [top/parent/child] of [parent], open, 2 arrays, 32 bytes");
+  EXPECT_EQ(child.ToString(), "owner [top/parent/child] of [parent], open, 2 arrays, 32 bytes");
   child.Close();
   EXPECT_EQ(child.ToString(), "owner [child] of [parent], closed, 0 arrays, 0 bytes");
 }

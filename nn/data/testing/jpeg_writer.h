@@ -9,7 +9,8 @@
 namespace tidepool {
 
 // Of [height, width, channels], of 1 or 3 channels, at the best quality.
-std::string Jpeg(const std::vector<uint8_t>& pixels, int height, int width, int channels, bool progressive = false);
+std::string Jpeg(const std::vector<uint8_t>& pixels, int height, int width, int channels,
+                 bool progressive = false);
 
 }  // namespace tidepool
 

@@ -37,18 +37,18 @@ inline constexpr int warpSize = 32;
 
 // ---- vectors ------------------------------------------------------------------------------------
 
-#define TIDEPOOL_VECTORS(T, name, a2, a4)                                      \
-  struct alignas(a2) name##2 {                                                 \
-    T x, y;                                                                    \
-  };                                                                           \
-  struct name##3 {                                                             \
-    T x, y, z;                                                                 \
-  };                                                                           \
-  struct alignas(a4) name##4 {                                                 \
-    T x, y, z, w;                                                              \
-  };                                                                           \
-  inline name##2 make_##name##2(T x, T y) { return {x, y}; }                   \
-  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }           \
+#define TIDEPOOL_VECTORS(T, name, a2, a4)                            \
+  struct alignas(a2) name##2 {                                       \
+    T x, y;                                                          \
+  };                                                                 \
+  struct name##3 {                                                   \
+    T x, y, z;                                                       \
+  };                                                                 \
+  struct alignas(a4) name##4 {                                       \
+    T x, y, z, w;                                                    \
+  };                                                                 \
+  inline name##2 make_##name##2(T x, T y) { return {x, y}; }         \
+  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \
   inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 TIDEPOOL_VECTORS(float, float, 8, 16)
 TIDEPOOL_VECTORS(double, double, 16, 16)
@@ -158,13 +158,15 @@ T __shfl_xor_sync(unsigned mask, T value, int by, int width = 32) {
 }
 inline unsigned __ballot_sync(unsigned mask, int value) {
   const unsigned bit = value != 0 ? 1u << tidepool::cuda_emulation::Lane() : 0u;
-  return tidepool::cuda_emulation::Combined(mask, bit, [](unsigned a, unsigned b) { return a | b; });
+  return tidepool::cuda_emulation::Combined(mask, bit,
+                                            [](unsigned a, unsigned b) { return a | b; });
 }
 inline int __any_sync(unsigned mask, int value) { return __ballot_sync(mask, value) != 0; }
 inline int __all_sync(unsigned mask, int value) { return __ballot_sync(mask, value) == mask; }
 inline unsigned __activemask() { return 1u << tidepool::cuda_emulation::Lane(); }
 inline unsigned __reduce_add_sync(unsigned mask, unsigned value) {
-  return tidepool::cuda_emulation::Combined(mask, value, [](unsigned a, unsigned b) { return a + b; });
+  return tidepool::cuda_emulation::Combined(mask, value,
+                                            [](unsigned a, unsigned b) { return a + b; });
 }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
@@ -196,15 +198,18 @@ T Update(T* address, Function function) {
 
 template <typename T>
 T atomicAdd(T* address, std::type_identity_t<T> value) {
-  return tidepool::cuda_emulation::Update(address, [=](T old) { return static_cast<T>(old + value); });
+  return tidepool::cuda_emulation::Update(address,
+                                          [=](T old) { return static_cast<T>(old + value); });
 }
 template <typename T>
 T atomicMax(T* address, std::type_identity_t<T> value) {
-  return tidepool::cuda_emulation::Update(address, [=](T old) { return old < value ? value : old; });
+  return tidepool::cuda_emulation::Update(address,
+                                          [=](T old) { return old < value ? value : old; });
 }
 template <typename T>
 T atomicMin(T* address, std::type_identity_t<T> value) {
-  return tidepool::cuda_emulation::Update(address, [=](T old) { return value < old ? value : old; });
+  return tidepool::cuda_emulation::Update(address,
+                                          [=](T old) { return value < old ? value : old; });
 }
 template <typename T>
 T atomicOr(T* address, std::type_identity_t<T> value) {
@@ -216,7 +221,8 @@ T atomicExch(T* address, std::type_identity_t<T> value) {
 }
 template <typename T>
 T atomicCAS(T* address, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  return tidepool::cuda_emulation::Update(address, [=](T old) { return old == expected ? value : old; });
+  return tidepool::cuda_emulation::Update(address,
+                                          [=](T old) { return old == expected ? value : old; });
 }
 
 // ---- bits and arithmetic ------------------------------------------------------------------------
