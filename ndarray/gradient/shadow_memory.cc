@@ -248,8 +248,9 @@ void ShadowMemory::MoveOutOfPart(BackwardPlacement& placement) {
 void ShadowMemory::Clear() {
   for (Shadow& shadow : shadows_) {
     while (!shadow.pieces.empty()) Erase(shadow, shadow.pieces.begin());
+    shadow.full = NDArray();
+    shadow.dead.clear();  // whose memory is for the next step
   }
-  shadows_.clear();
 }
 
 }  // namespace tidepool

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
@@ -41,7 +42,7 @@ void CheckParts(const char* op, absl::Span<const NDArray> parts) {
 }
 
 DType TypeOf(absl::Span<const NDArray> parts) {
-  std::vector<DType> types;
+  absl::InlinedVector<DType, 8> types;  // a steady step calls no malloc
   for (const NDArray& part : parts) types.push_back(part.dtype());
   return PromoteTypes(types);
 }

@@ -203,14 +203,11 @@ double Trainer::ReplayStep(const NetworkInputs& inputs) {
           CopyInto(losses, part);
         },
         /*states=*/nullptr, &graphs.share);
-    if (loss_scale_.has_value()) {
-      NDArray mark = graphs.results.Index(0, count);
-      CopyInto(FiniteMark(gradients), mark);
-      if (beside.is_defined()) WhereInto(Equal(mark, mark), beside, before, beside);  // NaN is not
-      updater_.ApplyNumbers(gradients, parameters, &mark);
-    } else {
-      updater_.ApplyNumbers(gradients, parameters);
-    }
+    NDArray mark = graphs.results.Index(0, count);
+    if (loss_scale_.has_value()) CopyInto(FiniteMark(gradients), mark);
+    // NaN is not equal to itself. A constant to compare with would come from the host, which captures cannot have.
+    if (loss_scale_.has_value() && beside.is_defined()) WhereInto(Equal(mark, mark), beside, before, beside);
+    updater_.ApplyNumbers(gradients, parameters, loss_scale_.has_value() ? &mark : nullptr);
     std::move(restore).Cancel();
   });
   network_.set_step(random_step + 1);  // replays as well
