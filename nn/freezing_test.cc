@@ -135,12 +135,9 @@ TEST(Freezing, AHeadLearnsAsOneByItselfOnTheTrunksOutputs) {
 // others trained, but for these.
 TEST(Freezing, ThroughALayerInTheMiddleGradientsFlow) {
   const auto gradients_of = [](Patterns frozen) {
-    NetworkOptions options;
-    options.seed = 3;
-    options.frozen = std::move(frozen);
     Network network(NetworkConfig::Sequential(
                         {6}, {Dense(8, Activation::kTanh), Dense(5, Activation::kRelu), Dense(3)}),
-                    options);
+                    {.seed = 3, .frozen = std::move(frozen)});
     const Batch batch = SmallBatch(1);
     network.ComputeGradients(batch.features, batch.labels);
     std::map<std::string, std::vector<float>> gradients;
@@ -159,14 +156,10 @@ TEST(Freezing, ThroughALayerInTheMiddleGradientsFlow) {
 
 TEST(Freezing, ThroughAFrozenBatchNormalizationGradientsFlow) {
   for (const WorkspaceMode mode : {WorkspaceMode::kNone, WorkspaceMode::kEnabled}) {
-    NetworkOptions options;
-    options.seed = 3;
-    options.mode = mode;
-    options.dtype = DType::kFloat64;
-    options.frozen = {"1.batch_norm"};
-    Network network(NetworkConfig::Sequential(
-                        {6}, {Dense(5, Activation::kTanh), BatchNormalization(), Dense(3)}),
-                    options);
+    Network network(
+        NetworkConfig::Sequential({6},
+                                  {Dense(5, Activation::kTanh), BatchNormalization(), Dense(3)}),
+        {.seed = 3, .mode = mode, .dtype = DType::kFloat64, .frozen = {"1.batch_norm"}});
     Batch batch = SmallBatch(1);
     batch.features = Cast(batch.features, DType::kFloat64);
     for (const NamedParameter& parameter : network.named_parameters()) {
@@ -317,7 +310,9 @@ TEST(Freezing, NothingOfAFrozenTrunksBackwardIsKept) {
       averages += (parameter.value.NumElements() + 15) / 16 * 64;  // in cache lines
     }
     if (std::string(name) != "autoencoder") {  // whose end is the widest and is trained
-      EXPECT_LE(frozen.training.lower_bound_bytes, frozen.inference.lower_bound_bytes + 32 * 8 + averages) << name;
+      EXPECT_LE(frozen.training.lower_bound_bytes,
+                frozen.inference.lower_bound_bytes + 32 * 8 + averages)
+          << name;
     }
     int64_t gradients = 0;
     for (const LayerUse& use : frozen.training.layers) {

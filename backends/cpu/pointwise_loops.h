@@ -30,10 +30,13 @@ inline constexpr int kFloatLoopTypes = 2;
 // A table has the operators of the families of operator_list.inc, by their codes.
 struct ArithmeticLoops {
 #define TIDEPOOL_OPERATOR(Name, ...) PointwiseLoop Name[kLoopTypes];
+// Members of the table, in its order.
+// clang-format off
 #include "tidepool/ndarray/kernel/operators/arithmetic.inc"
+#include "tidepool/ndarray/kernel/operators/number_functions.inc"
 #include "tidepool/ndarray/kernel/operators/bits.inc"
 #include "tidepool/ndarray/kernel/operators/comparisons.inc"
-#include "tidepool/ndarray/kernel/operators/number_functions.inc"
+// clang-format on
 #undef TIDEPOOL_OPERATOR
 #define TIDEPOOL_OPERATOR(Name, ...) PointwiseLoop Name;
 #include "tidepool/ndarray/kernel/operators/logic.inc"
@@ -45,10 +48,13 @@ struct ArithmeticLoops {
 
 struct FunctionLoops {
 #define TIDEPOOL_OPERATOR(Name, ...) PointwiseLoop Name[kFloatLoopTypes];
+// Members of the table, in its order.
+// clang-format off
 #include "tidepool/ndarray/kernel/operators/classifiers.inc"
-#include "tidepool/ndarray/kernel/operators/function_gradients.inc"
 #include "tidepool/ndarray/kernel/operators/functions.inc"
+#include "tidepool/ndarray/kernel/operators/function_gradients.inc"
 #include "tidepool/ndarray/kernel/operators/real_arithmetic.inc"
+// clang-format on
 #undef TIDEPOOL_OPERATOR
   PointwiseLoop LeakyRelu[kFloatLoopTypes], Elu[kFloatLoopTypes], Gelu[kFloatLoopTypes];
   PointwiseLoop LeakyReluGrad[kFloatLoopTypes], EluGrad[kFloatLoopTypes], GeluGrad[kFloatLoopTypes];

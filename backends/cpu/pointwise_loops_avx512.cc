@@ -2,11 +2,14 @@
 #include "tidepool/backends/cpu/pointwise_loops.h"
 
 #if defined(__x86_64__)
-#include "tidepool/backends/cpu/arithmetic_loops.inc"
-#include "tidepool/backends/cpu/conversion_loops.inc"
-#include "tidepool/backends/cpu/element_words.inc"
+// In this order: each needs those above it.
+// clang-format off
 #include "tidepool/backends/cpu/float_functions.inc"
+#include "tidepool/backends/cpu/element_words.inc"
+#include "tidepool/backends/cpu/arithmetic_loops.inc"
 #include "tidepool/backends/cpu/function_loops.inc"
+#include "tidepool/backends/cpu/conversion_loops.inc"
+// clang-format on
 
 namespace tidepool::cpu {
 

@@ -1,10 +1,13 @@
 #include "tidepool/backends/cpu/pointwise_loops.h"
 
-#include "tidepool/backends/cpu/arithmetic_loops.inc"
-#include "tidepool/backends/cpu/conversion_loops.inc"
-#include "tidepool/backends/cpu/element_words.inc"
+// In this order: each needs those above it.
+// clang-format off
 #include "tidepool/backends/cpu/float_functions.inc"
+#include "tidepool/backends/cpu/element_words.inc"
+#include "tidepool/backends/cpu/arithmetic_loops.inc"
 #include "tidepool/backends/cpu/function_loops.inc"
+#include "tidepool/backends/cpu/conversion_loops.inc"
+// clang-format on
 
 namespace tidepool::cpu {
 

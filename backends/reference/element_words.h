@@ -65,8 +65,11 @@ T Fma(T a, T b, T c) {
 
 #define TIDEPOOL_FORMULA inline
 #define TIDEPOOL_REAL(x) T(x##L)
-#include "tidepool/ndarray/kernel/cell_formulas.inc"
+// In this order: each needs those above it.
+// clang-format off
 #include "tidepool/ndarray/kernel/element_formulas.inc"
+#include "tidepool/ndarray/kernel/cell_formulas.inc"
+// clang-format on
 #undef TIDEPOOL_FORMULA
 #undef TIDEPOOL_REAL
 

@@ -196,7 +196,8 @@ TEST(ExampleSteps, ASteadyStepAndRequestAllocateNothing) {
       if (std::string(example.name) != "residual") {
         EXPECT_EQ(AllocationCount() - before, 0) << Where(example, kModes[i]);
       }
-      EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, 0) << Where(example, kModes[i]);
+      EXPECT_EQ(MemoryTracker::Global().system_allocations() - system, 0)
+          << Where(example, kModes[i]);
     }
   }
 }

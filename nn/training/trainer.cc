@@ -10,48 +10,12 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
-#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
-#include "tidepool/ndarray/host_view.h"
-#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/finite.h"
+#include "tidepool/nn/training/trainer_graphs.h"
 
 namespace tidepool::nn {
-
-// What replays work on, beside the network and the updater.
-struct Trainer::Graphs {
-  explicit Graphs(Network& network)
-      : batches(network.name() + " batches", WorkspaceConfig::Inference(), network.device()),
-        step(network.training_workspace(), "trainer") {
-    const MemoryOwnerScope owner("graphs");
-    const HandlesOwnScope handles;
-    share = Zeros({}, network.dtype(), Place::On(network.device()));
-  }
-
-  // Of a step of so many examples. Arrays that are others are captured anew; a share that stays is not sent again.
-  void Prepare(int64_t count, double new_share) {
-    if (!results.is_defined() || results.dim(0) != count + 1) {
-      const MemoryOwnerScope owner("graphs");
-      results = Zeros({count + 1}, share.dtype(), Place::On(share.device()));
-    }
-    if (new_share == share_value) return;
-    const auto write = [&](auto number) {
-      HostView<decltype(number)> view(share, ViewContents::kOverwritten);
-      view[0] = number;
-    };
-    share.dtype() == DType::kFloat64 ? write(new_share) : write(static_cast<float>(new_share));
-    share_value = new_share;
-  }
-
-  Workspace batches;
-  NDArray
-      results;  // [batch + 1], of the last step: losses, then the mark of its gradients (FiniteMark)
-  NDArray share;  // []: the gradient of an example's loss
-  double share_value = 0;
-  bool unsettled = false;  // results have not been read, and the step is not counted
-  ReplayedStep step;
-};
 
 namespace {
 
@@ -73,17 +37,6 @@ Updater UpdaterOf(const Network& network, const UpdaterConfig& config) {
   return Updater(config, {network.trained_elements()}, network.device(), network.dtype(),
                  GroupsOf(network, config),
                  network.is_hosted() ? Updater::State::kNone : Updater::State::kWhole);
-}
-
-// In an error's way; `before` undefined: nothing.
-void RestoreQuietly(const NDArray& before, NDArray array) {
-  if (!before.is_defined()) return;
-  const NoGradientScope constants;
-  try {
-    CopyInto(before, array);
-  } catch (const Error&) {
-    // The device failed as well: the step's own error is on its way.
-  }
 }
 
 }  // namespace
@@ -128,33 +81,11 @@ Trainer::Trainer(Model& model, const UpdaterConfig& updater,
 
 Trainer::~Trainer() { network_.ReleaseTape(); }
 
-void Trainer::set_graphs(bool graphs) {
-  if (graphs == (graphs_ != nullptr)) return;
-  if (graphs && network_.is_random()) {
-    ThrowUnimplemented("trainer: layers that draw random numbers in each step cannot be captured");
-  }
-  if (graphs && network_.training_mode() == WorkspaceMode::kSeparate) {
-    ThrowUnimplemented(
-        "trainer: steps of workspace mode separate, whose workspaces open and close within them, "
-        "cannot be captured");
-  }
-  Settle();
-  graphs_ = graphs ? std::make_unique<Graphs>(network_) : nullptr;
-}
-
 void Trainer::set_loss_scale(const LossScaleConfig& config) {
   Settle();
   const LossScale scale(config);
   ForgetGraph();  // which looks at no gradients where there was none
   loss_scale_ = scale;
-}
-
-const ReplayedStep::Stats* Trainer::graph_stats() const {
-  return graphs_ != nullptr ? &graphs_->step.stats() : nullptr;
-}
-
-void Trainer::ForgetGraph() {
-  if (graphs_ != nullptr) graphs_->step.Forget();
 }
 
 template <typename Set>
@@ -170,84 +101,6 @@ std::optional<double> Trainer::StepByGraph(absl::FunctionRef<std::optional<Set>(
   }
   if (!made.set.has_value()) return std::nullopt;
   return ReplayStep(network_.PrepareInputs(InputsOf(*made.set)));
-}
-
-double Trainer::ReplayStep(const NetworkInputs& inputs) {
-  Graphs& graphs = *graphs_;
-  const HandlesOwnScope handles;
-  const int64_t count = inputs.features[0].dim(0);
-  const double scale = loss_scale_.has_value() ? loss_scale_->scale() : network_.loss_scale();
-  graphs.Prepare(count, scale / static_cast<double>(count));
-  if (loss_scale_.has_value()) updater_.set_gradient_scale(1 / scale);
-  updater_.SetNumbers();
-  const std::vector<const NDArray*> state = updater_.state();
-  NDArray parameters = network_.parameters(), gradients = network_.gradients(),
-          beside = network_.beside();
-  NDArray first = !state.empty() ? *state[0] : NDArray();
-  NDArray second = state.size() > 1 ? *state[1] : NDArray();
-  std::vector<const NDArray*> reads = {&updater_.numbers(), &graphs.share};
-  for (const auto* arrays :
-       {&inputs.features, &inputs.labels, &inputs.features_masks, &inputs.labels_masks}) {
-    for (const NDArray& array : *arrays) reads.push_back(&array);
-  }
-  const uint64_t random_step = network_.step();
-  graphs.step.Run(reads, {&parameters, &gradients, &first, &second, &graphs.results, &beside}, [&] {
-    // Averages are not taken where the step is skipped, as the device alone knows, or fails behind its gradients.
-    NDArray before;
-    if (beside.is_defined()) before = beside.CopyTo(Place::CurrentOn(beside.device()));
-    absl::Cleanup restore = [&] { RestoreQuietly(before, beside); };
-    network_.QueueGradients(
-        inputs,
-        [&](const NDArray& losses) {
-          NDArray part = graphs.results.Slice(0, 0, count);
-          CopyInto(losses, part);
-        },
-        /*states=*/nullptr, &graphs.share);
-    NDArray mark = graphs.results.Index(0, count);
-    if (loss_scale_.has_value()) CopyInto(FiniteMark(gradients), mark);
-    // NaN is not equal to itself. A constant to compare with would come from the host, which captures cannot have.
-    if (loss_scale_.has_value() && beside.is_defined()) WhereInto(Equal(mark, mark), beside, before, beside);
-    updater_.ApplyNumbers(gradients, parameters, loss_scale_.has_value() ? &mark : nullptr);
-    std::move(restore).Cancel();
-  });
-  network_.set_step(random_step + 1);  // replays as well
-  graphs.unsettled = true;
-  // A step that nothing skips is done, whether its loss can be read or not.
-  if (!loss_scale_.has_value()) updater_.Advance();
-  return CountStep();
-}
-
-double Trainer::CountStep() {
-  Graphs& graphs = *graphs_;
-  const HandlesOwnScope handles;
-  double loss = 0;
-  bool finite = true;
-  const auto read = [&](auto&& results) {
-    const int64_t count = graphs.results.dim(0) - 1;
-    double sum = 0;
-    for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(results[i]);
-    loss = sum / static_cast<double>(count);
-    finite = results[count] == 0;
-  };
-  const auto read_any = [&] {
-    if (graphs.results.dtype() == DType::kFloat64)
-      return read(HostView<const double>(graphs.results));
-    read(HostView<const float>(graphs.results));
-  };
-  if (!loss_scale_.has_value()) graphs.unsettled = false;
-  try {
-    read_any();
-  } catch (const Error&) {
-    // It must not be reported as a step that is not done while the results can still be had.
-    read_any();
-  }
-  graphs.unsettled = false;
-  if (loss_scale_.has_value() && Observe(finite)) updater_.Advance();
-  return loss;
-}
-
-void Trainer::Settle() {
-  if (graphs_ != nullptr && graphs_->unsettled) CountStep();
 }
 
 void Trainer::CheckOpen() {

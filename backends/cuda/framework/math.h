@@ -64,8 +64,11 @@ __device__ __forceinline__ float Pow(float x, float y) {
 using Truth = bool;
 #define TIDEPOOL_FORMULA __device__ __forceinline__
 #define TIDEPOOL_REAL(x) static_cast<T>(x)
-#include "tidepool/ndarray/kernel/cell_formulas.inc"
+// In this order: each needs those above it.
+// clang-format off
 #include "tidepool/ndarray/kernel/element_formulas.inc"
+#include "tidepool/ndarray/kernel/cell_formulas.inc"
+// clang-format on
 #undef TIDEPOOL_FORMULA
 #undef TIDEPOOL_REAL
 
