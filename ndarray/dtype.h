@@ -71,6 +71,7 @@ using DTypeSet = uint16_t;
 constexpr DTypeSet SetOf(DType dtype) {
   return static_cast<DTypeSet>(1 << static_cast<int>(dtype));
 }
+// Whether it is one of them.
 constexpr bool Contains(DTypeSet set, DType dtype) { return (set & SetOf(dtype)) != 0; }
 
 // The DType of the C++ type T, as its `value`; for no other types.

@@ -123,6 +123,7 @@ class Part final : public BlockMember {
   NDArray operator()(const NDArray& input, NDArray& mask) const {
     return Run(absl::MakeConstSpan(&input, 1), &mask);
   }
+  // Of a layer of several inputs.
   NDArray operator()(absl::Span<const NDArray> inputs) const { return Run(inputs, nullptr); }
 
   // As constructed.

@@ -22,6 +22,7 @@ class MemoryTracing {
   static void Disable() {
     watches_.fetch_and(static_cast<uint8_t>(~kTraces), std::memory_order_relaxed);
   }
+  // Whether they are now.
   static bool enabled() { return (watches() & kTraces) != 0; }
 
   // ---- for the runtime: what a cycle that begins now tells of each of its requests. A cycle of which
