@@ -1,12 +1,14 @@
 #include "tidepool/ndarray/kernel/thread_pool.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
 #include <mutex>
+#include <new>
 #include <system_error>
 
 #include "tidepool/memory/stack.h"
@@ -42,9 +44,43 @@ void Wake(std::atomic<uint32_t>& word) {
           nullptr, 0);
 }
 
+// How often this process's ancestors forked since the first pool was made.
+std::atomic<int> forks{0};
+
+int ThisProcess() {
+  static const bool is_registered = [] {
+    pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+    return true;
+  }();
+  static_cast<void>(is_registered);
+  return forks.load(std::memory_order_relaxed);
+}
+
+// The shared pool of a process.
+struct Kept {
+  const int process;
+  Kept* const of_parent;  // nobody's any more: a thread that the child has not may be changing it
+  std::mutex mutex;
+  std::shared_ptr<WorkerPool> pool;
+  int threads = 0;
+};
+// Never destroyed: exit() need not wait for threads that own nothing.
+std::atomic<Kept*> kept_here{nullptr};
+
+// No lock that a fork could leave taken.
+Kept& KeptHere() {
+  const int process = ThisProcess();
+  Kept* kept = kept_here.load(std::memory_order_acquire);
+  if (kept != nullptr && kept->process == process) return *kept;
+  auto fresh = std::make_unique<Kept>(process, kept);
+  if (kept_here.compare_exchange_strong(kept, fresh.get(), std::memory_order_acq_rel))
+    return *fresh.release();
+  return *kept;
+}
+
 }  // namespace
 
-WorkerPool::WorkerPool(int threads) {
+WorkerPool::WorkerPool(int threads) : process_(ThisProcess()) {
   const int workers = std::min(threads - 1, kMaxWorkers);
   for (int slot = 1; slot <= workers; ++slot) {
     try {
@@ -56,6 +92,11 @@ WorkerPool::WorkerPool(int threads) {
 }
 
 WorkerPool::~WorkerPool() {
+  if (process_ != ThisProcess()) {
+    // They are the parent's: here there is nobody to wait for, nor a handle of anybody.
+    for (std::thread& worker : workers_) new (&worker) std::thread();
+    return;
+  }
   stop_.store(true);
   state_.fetch_add(kJob);  // a new number that cannot be joined: sleepers look again
   Wake(state_);
@@ -104,7 +145,8 @@ void WorkerPool::Work(int slot) {
 
 void WorkerPool::Run(int64_t tasks, absl::FunctionRef<void(int64_t, int)> task) {
   const int slots = static_cast<int>(std::min<int64_t>(tasks, threads()));
-  if (slots <= 1 || busy_.exchange(true, std::memory_order_acquire)) {
+  if (slots <= 1 || process_ != forks.load(std::memory_order_relaxed) ||
+      busy_.exchange(true, std::memory_order_acquire)) {
     for (int64_t index = 0; index < tasks; ++index) task(index, 0);
     return;
   }
@@ -133,16 +175,13 @@ std::shared_ptr<ThreadPool> PoolOf(Threads wanted) {
   if (threads <= 1) return nullptr;
   // Nobody's here: a pointer without a count.
   if (wanted.pool != nullptr) return {std::shared_ptr<ThreadPool>(), wanted.pool};
-  static std::mutex mutex;
-  // Never destroyed: exit() need not wait for threads that own nothing.
-  static auto* const kept = new std::shared_ptr<WorkerPool>;
-  static int kept_threads = 0;
-  std::lock_guard<std::mutex> lock(mutex);
-  if (kept_threads != threads) {
-    *kept = std::make_shared<WorkerPool>(threads);
-    kept_threads = threads;
+  Kept& kept = KeptHere();
+  std::lock_guard<std::mutex> lock(kept.mutex);
+  if (kept.threads != threads) {
+    kept.pool = std::make_shared<WorkerPool>(threads);
+    kept.threads = threads;
   }
-  return *kept;
+  return kept.pool;
 }
 
 void ParallelFor(Threads threads, int64_t count, int64_t grain, int64_t work,

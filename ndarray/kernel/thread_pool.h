@@ -9,6 +9,9 @@
 //
 // Threads: calls from several threads at once are right; those that find the pool busy run their
 // tasks alone, as do calls from inside a task.
+//
+// After fork() the child has none of the workers: a pool from before runs tasks on the calling thread
+// and may be destroyed there; PoolOf gives a new one.
 #ifndef TIDEPOOL_NDARRAY_KERNEL_THREAD_POOL_H_
 #define TIDEPOOL_NDARRAY_KERNEL_THREAD_POOL_H_
 
@@ -55,6 +58,7 @@ class WorkerPool final : public ThreadPool {
   std::atomic<bool> stop_{false};
   Job job_;  // written while no worker is inside and none can join
   std::vector<std::thread> workers_;
+  const int process_;  // how many forks there were above the process that has the workers
 };
 
 // The pool that was handed in, which nobody owns here, or the shared one for so many threads, kept; null for one

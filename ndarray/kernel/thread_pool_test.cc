@@ -1,9 +1,14 @@
 #include "tidepool/ndarray/kernel/thread_pool.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -45,6 +50,49 @@ TEST(ThreadPool, WithoutThreadsTheCallerDoesItAll) {
     sum += index;
   });
   EXPECT_EQ(sum, 45);
+}
+
+// What a child does in a process of its own, which a signal ends if it hangs. 0: as expected.
+int InChild(const std::function<bool()>& child) {
+  const pid_t id = fork();
+  if (id == 0) {
+    alarm(30);
+    _exit(child() ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(id, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+int64_t SumOf(ThreadPool& pool, int64_t tasks) {
+  std::atomic<int64_t> sum{0};
+  pool.Run(tasks, [&](int64_t index, int) { sum += index; });
+  return sum;
+}
+
+// Its workers are the parent's: the child waits for none of them, neither in a job nor at the pool's end.
+TEST(ThreadPool, AChildUsesAndDestroysAPoolOfItsParent) {
+  auto pool = std::make_unique<WorkerPool>(3);
+  EXPECT_EQ(SumOf(*pool, 100), 4950);
+  EXPECT_EQ(InChild([&] {
+              if (SumOf(*pool, 100) != 4950) return false;
+              WorkerPool other(3);  // its workers may have the places of those that are not here
+              pool.reset();
+              return SumOf(other, 100) == 4950;
+            }),
+            0);
+  EXPECT_EQ(SumOf(*pool, 100), 4950);
+}
+
+TEST(ThreadPool, AChildHasASharedPoolOfItsOwn) {
+  const std::shared_ptr<ThreadPool> before = PoolOf(3);
+  EXPECT_EQ(InChild([&] {
+              const std::shared_ptr<ThreadPool> here = PoolOf(3);
+              return here != before && here->threads() == 3 && SumOf(*here, 100) == 4950 &&
+                     PoolOf(3) == here && PoolOf(2)->threads() == 2;
+            }),
+            0);
+  EXPECT_EQ(PoolOf(3), before);
 }
 
 // Jobs follow each other faster than workers wake: a late worker must never touch the next job's
