@@ -75,6 +75,7 @@ void CheckData(const char* function, const void* data, size_t bytes, const Shape
 }
 
 void CopyIn(const void* data, size_t bytes, NDArray& array) {
+  const BytesInUse in_use(array);
   if (bytes > 0) std::memcpy(WritableData(array), data, bytes);
 }
 
@@ -240,6 +241,7 @@ tidepool_status tidepool_array_read(tidepool_array array, void* data, size_t byt
   return Call(__func__, [&](const char* function) {
     const NDArray x = *arrays.Pin(function, array);
     CheckData(function, data, bytes, x.shape(), x.dtype());
+    const BytesInUse in_use(x);
     x.CheckAlive(function, "array");
     if (bytes == 0) return;
     const NDArray dense =

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -69,16 +70,47 @@ bool ReadList(const Json& value, std::vector<T>* list, const Read& read) {
   return true;
 }
 
+// What was found where a whole number is expected may be one that is too large.
+const char* WholeNumberFor(const Json& value) {
+  return value.is_number() ? "a whole number of at most 64 bits, with its sign" : "a whole number";
+}
+
 }  // namespace
+
+std::string Shown(absl::string_view text) {
+  constexpr size_t kMostBytes = 200;
+  size_t end = std::min(text.size(), kMostBytes);
+  // Not within a character of several bytes.
+  while (end < text.size() && end > kMostBytes - 4 && (text[end] & 0xC0) == 0x80) --end;
+  const std::string quoted = Quoted(text.substr(0, end));
+  return absl::StrCat(absl::string_view(quoted).substr(1, quoted.size() - 2),
+                      end < text.size() ? "..." : "");
+}
 
 Attributes::Attributes(std::string where, const char* json)
     : where_(std::move(where)), members_(std::make_unique<Members>()) {
   if (json == nullptr || *json == 0) return;
-  Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  std::set<std::string> names;
+  const auto check_name = [&](int depth, Json::parse_event_t event, Json& name) {
+    if (event != Json::parse_event_t::key || depth != 1) return true;
+    const auto& text = name.get_ref<const std::string&>();
+    if (!names.insert(text).second) {
+      ThrowInvalidArgument(
+          absl::StrCat(where_, ": attribute [", Shown(text), "] is there twice, expected once"));
+    }
+    return true;
+  };
+  Json parsed;
+  const char* expected = "a JSON object, as in {\"axis\": 1}";
+  try {
+    parsed = Json::parse(json, check_name);
+  } catch (const Json::out_of_range&) {
+    expected = "numbers that float64 has";
+  } catch (const Json::exception&) {
+  }
   if (!parsed.is_object()) {
-    ThrowInvalidArgument(absl::StrCat(where_, ": attributes are ",
-                                      Quoted(absl::string_view(json).substr(0, 200)),
-                                      ", expected a JSON object, as in {\"axis\": 1}"));
+    ThrowInvalidArgument(
+        absl::StrCat(where_, ": attributes are \"", Shown(json), "\", expected ", expected));
   }
   members_->object = std::move(parsed);
 }
@@ -125,7 +157,7 @@ void Attributes::CheckAllRead() const {
   for (const auto& [name, value] : members_->object.items()) {
     if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
     ThrowInvalidArgument(absl::StrCat(
-        where_, ": no attribute [", name, "]; ",
+        where_, ": no attribute [", Shown(name), "]; ",
         asked_.empty() ? "there are none"
                        : absl::StrCat("there are [", absl::StrJoin(asked_, "], ["), "]")));
   }
@@ -145,7 +177,7 @@ int64_t Attributes::Int(const char* name, std::optional<int64_t> otherwise) {
   const void* const value = Find(name, otherwise.has_value());
   if (value == nullptr) return *otherwise;
   int64_t number;
-  if (!ReadInt(JsonOf(value), &number)) ThrowNot(name, "a whole number");
+  if (!ReadInt(JsonOf(value), &number)) ThrowNot(name, WholeNumberFor(JsonOf(value)));
   return number;
 }
 
@@ -163,6 +195,12 @@ uint64_t Attributes::Unsigned(const char* name, std::optional<uint64_t> otherwis
   if (value == nullptr) return *otherwise;
   if (!JsonOf(value).is_number_unsigned()) ThrowNot(name, "a whole number from 0");
   return JsonOf(value).get<uint64_t>();
+}
+
+size_t Attributes::Size(const char* name, size_t otherwise) {
+  const uint64_t size = Unsigned(name, otherwise);
+  if (size > INT64_MAX) ThrowNot(name, absl::StrCat("at most ", INT64_MAX));
+  return size;
 }
 
 double Attributes::Number(const char* name, std::optional<double> otherwise) {

@@ -8,6 +8,7 @@
 #ifndef TIDEPOOL_TOOLS_C_API_ATTRIBUTES_H_
 #define TIDEPOOL_TOOLS_C_API_ATTRIBUTES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tidepool/memory/io/json_writer.h"
 #include "tidepool/ndarray/dtype.h"
@@ -23,9 +25,12 @@
 
 namespace tidepool::c_api {
 
+// Text of the caller's for a message: what is no UTF-8 or not to be printed is escaped as in JSON, and long text is cut.
+std::string Shown(absl::string_view text);
+
 class Attributes {
  public:
-  // Null or "": an object without members.
+  // Null or "": an object without members. A name that is there twice is an error, as are numbers that no float64 has.
   Attributes(std::string where, const char* json);
   // Reads nothing: each member that is asked for is written to `description`, in an array, with its type and default; values
   // are the defaults, or zeros, nothing and the first choice.
@@ -39,6 +44,8 @@ class Attributes {
   int64_t Int(const char* name, std::optional<int64_t> otherwise = std::nullopt);
   int Axis(const char* name, std::optional<int> otherwise = std::nullopt);
   uint64_t Unsigned(const char* name, std::optional<uint64_t> otherwise = std::nullopt);
+  // Of memory: at most INT64_MAX.
+  size_t Size(const char* name, size_t otherwise);
   // "inf", "-inf" and "nan" are numbers, too.
   double Number(const char* name, std::optional<double> otherwise = std::nullopt);
   std::string Text(const char* name, std::optional<std::string> otherwise = std::nullopt);

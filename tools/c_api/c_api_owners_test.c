@@ -57,8 +57,12 @@ static void TestManagers(void) {
   OK(tidepool_manager_leave(base));
   OK(tidepool_manager_leave(sub));
   FAILS(TIDEPOOL_FAILED_PRECONDITION, "nothing is open", tidepool_manager_leave(sub));
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "the manager is NULL", tidepool_manager_leave(NULL));
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "kind array", tidepool_manager_leave((tidepool_manager)made));
   OK(tidepool_manager_return(sub, made));
   CHECK(ArraysOf(base) == 2);
+  FAILS(TIDEPOOL_FAILED_PRECONDITION, "nor lent", tidepool_manager_return(sub, made));
+  CHECK(ArraysOf(base) == 2 && IsAlive(made));
 
   OK(tidepool_manager_close(sub));
   CHECK(!IsAlive(below) && !IsAlive(free_one) && IsAlive(mine) && IsAlive(made) &&
@@ -180,6 +184,9 @@ static void TestWorkspaces(void) {
   OK(tidepool_workspace_abandon(step));
   CHECK(StatOf(step, "failed_cycles") == 1);
   FAILS(TIDEPOOL_FAILED_PRECONDITION, "nothing is open", tidepool_workspace_end(step));
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "the workspace is NULL", tidepool_workspace_end(NULL));
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "kind array",
+        tidepool_workspace_abandon((tidepool_workspace)left));
   OK(tidepool_workspace_trim(step));
   OK(tidepool_workspace_reset(step));
   Cycle(step, product, add, total);
@@ -189,7 +196,10 @@ static void TestWorkspaces(void) {
   OK(tidepool_workspace_release(other));
   FAILS(TIDEPOOL_INVALID_ARGUMENT, "released", tidepool_workspace_trim(other));
   OK(tidepool_workspace_end(other));
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "released", tidepool_workspace_end(other));
 
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "expected at most 9223372036854775807",
+        tidepool_workspace_new("x", "{\"max_size\": 9223372036854775808}", NULL, &other));
   FAILS(TIDEPOOL_INVALID_ARGUMENT, "no attribute [max_sise]; there are [initial_size]",
         tidepool_workspace_new("x", "{\"max_sise\": 1}", NULL, &other));
   FAILS(TIDEPOOL_INVALID_ARGUMENT,

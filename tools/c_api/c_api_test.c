@@ -273,9 +273,53 @@ static void TestOperators(void) {
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) OK(tidepool_array_release(all[i]));
 }
 
+// Whatever is wrong: what was asked for is NULL, and the message is no longer than one can read.
+static void TestWrongCalls(void) {
+  tidepool_array x = Six(NULL);
+  tidepool_operator released;
+  OK(tidepool_operator_new("relu", NULL, &released));
+  OK(tidepool_operator_release(released));
+  char attributes[1 << 14] = "{\"";
+  memset(attributes + 2, 'n', sizeof attributes - 3);
+  memcpy(attributes + sizeof attributes - 5, "\":1}", 5);
+  tidepool_array pair[2];
+#define IS_NULL_AFTER(status, part, call)           \
+  do {                                              \
+    pair[0] = pair[1] = x;                          \
+    FAILS(status, part, call);                      \
+    CHECK(pair[0] == NULL && pair[1] == NULL);      \
+    CHECK(strlen(tidepool_error_message()) < 5000); \
+  } while (0)
+  IS_NULL_AFTER(TIDEPOOL_NOT_FOUND, "no operator [nope]",
+                tidepool_call("nope", NULL, &x, 1, pair, 2));
+  IS_NULL_AFTER(TIDEPOOL_NOT_FOUND, "no operator [{\\\"nnn",
+                tidepool_call(attributes, NULL, &x, 1, pair, 2));
+  IS_NULL_AFTER(TIDEPOOL_INVALID_ARGUMENT, "name is NULL",
+                tidepool_call(NULL, NULL, &x, 1, pair, 2));
+  IS_NULL_AFTER(TIDEPOOL_INVALID_ARGUMENT, "expected a JSON object",
+                tidepool_call("relu", "{", &x, 1, pair, 2));
+  IS_NULL_AFTER(TIDEPOOL_INVALID_ARGUMENT, "nnn...]; there are none",
+                tidepool_call("relu", attributes, &x, 1, pair, 2));
+  IS_NULL_AFTER(TIDEPOOL_INVALID_ARGUMENT, "released",
+                tidepool_operator_run(released, &x, 1, pair, 2));
+#undef IS_NULL_AFTER
+  const size_t too_many = (size_t)-1;
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "outputs, expected at most",
+        tidepool_call("relu", NULL, &x, 1, pair, too_many));
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "inputs, expected at most",
+        tidepool_call("concat", "{\"axis\": 0}", &x, too_many, pair, 1));
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "outputs is NULL", tidepool_call("nope", NULL, &x, 1, NULL, 1));
+  // Of a message that quotes a path: bounded, too.
+  tidepool_model model;
+  CHECK(tidepool_model_load(attributes, NULL, &model) != TIDEPOOL_OK);
+  CHECK(strlen(tidepool_error_message()) < 5000);
+  OK(tidepool_array_release(x));
+}
+
 void TestOwners(void);  // c_api_owners_test.c
 void TestModels(const char* path);
 void TestThreads(const char* path);
+void TestRaces(const char* path);  // c_api_races_test.c
 
 int main(int argc, char** argv) {
   CHECK(argc == 2);
@@ -283,9 +327,11 @@ int main(int argc, char** argv) {
   TestArrays();
   TestDlpack();
   TestOperators();
+  TestWrongCalls();
   TestOwners();
   TestModels(argv[1]);
   TestThreads(argv[1]);
+  TestRaces(argv[1]);
   puts("passed");
   return 0;
 }

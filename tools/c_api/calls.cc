@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,13 +26,22 @@ struct LastErrorOfThread {
 };
 thread_local LastErrorOfThread last_error;
 
+// Callers log messages: what a stranger gave, a name or a path, makes none of megabytes. Cut between characters.
+std::string Bounded(absl::string_view message) {
+  constexpr size_t kMostBytes = 4096;
+  if (message.size() <= kMostBytes) return std::string(message);
+  size_t end = kMostBytes;
+  while (end > kMostBytes - 4 && (message[end] & 0xC0) == 0x80) --end;
+  return absl::StrCat(message.substr(0, end), "... (", message.size(), " bytes)");
+}
+
 tidepool_status Failed(absl::StatusCode code, const char* message,
                        const std::string* report = nullptr) noexcept {
   try {
     if (last_error.error == nullptr) last_error.error = new LastError();
     LastError& last = *last_error.error;
     last.message = last.report = "";
-    last.message_text = message;
+    last.message_text = Bounded(message);
     last.message = last.message_text.c_str();
     if (report != nullptr) {
       last.report_text = *report;

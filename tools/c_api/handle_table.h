@@ -44,7 +44,12 @@ class HandleTable {
     T* get() { return std::launder(reinterpret_cast<T*>(object)); }
   };
 
+  static constexpr uint32_t kSlotsInChunk = 256, kMostChunks = 1 << 14;
+
  public:
+  // There are never more at once.
+  static constexpr uint32_t kMostHandles = kSlotsInChunk * kMostChunks;
+
   // An object, which stays while this does.
   class Pinned {
    public:
@@ -122,8 +127,6 @@ class HandleTable {
   static constexpr uint64_t kPins = (uint64_t{1} << 30) - 1, kLive = uint64_t{1} << 30,
                             kDying = uint64_t{2} << 30, kStates = uint64_t{3} << 30,
                             kGeneration = uint64_t{1} << 32;
-  static constexpr uint32_t kSlotsInChunk = 256, kMostChunks = 1 << 14,
-                            kMostHandles = kSlotsInChunk * kMostChunks;
   static constexpr uint32_t kLastGeneration = UINT32_MAX - 1;
   struct Chunk {
     Slot slots[kSlotsInChunk];

@@ -1,9 +1,12 @@
 // Managers of the C API.
+#include <cstdint>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/json_writer.h"
+#include "tidepool/memory/ownership/owner_node.h"
 #include "tidepool/memory/ownership/ownership_snapshot.h"
 #include "tidepool/tools/c_api/calls.h"
 #include "tidepool/tools/c_api/objects.h"
@@ -35,6 +38,26 @@ std::string ReportOf(const OwnershipSnapshot& snapshot) {
   }
   json.EndArray();
   return std::move(json).Take();
+}
+
+// Whether it owns the array or has borrowed it. Empty arrays are nobody's, and anybody's to return.
+bool HasOrBorrows(const NDManager& manager, const NDArray& array) {
+  const Buffer* const buffer = array.buffer().get();
+  if (buffer == nullptr) return true;
+  const uint64_t ref = manager.ref().bits();
+  const OwnerNode* const node = NodeOf(ref);
+  return buffer->link.node.Get() == ref || (node != nullptr && internal::IsLentTo(*buffer, *node));
+}
+
+void Return(const char* function, NDManager& manager, const NDArray& array) {
+  array.CheckAlive(function, "array");
+  // One that is closed says so itself.
+  if (manager.is_open() && !HasOrBorrows(manager, array)) {
+    ThrowFailedPrecondition(absl::StrCat(function, ": the array of shape ",
+                                         array.shape().ToString(), " is not manager [",
+                                         manager.name(), "]'s, nor lent to it"));
+  }
+  manager.Ret(array);
 }
 
 }  // namespace
@@ -82,7 +105,7 @@ tidepool_status tidepool_manager_lend(tidepool_manager manager, tidepool_array a
 
 tidepool_status tidepool_manager_return(tidepool_manager manager, tidepool_array array) {
   return Call(__func__, [&](const char* function) {
-    managers.Pin(function, manager)->Ret(*arrays.Pin(function, array));
+    Return(function, *managers.Pin(function, manager), *arrays.Pin(function, array));
   });
 }
 
@@ -93,10 +116,7 @@ tidepool_status tidepool_manager_enter(tidepool_manager manager) {
 }
 
 tidepool_status tidepool_manager_leave(tidepool_manager manager) {
-  return Call(__func__, [&](const char* function) {
-    CheckGiven(function, "manager", manager);
-    LeaveManager(function, manager);
-  });
+  return Call(__func__, [&](const char* function) { LeaveManager(function, manager); });
 }
 
 tidepool_status tidepool_manager_set_budget(tidepool_manager manager, int64_t bytes) {

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -19,7 +20,38 @@
 namespace tidepool::c_api {
 namespace {
 
-constinit HandleTable<nn::Model, HandleKind::kModel> models;
+// What a model and its predictors share: how many calls of predictors are under way, until the model is released.
+class ModelUse {
+ public:
+  // False: it was released.
+  bool Begin() {
+    int64_t calls = calls_.load(std::memory_order_relaxed);
+    do {
+      if (calls == kReleased) return false;
+    } while (!calls_.compare_exchange_weak(calls, calls + 1, std::memory_order_acquire,
+                                           std::memory_order_relaxed));
+    return true;
+  }
+  void End() { calls_.fetch_sub(1, std::memory_order_release); }
+
+  // False: calls are under way, and nothing has changed. Again: true.
+  bool Release() {
+    int64_t calls = 0;
+    return calls_.compare_exchange_strong(calls, kReleased, std::memory_order_acq_rel) ||
+           calls == kReleased;
+  }
+
+ private:
+  static constexpr int64_t kReleased = -1;
+  std::atomic<int64_t> calls_{0};
+};
+
+struct OneModel {
+  nn::Model model;
+  std::shared_ptr<ModelUse> use = std::make_shared<ModelUse>();
+};
+
+constinit HandleTable<OneModel, HandleKind::kModel> models;
 
 // One request: an array of examples, and where its results go. Null memory: to an array of the caller's place.
 struct Request {
@@ -70,11 +102,13 @@ PredictorOptions OptionsOf(const char* function, const char* json) {
 }
 
 struct OnePredictor {
-  OnePredictor(nn::Model& model, const PredictorOptions& options)
-      : network(model.network),
+  OnePredictor(OneModel& of, const PredictorOptions& options)
+      : use(of.use),
+        network(of.model.network),
         translator(options.softmax),
-        predictor(model, translator, "predictor", options.budget_bytes) {}
+        predictor(of.model, translator, "predictor", options.budget_bytes) {}
 
+  std::shared_ptr<ModelUse> use;
   std::shared_ptr<nn::Network> network;
   RequestTranslator translator;
   nn::Predictor<Request, NDArray> predictor;
@@ -83,7 +117,7 @@ struct OnePredictor {
 
 constinit HandleTable<OnePredictor, HandleKind::kPredictor> predictors;
 
-// A predictor is one thread's at a time: who comes meanwhile is told.
+// A predictor is one thread's at a time: who comes meanwhile is told. Its model stays until the call is over.
 class InUse {
  public:
   InUse(const char* function, OnePredictor& predictor) : predictor_(predictor) {
@@ -91,8 +125,14 @@ class InUse {
       ThrowFailedPrecondition(absl::StrCat(
           function, ": another thread is using this predictor; make one for each thread"));
     }
+    if (predictor.use->Begin()) return;
+    predictor.is_in_use.store(false, std::memory_order_release);
+    ThrowFailedPrecondition(absl::StrCat(function, ": the predictor's model was released"));
   }
-  ~InUse() { predictor_.is_in_use.store(false, std::memory_order_release); }
+  ~InUse() {
+    predictor_.use->End();
+    predictor_.is_in_use.store(false, std::memory_order_release);
+  }
 
  private:
   OnePredictor& predictor_;
@@ -167,18 +207,26 @@ tidepool_status tidepool_model_load(const char* path, const char* device, tidepo
     Clear(function, "model", model);
     CheckGiven(function, "path", path);
     *model = static_cast<tidepool_model>(
-        models.Add(nn::LoadModel(path, WorkspaceMode::kEnabled, DeviceOfText(device))));
+        models.Add(OneModel{nn::LoadModel(path, WorkspaceMode::kEnabled, DeviceOfText(device))}));
   });
 }
 
 tidepool_status tidepool_model_release(tidepool_model model) {
-  return Call(__func__, [&](const char* function) { models.Release(function, model); });
+  return Call(__func__, [&](const char* function) {
+    if (model == nullptr) return;
+    if (!models.Pin(function, model)->use->Release()) {
+      ThrowFailedPrecondition(absl::StrCat(
+          function,
+          ": a predictor of the model is in a call on another thread; nothing was released"));
+    }
+    models.Release(function, model);
+  });
 }
 
 tidepool_status tidepool_model_describe(tidepool_model model, char** json) {
   return Call(__func__, [&](const char* function) {
     Clear(function, "json", json);
-    *json = NewText(Described(*models.Pin(function, model)));
+    *json = NewText(Described(models.Pin(function, model)->model));
   });
 }
 
@@ -215,8 +263,9 @@ tidepool_status tidepool_predictor_predict_array(tidepool_predictor predictor,
     Clear(function, "results", results);
     const auto pinned = predictors.Pin(function, predictor);
     const InUse in_use(function, *pinned);
-    *results = NewArrayHandle(
-        pinned->predictor.Predict({*arrays.Pin(function, features), nullptr, 0, function}));
+    const NDArray x = *arrays.Pin(function, features);
+    const BytesInUse bytes_in_use(x);
+    *results = NewArrayHandle(pinned->predictor.Predict({x, nullptr, 0, function}));
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "tidepool/memory/pins.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ndarray.h"
@@ -25,10 +26,24 @@ inline tidepool_array NewArrayHandle(NDArray array) {
   return static_cast<tidepool_array>(arrays.Add(std::move(array)));
 }
 
+// Who closes the array, or its manager, on another thread meanwhile leaves its bytes to this call. Before it is looked at
+// whether it is alive. A cycle's end waits for nobody (memory/pins.h).
+class BytesInUse {
+ public:
+  explicit BytesInUse(const NDArray& array) {
+    pins_.Pin(array.buffer().get());
+    pins_.Publish();
+  }
+
+ private:
+  PinScope pins_;
+};
+
 // Cycles of workspaces and entered managers, in the order of their beginning on this thread. What is open when the thread ends
 // ends then.
 void EnterWorkspace(WorkspaceTable::Pinned workspace, const void* handle);
-// Throw kFailedPrecondition unless it is the innermost; nothing has changed then.
+// Throw kInvalidArgument for what is no handle of that kind, kFailedPrecondition unless it is the innermost; nothing has
+// changed then.
 void LeaveWorkspace(const char* function, const void* handle, bool has_failed);
 void EnterManager(ManagerTable::Pinned manager, const void* handle);
 void LeaveManager(const char* function, const void* handle);

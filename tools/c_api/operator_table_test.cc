@@ -119,6 +119,17 @@ TEST(Attributes, WhatIsWrongIsNamed) {
         << value;
   }
   EXPECT_EQ(MessageOf("{\"i\": 9223372036854775807}", ints), "");
+  for (const char* value : {"9223372036854775808", "123456789012345678901234567890"}) {
+    EXPECT_THAT(MessageOf(("{\"i\": " + std::string(value) + "}").c_str(), ints),
+                HasSubstr("expected a whole number of at most 64 bits"));
+  }
+  EXPECT_THAT(MessageOf("{\"i\": 1e400}", ints), HasSubstr("expected numbers that float64 has"));
+  EXPECT_EQ(MessageOf("{\"i\": 1, \"j\": 2, \"i\": 3}", ints),
+            "operator [x]: attribute [i] is there twice, expected once");
+  const auto size = [](Attributes& a) { a.Size("i", 1); };
+  EXPECT_EQ(MessageOf("{\"i\": 9223372036854775807}", size), "");
+  EXPECT_THAT(MessageOf("{\"i\": 9223372036854775808}", size),
+              HasSubstr("expected at most 9223372036854775807"));
   EXPECT_THAT(MessageOf("{\"axis\": 3000000000}", [](Attributes& a) { a.Axis("axis"); }),
               HasSubstr("expected an axis"));
   EXPECT_THAT(MessageOf("{\"n\": -1}", [](Attributes& a) { a.Unsigned("n"); }),
@@ -131,6 +142,15 @@ TEST(Attributes, WhatIsWrongIsNamed) {
               HasSubstr("expected 1 or 2 whole numbers"));
   EXPECT_THAT(MessageOf("{\"shape\": [-1]}", [](Attributes& a) { a.Shape("shape"); }),
               HasSubstr("-1"));
+}
+
+TEST(Attributes, WhatTheCallerGaveIsShownInPartAndInText) {
+  EXPECT_EQ(Shown("axis"), "axis");
+  EXPECT_EQ(Shown(std::string("a\0\n\xff", 4)), "a\\u0000\\n\xef\xbf\xbd");
+  EXPECT_EQ(Shown(std::string(201, 'n')), std::string(200, 'n') + "...");
+  std::string umlauts = "n";
+  for (int i = 0; i < 100; ++i) umlauts += "\xc3\xa4";  // the last one begins at byte 199
+  EXPECT_EQ(Shown(umlauts), umlauts.substr(0, 199) + "...");
 }
 
 TEST(Attributes, NumbersMayBeInfinite) {

@@ -6,6 +6,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/json_writer.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/tools/c_api/attributes.h"
 #include "tidepool/tools/c_api/calls.h"
 #include "tidepool/tools/c_api/objects.h"
 #include "tidepool/tools/c_api/operator_table.h"
@@ -26,8 +27,8 @@ Operation Prepare(const char* function, const char* name, const char* attributes
   CheckGiven(function, "name", name);
   const NamedOperator* const named = FindNamedOperator(name);
   if (named == nullptr)
-    ThrowNotFound(
-        absl::StrCat(function, ": no operator [", name, "]; tidepool_operators() lists them"));
+    ThrowNotFound(absl::StrCat(function, ": no operator [", Shown(name),
+                               "]; tidepool_operators() lists them"));
   Attributes read(absl::StrCat("operator [", name, "]"), attributes);
   Prepared prepared = named->prepare(read);
   read.CheckAllRead();
@@ -47,11 +48,27 @@ void CheckCount(const Operation& operation, const char* what, size_t found,
     ThrowCount(operation, what, found, names.empty() ? "none" : names);
 }
 
+// A count that nobody's memory has is a mistake to be told of, not to be followed.
+void CheckMost(const char* function, const char* what, size_t count) {
+  if (count > ArrayTable::kMostHandles) {
+    ThrowInvalidArgument(absl::StrCat(function, ": ", count, " ", what, ", expected at most ",
+                                      ArrayTable::kMostHandles));
+  }
+}
+
+// Results are nothing until a call succeeds: before anything else can fail.
+void ClearOutputs(const char* function, tidepool_array* outputs, size_t count) {
+  CheckMost(function, "outputs", count);
+  if (count > 0) CheckGiven(function, "outputs", outputs);
+  std::fill_n(outputs, count, nullptr);
+}
+
 // The caller's arrays for the length of a call.
 class PinnedInputs {
  public:
   PinnedInputs(const char* function, const Operation& operation, const tidepool_array* handles,
                size_t count) {
+    CheckMost(function, "inputs", count);
     CheckCount(operation, "inputs", count, operation.inputs, operation.named->inputs);
     if (count > 0) CheckGiven(function, "inputs", handles);
     for (size_t i = 0; i < count; ++i) {
@@ -77,10 +94,9 @@ class PinnedInputs {
   absl::InlinedVector<const NDArray*, 4> arrays_;
 };
 
+// To outputs that are cleared.
 void Run(const char* function, const Operation& operation, const tidepool_array* inputs,
          size_t input_count, tidepool_array* outputs, size_t output_count) {
-  if (output_count > 0) CheckGiven(function, "outputs", outputs);
-  std::fill_n(outputs, output_count, nullptr);
   CheckCount(operation, "outputs", output_count, operation.outputs, operation.named->outputs);
   if (operation.prepared.run == nullptr) {
     ThrowInvalidArgument(
@@ -116,6 +132,7 @@ void CopyResult(const Operation& operation, const NDArray& result, NDArray& dest
 
 void RunInto(const char* function, const Operation& operation, const tidepool_array* inputs,
              size_t input_count, const tidepool_array* outputs, size_t output_count) {
+  CheckMost(function, "outputs", output_count);
   CheckCount(operation, "outputs", output_count, operation.outputs, operation.named->outputs);
   if (output_count > 0) CheckGiven(function, "outputs", outputs);
   const PinnedInputs pinned(function, operation, inputs, input_count);
@@ -187,6 +204,7 @@ tidepool_status tidepool_operator_run(tidepool_operator operation, const tidepoo
                                       size_t input_count, tidepool_array* outputs,
                                       size_t output_count) {
   return Call(__func__, [&](const char* function) {
+    ClearOutputs(function, outputs, output_count);
     Run(function, *operations.Pin(function, operation), inputs, input_count, outputs, output_count);
   });
 }
@@ -204,6 +222,7 @@ tidepool_status tidepool_call(const char* name, const char* attributes,
                               const tidepool_array* inputs, size_t input_count,
                               tidepool_array* outputs, size_t output_count) {
   return Call(__func__, [&](const char* function) {
+    ClearOutputs(function, outputs, output_count);
     Run(function, Prepare(function, name, attributes), inputs, input_count, outputs, output_count);
   });
 }

@@ -1,9 +1,12 @@
+#include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -41,7 +44,13 @@ class Scopes {
   }
   void Begun() { ++depth_; }
 
-  Scope& Innermost(const char* function, const char* what, const void* handle) {
+  // `check` throws for what is no handle of that kind. One that was released names a scope until that ends.
+  Scope& Innermost(const char* function, const char* what, const void* handle,
+                   absl::FunctionRef<void()> check) {
+    const bool is_open = std::any_of(
+        scopes_.begin(), scopes_.begin() + static_cast<std::ptrdiff_t>(depth_),
+        [handle](const std::unique_ptr<Scope>& scope) { return scope->handle == handle; });
+    if (!is_open) check();
     if (depth_ == 0) {
       ThrowFailedPrecondition(
           absl::StrCat(function, ": nothing is open on this thread, expected the ", what));
@@ -90,7 +99,8 @@ void EnterWorkspace(WorkspaceTable::Pinned workspace, const void* handle) {
 }
 
 void LeaveWorkspace(const char* function, const void* handle, bool has_failed) {
-  Scope& scope = scopes.Innermost(function, "workspace", handle);
+  Scope& scope =
+      scopes.Innermost(function, "workspace", handle, [&] { workspaces.Pin(function, handle); });
   if (has_failed) {
     EndAsFailed(scope);
   } else {
@@ -109,7 +119,7 @@ void EnterManager(ManagerTable::Pinned manager, const void* handle) {
 }
 
 void LeaveManager(const char* function, const void* handle) {
-  scopes.Innermost(function, "manager", handle).End();
+  scopes.Innermost(function, "manager", handle, [&] { managers.Pin(function, handle); }).End();
   scopes.Ended();
 }
 

@@ -15,7 +15,7 @@ constinit WorkspaceTable workspaces;
 WorkspaceConfig WorkspaceConfigOf(const char* function, const char* json) {
   WorkspaceConfig config;
   Attributes a(std::string(function) + ": config", json);
-  const auto size = [&a](const char* name, size_t& member) { member = a.Unsigned(name, member); };
+  const auto size = [&a](const char* name, size_t& member) { member = a.Size(name, member); };
   size("initial_size", config.initial_size);
   size("min_size", config.min_size);
   size("max_size", config.max_size);
@@ -117,14 +117,12 @@ tidepool_status tidepool_workspace_begin(tidepool_workspace workspace) {
 
 tidepool_status tidepool_workspace_end(tidepool_workspace workspace) {
   return Call(__func__, [&](const char* function) {
-    CheckGiven(function, "workspace", workspace);
     LeaveWorkspace(function, workspace, /*has_failed=*/false);
   });
 }
 
 tidepool_status tidepool_workspace_abandon(tidepool_workspace workspace) {
   return Call(__func__, [&](const char* function) {
-    CheckGiven(function, "workspace", workspace);
     LeaveWorkspace(function, workspace, /*has_failed=*/true);
   });
 }
