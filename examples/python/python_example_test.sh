@@ -1,6 +1,6 @@
 #!/bin/bash
 # digits.py runs, and prints what `tidepool predict` prints of the same model and images; docs/c_api.md shows parts of it.
-# Arguments: LIBRARY TOOL MODEL GUIDE PROGRAM IMAGES...
+# Before it dlpack_test.py, beside it. Arguments: LIBRARY TOOL MODEL GUIDE PROGRAM IMAGES...
 set -u
 library=$1 tool=$2 model=$3 guide=$4 program=$5 images=$(dirname "$6")/t10k-images-idx3-ubyte.gz
 # Another python3 may stand before Debian's, which has Debian's NumPy.
@@ -16,6 +16,7 @@ preload=()
 if nm -D "$library" | grep -q __asan_init; then
   preload=(env LD_PRELOAD="$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0)
 fi
+TIDEPOOL_LIBRARY=$PWD/$library "${preload[@]}" "$python" -B "$(dirname "$program")/dlpack_test.py" || exit 1
 TIDEPOOL_LIBRARY=$PWD/$library "${preload[@]}" "$python" -B "$program" "$model" "$images" >"$TEST_TMPDIR/python" || exit 1
 "$tool" predict --model_file="$model" --images="$images" >"$TEST_TMPDIR/tool" || exit 1
 if [[ $(wc -l <"$TEST_TMPDIR/tool") -lt 1000 ]]; then

@@ -7,9 +7,11 @@
 
 The library is found by TIDEPOOL_LIBRARY, else as the system finds libtidepool.so.1.
 """
+import collections
 import ctypes
 import json
 import os
+import sys
 
 API_VERSION = 1
 DTYPES = ["float32", "int64", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "bool", "int16", "uint16",
@@ -44,7 +46,7 @@ def _function(name, *argtypes):
   def checked(*arguments):
     status = function(*arguments)
     if status != 0:
-      raise Error(_lib.tidepool_status_name(status).decode(), _lib.tidepool_error_message().decode())
+      raise Error(_lib.tidepool_status_name(status).decode(), _lib.tidepool_error_message().decode(errors="replace"))
 
   return checked
 
@@ -108,9 +110,9 @@ class _Owned:
     self._handle = handle
 
   def close(self):
-    handle, self._handle = self._handle, None
-    if handle is not None:
-      self._release(handle)
+    if self._handle is not None:
+      self._release(self._handle)  # it may be refused: then it is still to be done
+      self._handle = None
 
   def __del__(self):
     if getattr(self, "_handle", None) is not None:
@@ -131,19 +133,23 @@ _api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
 _api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _FRESH, _USED = b"dltensor", b"used_dltensor"
+# A capsule's destructor may be called while an exception is on its way (of who could not take the tensor), where no Python may
+# run. So they have none: they are kept here, and looked at when nothing is on its way.
+_given = collections.deque()
 
 
-def _capsule_ended(capsule):
-  if _IsValid(capsule, _FRESH):
-    unused = _array_from_address(_GetPointer(capsule, _FRESH))
-    _array_release(unused)
-
-
-_CAPSULE_ENDED = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_capsule_ended)
-# A capsule that is ending has no references any more, so it goes by its address.
-_IsValid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
-_GetPointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
+def _end_unused_capsules():
+  for _ in range(len(_given)):
+    try:
+      capsule = _given.popleft()
+    except IndexError:  # another thread has it
+      return
+    if sys.getrefcount(capsule) > 2:  # this function's and getrefcount's
+      _given.append(capsule)
+    elif _api.PyCapsule_IsValid(capsule, _FRESH):
+      _array_release(_array_from_address(_api.PyCapsule_GetPointer(capsule, _FRESH)))
 
 
 def _array_from_address(tensor):
@@ -153,6 +159,11 @@ def _array_from_address(tensor):
 class Array(_Owned):
   """An array of Tidepool's; numpy.from_dlpack() and torch.from_dlpack() take it."""
   _release = staticmethod(_array_release)
+
+  def close(self):
+    super().close()
+    if _given:
+      _end_unused_capsules()
 
   def info(self):
     info = _ArrayInfo(struct_size=ctypes.sizeof(_ArrayInfo))
@@ -178,7 +189,10 @@ class Array(_Owned):
 
   def __dlpack__(self, stream=None):
     where = None if stream is None else ctypes.byref(ctypes.c_int64(stream))
-    return _api.PyCapsule_New(_made(_array_to_dlpack, self._handle, where, 0), _FRESH, ctypes.cast(_CAPSULE_ENDED, _POINTER))
+    _end_unused_capsules()
+    capsule = _api.PyCapsule_New(_made(_array_to_dlpack, self._handle, where, 0), _FRESH, None)
+    _given.append(capsule)
+    return capsule
 
   def __dlpack_device__(self):
     device = self.info().device.decode()

@@ -15,7 +15,8 @@
 // Guide: docs/c_api.md. C11 or C++; 64-bit Linux. Nothing here throws or ends the program.
 //
 // Errors. What can fail returns a tidepool_status, TIDEPOOL_OK or the kind of error; the message is the calling thread's
-// tidepool_error_message(). Results are written on success only; a handle that was asked for is NULL otherwise.
+// tidepool_error_message(), a few thousand bytes at most. Results are written on success only; a handle that was asked for is
+// NULL otherwise, whatever was wrong (counts of more than 4194304 arrays are refused before anything is read or written).
 //   INVALID_ARGUMENT     null where null has no meaning; handles of another kind, released ones, numbers that are none; names and
 //                        attributes that do not exist; shapes and types that do not fit. Every function with arguments.
 //   FAILED_PRECONDITION  arrays whose cycle has ended or that were closed, closed managers, workspaces open on another thread,
@@ -30,8 +31,13 @@
 // Text that is given is UTF-8 and ends with 0; it is copied. Text in `char**` is the caller's, for tidepool_text_free().
 //
 // Threads: any, where nothing else is said. A handle may be used on several threads at once, and released by one of them
-// meanwhile: what it names stays until the last call that uses it has returned. Writes to an array's elements must not race
-// with other uses of them. Cycles and entered managers are the thread's that began them.
+// meanwhile: what it names stays until the last call that uses it has returned. An array or its manager that one thread closes
+// while another one is in a call with the array: the bytes go when that call is over. Writes to an array's elements must not
+// race with other uses of them. Cycles and entered managers are the thread's that began them.
+// THE END OF A CYCLE WAITS FOR NOBODY: arrays of a cycle may be used by other threads only while it is open, and whoever ends or
+// abandons it sees to it that no other thread is in a call with one of them, or would read and write memory that is others'.
+//
+// fork(): a child has its parent's arrays and handles, and threads of its own for operators.
 //
 // Binary interface: libtidepool.so.1. Functions, enumerators and members of structs are added, never changed or removed, and
 // each function has the version of its first release (TIDEPOOL_1.0). Structs begin with their size as the caller knows it.
@@ -200,7 +206,7 @@ tidepool_status tidepool_array_from_dlpack_versioned(struct DLManagedTensorVersi
 // ---- Operators ----
 //
 // By name, with attributes as a JSON object: {"axis": -1, "keep_dims": true}; NULL or "": none. Attributes that are not given
-// have their defaults; unknown ones are errors that name those there are. `inputs` in the operator's order; NULL for an
+// have their defaults; unknown ones are errors that name those there are, one that is there twice is an error, too. `inputs` in the operator's order; NULL for an
 // optional one that is absent. `outputs` does not overlap it. Results live and are owned as new arrays are; views ("reshape",
 // "slice") share their input's bytes.
 
@@ -241,10 +247,11 @@ tidepool_status tidepool_manager_close(tidepool_manager manager);
 tidepool_status tidepool_manager_attach(tidepool_manager manager, tidepool_array array);
 // It is the manager's until that closes, then again whose it was.
 tidepool_status tidepool_manager_lend(tidepool_manager manager, tidepool_array array);
-// It becomes the manager's parent's; of a manager directly below the process: its handles'.
+// It becomes the manager's parent's; of a manager directly below the process: its handles'. What is lent to the manager is
+// again whose it was. FAILED_PRECONDITION: neither the manager's nor lent to it.
 tidepool_status tidepool_manager_return(tidepool_manager manager, tidepool_array array);
 // What is made on this thread from here on is the manager's, until _leave. In the order of scopes, cycles of workspaces among
-// them: else FAILED_PRECONDITION, and nothing has changed.
+// them: else FAILED_PRECONDITION, and nothing has changed. INVALID_ARGUMENT for what is no manager's handle, NULL too.
 tidepool_status tidepool_manager_enter(tidepool_manager manager);
 tidepool_status tidepool_manager_leave(tidepool_manager manager);
 // Of its arrays and those below it; before it has managers below. RESOURCE_EXHAUSTED for what would exceed it.
@@ -274,7 +281,8 @@ tidepool_status tidepool_workspace_new(const char* name, const char* config, con
 tidepool_status tidepool_workspace_release(tidepool_workspace workspace);
 // A cycle begins, on this thread; within it: nests, the cycle goes on.
 tidepool_status tidepool_workspace_begin(tidepool_workspace workspace);
-// It ends: arrays in it are no longer alive, their memory stays for the next cycle. In the order of scopes.
+// It ends: arrays in it are no longer alive, their memory stays for the next cycle. In the order of scopes. Not while another
+// thread is in a call with one of them.
 tidepool_status tidepool_workspace_end(tidepool_workspace workspace);
 // The same of a cycle that was left half-way by an error: nothing is learned from it.
 tidepool_status tidepool_workspace_abandon(tidepool_workspace workspace);
@@ -291,7 +299,8 @@ tidepool_status tidepool_workspace_reset(tidepool_workspace workspace);
 // From a file that `tidepool train` or SaveModel wrote. `device`: NULL: the host. NOT_FOUND and other codes of the file;
 // DATA_LOSS: it is broken, no model, or larger than strangers' models may be.
 tidepool_status tidepool_model_load(const char* path, const char* device, tidepool_model* model);
-// Predictors of it end with it: using one is FAILED_PRECONDITION then. Not while one of them runs.
+// Predictors of it end with it: using one is FAILED_PRECONDITION then. While one of them is in a call: FAILED_PRECONDITION, and
+// nothing is released; try again.
 tidepool_status tidepool_model_release(tidepool_model model);
 // {"name": ..., "classes": ..., "inputs": [{"name": ..., "shape": [28, 28, 1], "dtype": "f32"}], "outputs": [[10]], "parameters":
 // ..., "layers": ..., "notes": {...}}, shapes of one example.
