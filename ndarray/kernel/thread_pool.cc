@@ -72,7 +72,7 @@ Kept& KeptHere() {
   const int process = ThisProcess();
   Kept* kept = kept_here.load(std::memory_order_acquire);
   if (kept != nullptr && kept->process == process) return *kept;
-  auto fresh = std::make_unique<Kept>(process, kept);
+  std::unique_ptr<Kept> fresh(new Kept{.process = process, .of_parent = kept});
   if (kept_here.compare_exchange_strong(kept, fresh.get(), std::memory_order_acq_rel))
     return *fresh.release();
   return *kept;
@@ -81,6 +81,9 @@ Kept& KeptHere() {
 }  // namespace
 
 WorkerPool::WorkerPool(int threads) : process_(ThisProcess()) {
+#if defined(__SANITIZE_THREAD__)
+  if (process_ > 0) return;  // it ends a child that starts threads
+#endif
   const int workers = std::min(threads - 1, kMaxWorkers);
   for (int slot = 1; slot <= workers; ++slot) {
     try {
