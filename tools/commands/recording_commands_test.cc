@@ -66,6 +66,22 @@ TEST(RecordingCommands, AreAdvise) {
   EXPECT_EQ(nlohmann::json::parse(as_json.out)["cycles_by"], "marks");
 }
 
+TEST(RecordingCommands, TakeWhatLiesBeforeADamagedBlock) {
+  Record record = ReadRecord(Recorded());
+  std::string bytes = FormatRecord(record);
+  bytes[bytes.size() - sizeof(record::BlockHeader) - 10] ^= 1;  // in the last block of events
+  const std::string path = NewFolder() + "/damaged.rec";
+  std::ofstream(path, std::ios::binary) << bytes;
+  const RunResult replay = Tidepool({"replay", path, "--allocator=glibc", "--runs=1"});
+  EXPECT_EQ(replay.status, 0);
+  EXPECT_THAT(replay.err, ContainsRegex("damaged.rec is damaged, offset [0-9]+: found checksum "
+                                        "[0-9]+, expected [0-9]+, .*; the last [0-9]+ bytes"));
+  EXPECT_THAT(replay.out, ContainsRegex("\nglibc +[0-9]"));
+  const RunResult report = Tidepool({"memory", path});
+  EXPECT_EQ(report.status, 0) << report.err;
+  EXPECT_THAT(report.out, HasSubstr("it is damaged, offset "));
+}
+
 TEST(RecordingCommands, TakeSnapshotsOfPyTorch) {
   const std::string snapshot = DataPath("memory/profile/testdata/snapshot.pickle");
   const RunResult replay =
