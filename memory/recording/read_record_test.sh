@@ -15,6 +15,8 @@ compare() {
 TIDEPOOL_RECORD="$folder/arrays" "$1"
 compare "$folder/arrays" 1000
 grep -q "cycle_begin,0,2,0,allocated,workspace step" "$folder/cpp.csv"
+TIDEPOOL_RECORD="$folder/quick" "$1" quick_exit
+compare "$folder/quick" 1000
 if [ $# -gt 1 ]; then
   TIDEPOOL_RECORD="$folder/malloc" LD_PRELOAD="$PWD/$2" python3 -c "x = [str(i) * 400 for i in range(9999)]"
   compare "$folder/malloc" 10000

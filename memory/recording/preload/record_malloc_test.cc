@@ -163,9 +163,9 @@ TEST(RecordMalloc, LeavesProgramsAsTheyAre) {
 
 // unusual_program.cc. Its status; the time is for the one that would wait for itself.
 int RunUnusual(const std::string& what) {
-  return RunRecorded(Folder(), "timeout 120 " +
+  return RunRecorded(Folder(), "timeout 60 " +
                                    Absolute("memory/recording/preload/unusual_program") + " " +
-                                   what + " " + Folder() + "/own");
+                                   what + " " + Folder() + "/own 3>&-");
 }
 
 // That of the program itself: `timeout` writes one, too.
