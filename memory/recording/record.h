@@ -63,7 +63,9 @@ struct Record {
   // Of a file that was read:
   bool ended = true;          // in order; else its program was killed, or records still
   uint64_t bytes_read = 0;    // up to the end of its last whole block
-  uint64_t bytes_behind = 0;  // of a block that is not whole
+  uint64_t bytes_behind = 0;  // of a block that is not whole, or damaged and what is behind it
+  // Where a damaged block ended the reading: "offset <n>: found ..., expected ..."; else empty.
+  std::string damage;
 
   // The index of that text, which is added when it is not there.
   uint32_t Name(absl::string_view text);
@@ -75,9 +77,11 @@ struct Record {
 // Unless the caller says otherwise.
 inline constexpr uint64_t kMostRecordFileBytes = uint64_t{1} << 30;
 
-// Throws Error(kDataLoss) "<file>: offset <n>: found ..., expected ..." for what is damaged, what
-// the system refuses with its errno, kResourceExhausted beyond `max_bytes`. A file that ends within
-// a block is read up to there: `ended` is false then. Memory: some 25 times the file's size.
+// A file that ends within a block, or has one that its checksum does not hold for, is read up to
+// there: `ended` is false then. Throws Error(kDataLoss) "<file>: offset <n>: found ..., expected ..."
+// for a damaged header of the file and for blocks that are whole and say what cannot be, what the
+// system refuses with its errno, kResourceExhausted beyond `max_bytes`. Memory: some 25 times the
+// file's size.
 Record ReadRecord(const std::string& path, uint64_t max_bytes = kMostRecordFileBytes);
 Record ParseRecord(absl::string_view bytes, const std::string& file_name);
 

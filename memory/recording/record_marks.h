@@ -6,7 +6,8 @@
  *   tidepool_mark_cycle_end("request");
  *
  * C and C++, nothing to link. The library's functions are weak here: without it, a call is a test of a
- * pointer. On one thread cycles are nested or one after the other; names are texts that stay. */
+ * pointer. On one thread cycles are nested or one after the other; names are texts that stay; a
+ * null pointer is the empty one. */
 #ifndef TIDEPOOL_MEMORY_RECORDING_RECORD_MARKS_H_
 #define TIDEPOOL_MEMORY_RECORDING_RECORD_MARKS_H_
 

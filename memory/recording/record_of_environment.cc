@@ -19,6 +19,7 @@ namespace {
     return false;
   }
   std::atexit([] { StopRecording(); });
+  std::at_quick_exit([] { StopRecording(); });
   return true;
 }();
 

@@ -1,10 +1,8 @@
 #include "tidepool/memory/recording/record_output.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/file.h>
+#include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,12 +15,29 @@ namespace {
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
+// No signal's handler runs and no thread is cancelled behind it; errno is the caller's.
 class Lock {
  public:
-  Lock() noexcept { pthread_mutex_lock(&mutex); }
-  ~Lock() { pthread_mutex_unlock(&mutex); }
+  Lock() noexcept : errno_(errno) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &signals_);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
+    pthread_mutex_lock(&mutex);
+  }
+  ~Lock() {
+    pthread_mutex_unlock(&mutex);
+    pthread_setcancelstate(cancel_state_, nullptr);
+    errno = errno_;
+    pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
+  }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
+
+ private:
+  const int errno_;
+  sigset_t signals_;
+  int cancel_state_ = PTHREAD_CANCEL_ENABLE;
 };
 
 int64_t ClockNanoseconds(clockid_t clock) noexcept {
@@ -109,17 +124,9 @@ int Output::Open(const char* path, Source source) noexcept {
 int Output::OpenAt(const char* path, bool own_name) noexcept {
   std::memmove(path_, path, std::strlen(path) + 1);
   if (own_name && !AppendProcess(path_)) return ENAMETOOLONG;
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NOCTTY | O_NONBLOCK;
-  const int descriptor = open(path_, kFlags, 0666);
-  if (descriptor < 0) return errno;
-  struct stat status;
-  int error = fstat(descriptor, &status) != 0 ? errno : S_ISREG(status.st_mode) ? 0 : ENOTSUP;
-  if (error == 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0) error = errno;
-  if (error == 0 && ftruncate(descriptor, 0) != 0) error = errno;
-  if (error != 0) {
-    close(descriptor);
-    return error == EWOULDBLOCK && !own_name ? OpenAt(path, /*own_name=*/true) : error;
-  }
+  const int error = file_.Open(path_);
+  if (error == EWOULDBLOCK && !own_name) return OpenAt(path, /*own_name=*/true);
+  if (error != 0) return error;
   RegisterOnce(&ThreadEnds, &InChild);
   FileHeader header = {};
   std::memcpy(header.magic, kMagic, sizeof(header.magic));
@@ -132,29 +139,22 @@ int Output::OpenAt(const char* path, bool own_name) noexcept {
   next_number_.store(1, std::memory_order_relaxed);
   threads_.store(0, std::memory_order_relaxed);
   for (auto& word : names_) word.store(0, std::memory_order_relaxed);
-  descriptor_ = descriptor;
   process_.store(static_cast<int>(getpid()), std::memory_order_relaxed);
-  Write(reinterpret_cast<const char*>(&header), sizeof(header));
-  if (descriptor_ < 0) return EIO;
-  session_.fetch_add(1, std::memory_order_release);
-  return 0;
+  const int written = Write(reinterpret_cast<const char*>(&header), sizeof(header));
+  if (written == 0) session_.fetch_add(1, std::memory_order_release);
+  return written;
 }
 
 // Under the lock. What cannot be written ends the record, behind its last whole block.
-void Output::Write(const char* data, size_t bytes) noexcept {
-  while (bytes > 0) {
-    const ssize_t written = write(descriptor_, data, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return StopLocked();
-    data += written;
-    bytes -= static_cast<size_t>(written);
-  }
+int Output::Write(const char* data, size_t bytes) noexcept {
+  const int error = file_.Write(data, bytes);
+  if (error != 0) StopLocked();
+  return error;
 }
 
 void Output::StopLocked() noexcept {
   if (is_open()) session_.fetch_add(1, std::memory_order_release);
-  if (descriptor_ >= 0) close(descriptor_);
-  descriptor_ = -1;
+  file_.Close();
 }
 
 // Under the lock. The block is empty then.
@@ -162,7 +162,7 @@ void Output::WriteBlock(ThreadBlock& block, BlockType type) noexcept {
   const bool is_of_this =
       block.session.load(std::memory_order_relaxed) == session_.load(std::memory_order_relaxed);
   const size_t used = block.events.used();
-  if (used > 0 && is_of_this && descriptor_ >= 0) {
+  if (used > 0 && is_of_this && file_.is_open()) {
     size_t bytes;
     const char* const data = block.events.Finish(type, block.thread, used, &bytes);
     Write(data, bytes);
@@ -176,7 +176,7 @@ void Output::Close() noexcept {
   const uint64_t session = session_.load(std::memory_order_relaxed);
   for (ThreadBlock* b = blocks_.load(std::memory_order_acquire); b != nullptr; b = b->next) {
     WriteBlock(*b, BlockType::kEvents);
-    if (descriptor_ < 0) return;
+    if (!file_.is_open()) return;
   }
   session_.store(session + 1, std::memory_order_release);
   BlockHeader end = {kBlockMarker, static_cast<uint32_t>(BlockType::kEnd), 0, 0, 0, Now(), 0, 0};
@@ -264,8 +264,7 @@ void Output::InChild() noexcept {
   pthread_mutex_init(&mutex, nullptr);
   in_record = false;
   const bool was_open = output.is_open();
-  if (output.descriptor_ >= 0) close(output.descriptor_);
-  output.descriptor_ = -1;
+  output.file_.Close();
   if (was_open) output.session_.fetch_add(1, std::memory_order_relaxed);
   for (ThreadBlock* b = output.blocks_.load(std::memory_order_acquire); b != nullptr; b = b->next) {
     if (b != block_here) b->taken.store(false, std::memory_order_relaxed);
@@ -334,8 +333,8 @@ void Output::Name(uint32_t id, const char* text, size_t length) noexcept {
   header.checksum = Crc32(crc, block + sizeof(header), payload);
   std::memcpy(block, &header, sizeof(header));
   const Lock lock;
-  if (descriptor_ < 0 || HasName(id)) return;
-  Write(block, sizeof(header) + payload);
+  if (!file_.is_open() || HasName(id)) return;
+  if (Write(block, sizeof(header) + payload) != 0) return;
   names_[id / 64].fetch_or(uint64_t{1} << (id % 64), std::memory_order_release);
 }
 

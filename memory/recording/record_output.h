@@ -9,6 +9,10 @@
 // this one's record is FILE.<process>; so is that of a child that fork() makes, from its first event
 // on. An error of the system ends the record where it is.
 //
+// What it does behind its lock it does with all signals blocked and the thread's cancellation disabled:
+// no handler that ends the program or asks for memory finds the lock held by its own thread, and malloc
+// does not become a place where threads are cancelled.
+//
 // Threads: any. Cost of an event: an atomic increment that all threads share, a clock that is
 // read without a system call, some ten bytes.
 #ifndef TIDEPOOL_MEMORY_RECORDING_RECORD_OUTPUT_H_
@@ -18,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tidepool/memory/recording/record_file.h"
 #include "tidepool/memory/recording/record_format.h"
 
 namespace tidepool::record {
@@ -70,7 +75,7 @@ class Output {
   ThreadBlock* Here() noexcept;
   ThreadBlock* HereSlowly() noexcept;
   void WriteBlock(ThreadBlock& block, BlockType type) noexcept;
-  void Write(const char* data, size_t bytes) noexcept;
+  int Write(const char* data, size_t bytes) noexcept;
   void StopLocked() noexcept;
   int64_t Now() const noexcept;
   static void ThreadEnds(void* block) noexcept;
@@ -83,7 +88,7 @@ class Output {
   std::atomic<bool> opens_at_event_{false};  // in a child
   std::atomic<int> process_{0};              // that opened it
   std::atomic<uint64_t> names_[kMostNames / 64] = {};
-  int descriptor_ = -1;  // these guarded by the lock
+  RecordFile file_;  // these guarded by the lock
   int64_t began_ = 0;
   Source source_ = Source::kArrays;
   char path_[4096] = {};

@@ -1,4 +1,5 @@
-// Reads a record: block by block, nothing believed that was not compared with what is there.
+// Reads a record: block by block, nothing believed that was not compared with what is there. It ends
+// with the last block whose checksum holds.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -118,22 +119,31 @@ class Reader {
     record_.bytes_read = sizeof(header);
   }
 
-  // False: the file ends within it, or before it.
+  // False: the damaged block ends the record, and the rest of the file is counted.
+  bool Damaged(uint64_t offset, const std::string& found, const std::string& expected) {
+    record_.damage = absl::StrCat("offset ", offset, ": found ", found, ", expected ", expected);
+    payload_.resize(record::kMostPayloadBytes);
+    while (const size_t read = bytes_.Read(absl::MakeSpan(payload_))) record_.bytes_behind += read;
+    return false;
+  }
+
+  // False: the file ends within it, or before it, or it is damaged.
   bool ReadBlock() {
     const uint64_t at = record_.bytes_read;
     BlockHeader header;
     const size_t got = bytes_.Read({reinterpret_cast<char*>(&header), sizeof(header)});
-    if (got >= sizeof(header.marker) && header.marker != record::kBlockMarker) {
-      Fail(at, absl::StrCat("0x", absl::Hex(header.marker)),
-           absl::StrCat("a block, which begins with 0x", absl::Hex(record::kBlockMarker)));
-    }
     record_.bytes_behind = got;
+    if (got >= sizeof(header.marker) && header.marker != record::kBlockMarker) {
+      return Damaged(
+          at, absl::StrCat("0x", absl::Hex(header.marker)),
+          absl::StrCat("a block, which begins with 0x", absl::Hex(record::kBlockMarker)));
+    }
     if (got < sizeof(header)) return false;
     const auto field = [&](size_t offset) { return at + offset; };
     if (header.payload_bytes > record::kMostPayloadBytes) {
-      Fail(field(offsetof(BlockHeader, payload_bytes)),
-           absl::StrCat("a block of ", header.payload_bytes, " bytes"),
-           absl::StrCat("at most ", record::kMostPayloadBytes));
+      return Damaged(field(offsetof(BlockHeader, payload_bytes)),
+                     absl::StrCat("a block of ", header.payload_bytes, " bytes"),
+                     absl::StrCat("at most ", record::kMostPayloadBytes));
     }
     payload_.resize(header.payload_bytes);
     const size_t read = bytes_.Read(absl::MakeSpan(payload_));
@@ -142,8 +152,9 @@ class Reader {
     const uint32_t crc = record::Crc32(record::Crc32(0, &header, offsetof(BlockHeader, checksum)),
                                        payload_.data(), payload_.size());
     if (crc != header.checksum) {
-      Fail(field(offsetof(BlockHeader, checksum)), absl::StrCat("checksum ", header.checksum),
-           absl::StrCat(crc, ", that of the block"));
+      return Damaged(field(offsetof(BlockHeader, checksum)),
+                     absl::StrCat("checksum ", header.checksum),
+                     absl::StrCat(crc, ", that of the block"));
     }
     next_ = begin_ = payload_.data();
     end_ = begin_ + payload_.size();

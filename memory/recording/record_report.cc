@@ -103,8 +103,11 @@ RecordReport ReportOf(const Record& record, const std::string& file) {
                                                             : "record of arrays";
   if (!record.ended) {
     report.remark =
-        absl::StrCat("it ends without an end: its program was killed, or records still; ",
-                     record.bytes_behind, " bytes of a block that is not whole are left out");
+        record.damage.empty()
+            ? absl::StrCat("it ends without an end: its program was killed, or records still; ",
+                           record.bytes_behind, " bytes of a block that is not whole are left out")
+            : absl::StrCat("it is damaged, ", record.damage, "; the last ", record.bytes_behind,
+                           " bytes are left out");
   }
   const RecordedBlocks matched = MatchBlocks(record);
   report.threads = record.threads;

@@ -131,18 +131,30 @@ TEST(Record, IsReadUpToItsLastWholeBlockWhereverItIsCut) {
 }
 
 TEST(Record, TellsOfEveryByteThatIsDamaged) {
-  const std::string bytes = FormatRecord(Drawn(4, 60, 2));
+  const Record record = Drawn(4, 60, 2);
+  const std::string bytes = FormatRecord(record);
+  const std::vector<std::string> all = Lines(record, record.events);
   for (size_t at = 0; at < bytes.size(); ++at) {
     for (const int bit : {0, 3, 7}) {
       std::string damaged = bytes;
       damaged[at] = static_cast<char>(damaged[at] ^ 1 << bit);
       SCOPED_TRACE(at);
       try {
-        // A length that is beyond the end is as if the file were cut.
         const Record read = ParseRecord(damaged, "case");
+        EXPECT_GE(at, sizeof(record::FileHeader));
         EXPECT_FALSE(read.ended);
         EXPECT_GT(read.bytes_behind, 0u);
+        EXPECT_LE(read.bytes_read, at);
+        EXPECT_EQ(read.bytes_read + read.bytes_behind, bytes.size());
+        // A length that is beyond the end is as if the file were cut.
+        if (!read.damage.empty()) {
+          EXPECT_THAT(read.damage, testing::MatchesRegex("offset [0-9]+: found .*, expected .*"));
+        }
+        for (const std::string& line : Lines(read, read.events)) {
+          EXPECT_NE(std::find(all.begin(), all.end(), line), all.end());
+        }
       } catch (const Error& error) {
+        EXPECT_LT(at, sizeof(record::FileHeader));
         EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
         EXPECT_THAT(error.message(),
                     testing::MatchesRegex("case: offset [0-9]+: found .*, expected .*"));
@@ -151,6 +163,24 @@ TEST(Record, TellsOfEveryByteThatIsDamaged) {
   }
   EXPECT_THAT(std::string(CatchStatus([&] { ParseRecord(bytes + "x", "case"); }).message()),
               HasSubstr("more bytes behind the end"));
+}
+
+TEST(Record, IsReadUpToABlockThatIsDamaged) {
+  Record record = Drawn(7, 200, 2);
+  std::string bytes = FormatRecord(record);
+  const std::string path = testing::TempDir() + "/damaged";
+  // Within the second thread's block, the last before the end's.
+  const size_t at = bytes.size() - sizeof(record::BlockHeader) - 10;
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes << std::string(3 << 20, 'x');
+  const Record read = ReadRecord(path);
+  EXPECT_FALSE(read.ended);
+  EXPECT_THAT(read.damage, HasSubstr("found checksum"));
+  EXPECT_EQ(read.bytes_read + read.bytes_behind, bytes.size() + (3 << 20));
+  record.events.erase(std::remove_if(record.events.begin(), record.events.end(),
+                                     [](const RecordEvent& event) { return event.thread == 1; }),
+                      record.events.end());
+  EXPECT_EQ(Lines(read, read.events), Lines(record, record.events));
 }
 
 TEST(Record, IsNoLargerThanItsReaderAllows) {

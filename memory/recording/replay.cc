@@ -17,6 +17,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -62,8 +63,18 @@ class Runner {
   ReplayRun Run(Device device) {
     const size_t count = script_.threads().size();
     std::vector<std::thread> threads;
-    for (size_t i = 0; i < count; ++i)
-      threads.emplace_back([this, i] { Thread(script_.threads()[i]); });
+    threads.reserve(count);
+    try {
+      for (size_t i = 0; i < count; ++i)
+        threads.emplace_back([this, i] { Thread(script_.threads()[i]); });
+    } catch (const std::system_error& error) {
+      abandoned_.store(true, std::memory_order_relaxed);
+      started_.store(true, std::memory_order_release);
+      started_.notify_all();
+      for (std::thread& thread : threads) thread.join();
+      ThrowErrno(error.code().value(),
+                 absl::StrCat("cannot start thread ", threads.size() + 1, " of ", count));
+    }
     while (ready_.load(std::memory_order_acquire) < count) sched_yield();
     const int64_t before = StatusBytes("VmRSS:");
     std::ofstream("/proc/self/clear_refs") << "5\n";
@@ -101,6 +112,7 @@ class Runner {
     const std::unique_ptr<internal::ReplayThread> thread = place_.ForThread();
     ready_.fetch_add(1, std::memory_order_release);
     started_.wait(false);
+    if (abandoned_.load(std::memory_order_relaxed)) return;
     for (const Step& step : steps) {
       switch (step.what) {
         case Step::What::kAllocate:
@@ -172,6 +184,7 @@ class Runner {
   std::vector<std::atomic<uint32_t>> waits_;  // releases that a cycle's end waits for
   std::atomic<size_t> ready_{0}, done_{0};
   std::atomic<bool> started_{false}, ended_{false};
+  std::atomic<bool> abandoned_{false};  // not all threads could be started
   std::atomic<int64_t> refused_{0};
 };
 

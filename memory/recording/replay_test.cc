@@ -1,8 +1,12 @@
 // Records that are run again: on every allocator, by as many threads, in an order that may be.
 #include "tidepool/memory/recording/replay.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <map>
 #include <random>
 #include <string>
@@ -238,6 +242,28 @@ TEST(Replay, RefusesWhatItCannotRun) {
               HasSubstr("found allocator \"mymalloc\", expected one of workspace, raw, pool"));
   EXPECT_THAT(message([&] { Replay(script, "heap", {.runs = 0}); }), HasSubstr("0 runs"));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they map memory too
+TEST(Replay, TellsOfThreadsThatCannotBeStarted) {
+  constexpr uint32_t kThreads = 100;
+  Maker maker;
+  for (uint32_t thread = 0; thread < kThreads; ++thread) maker.Free(thread, maker.Make(thread, 10));
+  const ReplayScript script(maker.record());
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before;
+  getrlimit(RLIMIT_AS, &before);
+  rlimit limit = before;
+  // Some stacks, with those that other tests' threads have left, but not all of them.
+  limit.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (96 << 20));
+  setrlimit(RLIMIT_AS, &limit);
+  const absl::Status status = CatchStatus([&] { ReplayHere(script, "glibc", Host()); });
+  setrlimit(RLIMIT_AS, &before);
+  EXPECT_THAT(std::string(status.message()),
+              testing::MatchesRegex("replay on glibc: cannot start thread [0-9]+ of 100: .+"));
+  ReplayHere(script, "glibc", Host());  // the others have ended
+}
+#endif
 
 TEST(RecordedCycles, FindsThePeriodOfWhatRepeats) {
   std::mt19937_64 random(5);

@@ -43,9 +43,16 @@ int Runs(int least) {
   return runs;
 }
 
-// A record, or a snapshot of PyTorch as one.
+// A record, or a snapshot of PyTorch as one. Of a damaged one it is said what is left out.
 Record RecordOf(const std::string& path) {
-  return IsPyTorchSnapshot(path) ? ReadPyTorchSnapshotAsRecord(path) : ReadRecord(path);
+  if (IsPyTorchSnapshot(path)) return ReadPyTorchSnapshotAsRecord(path);
+  Record record = ReadRecord(path);
+  if (!record.damage.empty()) {
+    std::fprintf(stderr, "tidepool: %s is damaged, %s; the last %llu bytes are left out\n",
+                 path.c_str(), record.damage.c_str(),
+                 static_cast<unsigned long long>(record.bytes_behind));
+  }
+  return record;
 }
 
 // Of these or of a report's JSON.

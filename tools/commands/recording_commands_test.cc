@@ -66,6 +66,21 @@ TEST(RecordingCommands, AreAdvise) {
   EXPECT_EQ(nlohmann::json::parse(as_json.out)["cycles_by"], "marks");
 }
 
+TEST(RecordingCommands, TakeWhatLiesBeforeADamagedBlock) {
+  std::string bytes = ReadWhole(Recorded());
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] + 1);
+  const std::string path = NewFolder() + "/damaged.rec";
+  std::ofstream(path, std::ios::binary) << bytes;
+  const RunResult replay = Tidepool({"replay", path, "--allocator=glibc", "--runs=1"});
+  EXPECT_EQ(replay.status, 0);
+  EXPECT_THAT(replay.err, ContainsRegex("damaged.rec is damaged, offset [0-9]+: found checksum "
+                                        "[0-9]+, expected [0-9]+, .*; the last [0-9]+ bytes"));
+  EXPECT_THAT(replay.out, ContainsRegex("\nglibc +[0-9]"));
+  const RunResult report = Tidepool({"memory", path});
+  EXPECT_EQ(report.status, 0) << report.err;
+  EXPECT_THAT(report.out, HasSubstr("it is damaged, offset "));
+}
+
 TEST(RecordingCommands, TakeSnapshotsOfPyTorch) {
   const std::string snapshot = DataPath("memory/profile/testdata/snapshot.pickle");
   const RunResult replay =
@@ -119,11 +134,11 @@ TEST(RecordingCommands, RefuseBadInputInALine) {
   refused({"replay", Recorded(), "--runs=0"}, "flag --runs is 0, expected 1 to 1000");
   refused({"replay", Recorded(), Recorded()}, "expected a flag");
   refused({"memory", Recorded(), "--lines=0"}, "flag --lines is 0");
-  // A damaged file names the place.
+  // A file whose header is damaged names the place.
   std::string bytes = ReadWhole(Recorded());
-  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] + 1);
+  bytes[30] = static_cast<char>(bytes[30] + 1);
   std::ofstream(folder + "/damaged", std::ios::binary) << bytes;
-  refused({"replay", folder + "/damaged"}, "damaged: offset ");
+  refused({"replay", folder + "/damaged"}, "damaged: offset 44: found checksum ");
 }
 
 TEST(RecordingCommands, HaveHelpThatFitsOnAScreen) {

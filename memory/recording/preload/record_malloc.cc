@@ -134,7 +134,10 @@ void End() {
 }
 
 struct AtBothEnds {
-  AtBothEnds() { Ready(); }
+  AtBothEnds() {
+    Ready();
+    if (records.load(std::memory_order_relaxed)) at_quick_exit(&End);
+  }
 } const at_begin;
 
 [[gnu::destructor]] void AtExit() { End(); }
@@ -240,6 +243,7 @@ TIDEPOOL_EXPORT void* pvalloc(size_t bytes) {
 [[noreturn]] TIDEPOOL_EXPORT void _Exit(int status) { _exit(status); }
 
 TIDEPOOL_EXPORT void tidepool_record_cycle_begin(const char* name) {
+  if (name == nullptr) name = "";
   if (!records.load(std::memory_order_relaxed) || open_count >= kMostOpenCycles) return;
   Output& output = Output::Global();
   if (!output.Begin()) return;
@@ -254,6 +258,7 @@ TIDEPOOL_EXPORT void tidepool_record_cycle_begin(const char* name) {
 }
 
 TIDEPOOL_EXPORT void tidepool_record_cycle_end(const char* name) {
+  if (name == nullptr) name = "";
   if (!records.load(std::memory_order_relaxed) || open_count == 0) return;
   const uint32_t number = NumberOf(name);
   // Those within it that nobody ended end with it.

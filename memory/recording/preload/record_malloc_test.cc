@@ -161,6 +161,72 @@ TEST(RecordMalloc, LeavesProgramsAsTheyAre) {
   }
 }
 
+// unusual_program.cc. Its status; the time is for the one that would wait for itself.
+int RunUnusual(const std::string& what) {
+  return RunRecorded(Folder(), "timeout 60 " +
+                                   Absolute("memory/recording/preload/unusual_program") + " " +
+                                   what + " " + Folder() + "/own 3>&-");
+}
+
+// That of the program itself: `timeout` writes one, too.
+Record UnusualRecord() {
+  for (const auto& entry : std::filesystem::directory_iterator(Folder())) {
+    if (entry.path().filename().string()[0] != 'r') continue;
+    const Record record = ReadRecord(entry.path().string());
+    std::map<uint64_t, int> sizes = Sizes(record);
+    if (sizes[110017] + sizes[130021] > 0) return record;
+  }
+  ADD_FAILURE() << "no record of it";
+  return {};
+}
+
+TEST(RecordMalloc, StaysOutOfTheProgramsOwnFiles) {
+  for (const char* const what : {"closes", "closes_range", "replaces"}) {
+    SCOPED_TRACE(what);
+    ASSERT_EQ(RunUnusual(what), 0);  // it looks at its file
+    const Record record = UnusualRecord();
+    EXPECT_TRUE(record.ended);
+    EXPECT_EQ(Sizes(record)[110017], 80000);
+  }
+}
+
+TEST(RecordMalloc, IsEndedByAHandlerThatEndsTheProgramWhileItIsWritten) {
+  ASSERT_EQ(RunUnusual("exits"), 7);
+  const Record record = UnusualRecord();
+  EXPECT_TRUE(record.ended);
+  EXPECT_GT(Sizes(record)[110017], 5000);
+}
+
+TEST(RecordMalloc, CancelsNoThreadThatAsksForMemory) {
+  ASSERT_EQ(RunUnusual("cancels"), 0);
+  const Record record = UnusualRecord();
+  EXPECT_TRUE(record.ended);
+  EXPECT_EQ(Sizes(record)[110017], 80000);
+}
+
+TEST(RecordMalloc, EndsWhereFilesMayNotBeLarger) {
+  ASSERT_EQ(RunUnusual("limits"), 0);
+  const Record record = UnusualRecord();
+  EXPECT_FALSE(record.ended);
+  EXPECT_LE(record.bytes_read, 100000u);
+  EXPECT_GT(Sizes(record)[110017], 5000);
+}
+
+TEST(RecordMalloc, HasWhatAProgramDidBeforeQuickExit) {
+  ASSERT_EQ(RunUnusual("quick"), 0);
+  const Record record = UnusualRecord();
+  EXPECT_TRUE(record.ended);
+  EXPECT_EQ(Sizes(record)[130021], 1);
+}
+
+TEST(RecordMalloc, HasCyclesWithoutAName) {
+  ASSERT_EQ(RunUnusual("unnamed"), 0);
+  const Record record = UnusualRecord();
+  const RecordedCycles cycles = FindCycles(record, MatchBlocks(record));
+  ASSERT_EQ(cycles.cycles.size(), 1u);
+  EXPECT_EQ(record.names[cycles.cycles[0].name], "");
+}
+
 TEST(RecordMalloc, GoesOnWithoutARecordThatCannotBeWritten) {
   const std::string line = "TIDEPOOL_RECORD=/no/such/folder/r LD_PRELOAD=" +
                            Absolute("memory/recording/preload/libtidepool_record.so") + " ls / > " +
