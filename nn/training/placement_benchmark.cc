@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -60,7 +61,9 @@ void Infer(benchmark::State& state, const std::string& name, WorkspaceMode mode)
   options.mode = mode;
   Network network = ExampleNetwork(name, options);
   const NDArray pixels = RandomUniform({kBatch, 28, 28, 1}, 0, 1, 1);
-  NDArray output = Zeros({kBatch, 10});
+  std::vector<int64_t> dims = {kBatch};
+  for (const int64_t size : network.output_shape().span()) dims.push_back(size);
+  NDArray output = Zeros(Shape(dims));
   for (int i = 0; i < 5; ++i) network.OutputInto(pixels, output);
   const int64_t before = MemoryTracker::Global().system_allocations();
   for (auto _ : state) network.OutputInto(pixels, output);
