@@ -334,7 +334,7 @@ TEST(Layers, RefuseWhatDoesNotFit) {
       {ReshapeLayer({-1, -1}), {{4}}, "of which one size may be -1"},
       {Permute({0, 0}), {{4, 2}}, "names each once"},
       {RepeatVector(0), {{4}}, "a count of at least 1"},
-      {ZeroPadding({1}), {{4, 2}}, "two paddings"},
+      {ZeroPadding({1, 2, 3}), {{4, 2}}, "two paddings"},
       {Cropping({3, 1}), {{4, 2}}, "axes of more elements than are taken away"},
       {Upsampling({0}), {{4, 2}}, "a factor of at least 1"},
       {Resize({3}, ResizeMode::kNearest, true), {{4, 2}}, "corners aligned"},

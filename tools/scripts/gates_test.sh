@@ -17,7 +17,7 @@ X
 fake_command bazel <<'X'
 #!/bin/sh
 echo "bazel $*" >>"$CALLS"
-sleep "${BAZEL_SECONDS:-0}"
+[ -z "$BAZEL_SECONDS" ] || exec sleep "$BAZEL_SECONDS"
 exit "${BAZEL_STATUS:-0}"
 X
 fake_command clang <<'X'
