@@ -25,8 +25,8 @@ class RecordFile {
   bool is_open() const noexcept { return descriptor_ >= 0; }
 
   // Appends; 0 or an errno, and then what is there may end within `bytes`. A file whose descriptor the
-  // program has closed is opened again by its path, if it is still the same file and no longer than
-  // what was written: else EBADF. EFBIG where the process may not have files so large (RLIMIT_FSIZE):
+  // program has closed is opened again by its path, if it is still the same file, of the length that
+  // was written: else EBADF. EFBIG where the process may not have files so large (RLIMIT_FSIZE):
   // SIGXFSZ is not raised. Three system calls.
   int Write(const char* data, size_t bytes) noexcept;
   // Without a file: nothing.
