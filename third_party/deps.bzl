@@ -193,6 +193,13 @@ def define_libraries(define):
     )
     define(
         system_repository,
+        "lz4",
+        libraries = {":lz4": ["-llz4"]},
+        probe_headers = ["lz4.h"],
+        debian_package = "liblz4-dev",
+    )
+    define(
+        system_repository,
         "xxhash",
         libraries = {":xxhash": ["-lxxhash"]},
         probe_headers = ["xxhash.h"],

@@ -42,6 +42,7 @@ void SpillWay(const char* name, const SpillWayCounters& way, JsonWriter& json) {
   json.Key(name);
   json.BeginObject();
   json.Member("bytes", way.bytes);
+  json.Member("stored_bytes", way.stored_bytes);
   json.Member("transfers", way.transfers);
   json.Member("stalls", way.stalls);
   json.Member("stall_nanoseconds", way.stall_nanoseconds);

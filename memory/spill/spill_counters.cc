@@ -11,14 +11,14 @@ namespace tidepool {
 namespace {
 
 struct Way {
-  std::atomic<int64_t> transfers{0}, bytes{0}, stalls{0}, stall_nanoseconds{0}, dropped{0},
-      dropped_bytes{0};
+  std::atomic<int64_t> transfers{0}, bytes{0}, stored_bytes{0}, stalls{0}, stall_nanoseconds{0},
+      dropped{0}, dropped_bytes{0};
 
   SpillWayCounters Read() const noexcept {
     const auto of = [](const std::atomic<int64_t>& counter) {
       return counter.load(std::memory_order_relaxed);
     };
-    return {of(transfers),         of(bytes),   of(stalls),
+    return {of(transfers),         of(bytes),   of(stored_bytes), of(stalls),
             of(stall_nanoseconds), of(dropped), of(dropped_bytes)};
   }
 };
@@ -50,10 +50,11 @@ std::string DescribeSpillCounters(const SpillCounters& counters) {
        {std::pair<const char*, const SpillWayCounters&>("written", counters.written),
         {"read", counters.read}}) {
     AppendFormat(&out,
-                 "spill files, %s: %" PRId64 " bytes in %" PRId64 " transfers; %" PRId64
-                 " were waited for, %.3f s; %" PRId64 " bytes of %" PRId64 " in vain\n",
-                 name, way.bytes, way.transfers, way.stalls, way.stall_seconds(), way.dropped_bytes,
-                 way.dropped);
+                 "spill files, %s: %" PRId64 " bytes (%" PRId64 " in the file) in %" PRId64
+                 " transfers; %" PRId64 " were waited for, %.3f s; %" PRId64 " bytes of %" PRId64
+                 " in vain\n",
+                 name, way.bytes, way.stored_bytes, way.transfers, way.stalls, way.stall_seconds(),
+                 way.dropped_bytes, way.dropped);
   }
   return out;
 }
@@ -64,6 +65,7 @@ void CountSpilled(bool written, const SpillWayCounters& change) noexcept {
   Way& way = ways[written];
   Add(way.transfers, change.transfers);
   Add(way.bytes, change.bytes);
+  Add(way.stored_bytes, change.stored_bytes);
   Add(way.stalls, change.stalls);
   Add(way.stall_nanoseconds, change.stall_nanoseconds);
   Add(way.dropped, change.dropped);

@@ -13,6 +13,7 @@ namespace tidepool {
 // One direction, ever.
 struct SpillWayCounters {
   int64_t transfers = 0, bytes = 0;  // done; bytes as asked for
+  int64_t stored_bytes = 0;  // of these, as they are in the file: fewer where blocks were packed
   // Transfers that were not done when somebody needed them, and for how long they kept him. Of one that is begun ahead of use it
   // is a misprediction: it was begun too late.
   int64_t stalls = 0, stall_nanoseconds = 0;

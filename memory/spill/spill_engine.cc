@@ -1,7 +1,6 @@
 #include "tidepool/memory/spill/spill_engine.h"
 
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,10 +21,6 @@ constexpr size_t kPage = SpillFile::kPageBytes;
 // So often a block may come back without a page of it having moved.
 constexpr int kMostTries = 16;
 constexpr int kReadsInTurn = 3;  // while a write waits
-
-size_t WholePages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
-uint64_t ChecksumOf(const std::byte* data, size_t bytes) { return XXH3_64bits(data, bytes); }
 
 std::chrono::nanoseconds LimitOf(absl::Duration limit) {
   return limit == absl::InfiniteDuration() ? std::chrono::nanoseconds(0)
@@ -50,7 +45,8 @@ SpillEngine::SpillEngine(const SpillFileOptions& options, std::shared_ptr<SpillS
       block_bytes_(options.block_bytes),
       limit_(LimitOf(options.time_limit)),
       owner_(options.owner != nullptr ? *options.owner : MemoryOwner::Process()),
-      memory_({.prefault = true, .owner = &owner_}, HostProvider()) {
+      memory_({.prefault = true, .owner = &owner_}, HostProvider()),
+      packer_(options.compression) {
   const auto depth = static_cast<size_t>(options.in_flight);
   memory_.Resize(depth * block_bytes_);
   slots_.resize(depth);
@@ -153,6 +149,7 @@ void SpillEngine::Count(const SpillRequest& request, const SpillWayCounters& cha
   SpillWayCounters& way = request.writes ? stats_.written : stats_.read;
   way.transfers += change.transfers;
   way.bytes += change.bytes;
+  way.stored_bytes += change.stored_bytes;
   way.stalls += change.stalls;
   way.stall_nanoseconds += change.stall_nanoseconds;
   way.dropped += change.dropped;
@@ -210,11 +207,20 @@ void SpillEngine::RunUntilTheEnd() {
     while (HandInOne(lock)) {
     }
     if (ends_ && under_way_ == 0 && waiting_[0].empty() && waiting_[1].empty()) return;
+    const bool is_under_way = under_way_ > 0;
     lock.unlock();
-    const std::optional<FileQueue::Done> done = queue_->Wait();
+    const std::optional<FileQueue::Done> done = WaitForDevice(is_under_way);
     lock.lock();
     if (done.has_value()) Finish(lock, *done);
   }
+}
+
+std::optional<FileQueue::Done> SpillEngine::WaitForDevice(bool is_under_way) {
+  if (!packs() || !is_under_way) return queue_->Wait();
+  const Clock::time_point begin = Clock::now();
+  std::optional<FileQueue::Done> done = queue_->Wait();
+  packer_.pace().Waited(std::chrono::duration<double>(Clock::now() - begin).count());
+  return done;
 }
 
 // Whose block is next; those that are abandoned or have failed are dropped.
@@ -248,24 +254,25 @@ bool SpillEngine::HandInOne(std::unique_lock<std::mutex>& lock) {
   slot.moved = 0;
   slot.tries = 0;
   slot.since = Clock::now();
-  SpilledBlock& block = request->blocks[slot.block];
-  slot.bytes = WholePages(block.bytes);
+  slot.bytes = WholePages(request->blocks[slot.block].stored);
   ++request->under_way;
   if (under_way_++ == 0) busy_since_ = slot.since;
   if (request->handed_in == request->blocks.size()) waiting_[request->writes].pop_front();
   if (request->writes) {
+    SpilledBlock block = request->blocks[slot.block];
     request->copying = true;
     lock.unlock();
-    std::memcpy(slot.data, request->from + request->starts[slot.block], block.bytes);
-    std::memset(slot.data + block.bytes, 0, slot.bytes - block.bytes);
-    block.checksum = ChecksumOf(slot.data, block.bytes);
+    std::exception_ptr error = Caught([&] { Fill(slot, &block); });
     lock.lock();
     request->copying = false;
-    if (request->abandoned) {
+    request->blocks[slot.block] = block;
+    request->kept.blocks_[slot.block] = block;
+    if (request->abandoned || error != nullptr) {
       request->changed.notify_all();
-      EndBlock(slot, nullptr);
+      EndBlock(slot, request->abandoned ? nullptr : std::move(error));
       return true;
     }
+    slot.bytes = WholePages(block.stored);
   }
   lock.unlock();
   Submit(number);
@@ -287,10 +294,12 @@ void SpillEngine::Finish(std::unique_lock<std::mutex>& lock, const FileQueue::Do
   Slot& slot = slots_[done.tag];
   last_done_ = Clock::now();
   const bool again = done.result == -EINTR || done.result == -EAGAIN;
-  if (done.result <= 0 && !again) return EndBlock(slot, ErrorOf(slot, done.result));
+  if (done.result <= 0 && !again)
+    return EndBlock(slot, Caught([&] { ThrowErrorOf(slot, done.result); }));
   // Whole pages, as the next part begins at one.
   const size_t moved = again ? 0 : static_cast<size_t>(done.result) / kPage * kPage;
-  if (moved == 0 && ++slot.tries == kMostTries) return EndBlock(slot, ErrorOf(slot, done.result));
+  if (moved == 0 && ++slot.tries == kMostTries)
+    return EndBlock(slot, Caught([&] { ThrowErrorOf(slot, done.result); }));
   slot.moved += std::min(moved, slot.bytes - slot.moved);
   if (slot.moved < slot.bytes) {
     lock.unlock();
@@ -298,6 +307,7 @@ void SpillEngine::Finish(std::unique_lock<std::mutex>& lock, const FileQueue::Do
     lock.lock();
     return;
   }
+  if (packs()) packer_.pace().Moved(slot.bytes);
   if (!slot.request->writes) return Receive(lock, slot);
   EndBlock(slot, nullptr);
 }
@@ -306,19 +316,9 @@ void SpillEngine::Finish(std::unique_lock<std::mutex>& lock, const FileQueue::Do
 void SpillEngine::Receive(std::unique_lock<std::mutex>& lock, Slot& slot) {
   SpillRequest& request = *slot.request;
   if (request.abandoned || request.error != nullptr) return EndBlock(slot, nullptr);
-  const SpilledBlock& block = request.blocks[slot.block];
   request.copying = true;
   lock.unlock();
-  const uint64_t found = ChecksumOf(slot.data, block.bytes);
-  std::exception_ptr error;
-  if (found == block.checksum) {
-    std::memcpy(request.to + request.starts[slot.block], slot.data, block.bytes);
-  } else {
-    error = Caught([&] {
-      ThrowDataLoss(absl::StrCat(Where(request, slot.block), " came back damaged: checksum ",
-                                 absl::Hex(found), ", expected ", absl::Hex(block.checksum)));
-    });
-  }
+  std::exception_ptr error = Caught([&] { Empty(slot); });
   lock.lock();
   request.copying = false;
   EndBlock(slot, std::move(error));
@@ -342,37 +342,12 @@ void SpillEngine::EndRequest(SpillRequest& request) noexcept {
     if (request.error != nullptr) {
       CountFailure();
     } else {
-      Count(request, {.transfers = 1, .bytes = request.bytes()});
+      Count(request,
+            {.transfers = 1, .bytes = request.bytes(), .stored_bytes = request.stored_bytes()});
     }
   }
   request.done = true;
   request.changed.notify_all();
-}
-
-// ---- words --------------------------------------------------------------------------------------
-
-std::string SpillEngine::Where(const SpillRequest& request, size_t block) const {
-  const SpilledBlock& one = request.blocks[std::min(block, request.blocks.size() - 1)];
-  return absl::StrCat(space_->name(), ": a ", request.writes ? "write" : "read", " of ", one.bytes,
-                      " bytes at offset ", one.offset);
-}
-
-std::exception_ptr SpillEngine::ErrorOf(const Slot& slot, int64_t result) const noexcept {
-  return Caught([&] {
-    const std::string where = Where(*slot.request, slot.block);
-    if (result >= 0) {
-      const std::string words =
-          absl::StrCat(where, " moved ", slot.moved, " bytes, expected ", slot.bytes);
-      if (slot.request->writes) ThrowInternal(words);
-      ThrowDataLoss(words);
-    }
-    const int error = static_cast<int>(-result);
-    if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-      ThrowResourceExhausted(
-          absl::StrCat(where, ": the disk is full (", std::strerror(error), ")"));
-    }
-    ThrowInternal(absl::StrCat(where, " failed: ", std::strerror(error)));
-  });
 }
 
 }  // namespace tidepool::internal

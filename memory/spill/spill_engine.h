@@ -1,4 +1,4 @@
-// The thread of a spill file: copies blocks into page-aligned memory and out of it, checks them, and
+// The thread of a spill file: copies or packs blocks into page-aligned memory and out of it, checks them, and
 // keeps as many of them under way as there is such memory.
 //
 // Reads come first, because somebody waits for them, but each fourth block is of a write as long as any
@@ -15,6 +15,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "tidepool/memory/spill/file_queue.h"
 #include "tidepool/memory/spill/spill_counters.h"
 #include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/memory/spill/spill_packer.h"
 #include "tidepool/memory/spill/spill_space.h"
 
 namespace tidepool::internal {
@@ -40,6 +42,11 @@ struct SpillRequest {
   int64_t bytes() const {
     int64_t sum = 0;
     for (const SpilledBlock& block : blocks) sum += static_cast<int64_t>(block.bytes);
+    return sum;
+  }
+  int64_t stored_bytes() const {
+    int64_t sum = 0;
+    for (const SpilledBlock& block : blocks) sum += static_cast<int64_t>(block.stored);
     return sum;
   }
   // Guarded by the engine's mutex:
@@ -72,6 +79,8 @@ class SpillEngine {
   void Abandon(SpillRequest& request) noexcept;
 
   size_t block_bytes() const { return block_bytes_; }
+  // Blocks may be packed, and get their places here.
+  bool packs() const { return packer_.packs(); }
   void AddTo(SpillFileStats& stats) const;
 
  private:
@@ -93,6 +102,10 @@ class SpillEngine {
   // The thread's own, with the lock.
   bool HandInOne(std::unique_lock<std::mutex>& lock);
   std::shared_ptr<SpillRequest> Next();
+  std::optional<FileQueue::Done> WaitForDevice(bool is_under_way);
+  // Without the lock.
+  void Fill(const Slot& slot, SpilledBlock* block);
+  void Empty(const Slot& slot);
   void Finish(std::unique_lock<std::mutex>& lock, const FileQueue::Done& done);
   void Receive(std::unique_lock<std::mutex>& lock, Slot& slot);
   void EndBlock(Slot& slot, std::exception_ptr error) noexcept;
@@ -101,7 +114,7 @@ class SpillEngine {
   void Count(const SpillRequest& request, const SpillWayCounters& change) noexcept;
   void CountFailure() noexcept;
   void Submit(size_t number);
-  std::exception_ptr ErrorOf(const Slot& slot, int64_t result) const noexcept;
+  [[noreturn]] void ThrowErrorOf(const Slot& slot, int64_t result) const;
   std::string Where(const SpillRequest& request, size_t block) const;
 
   const std::shared_ptr<SpillSpace> space_;
@@ -110,6 +123,7 @@ class SpillEngine {
   MemoryOwner& owner_;
   Pages memory_;
   int64_t memory_bytes_ = 0;  // on the ledger
+  SpillPacker packer_;        // the thread's own
   std::unique_ptr<FileQueue> queue_;
 
   mutable std::mutex mutex_;

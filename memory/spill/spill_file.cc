@@ -18,6 +18,7 @@ std::vector<internal::SpilledBlock> BlocksOf(size_t bytes, size_t block_bytes) {
   std::vector<internal::SpilledBlock> blocks((bytes + block_bytes - 1) / block_bytes);
   for (size_t i = 0; i < blocks.size(); ++i) {
     blocks[i].bytes = std::min(block_bytes, bytes - i * block_bytes);
+    blocks[i].stored = blocks[i].bytes;
   }
   return blocks;
 }
@@ -29,6 +30,26 @@ std::vector<size_t> StartsOf(const std::vector<internal::SpilledBlock>& blocks) 
 }
 
 }  // namespace
+
+const char* SpillCompressionName(SpillCompression compression) {
+  switch (compression) {
+    case SpillCompression::kNone:
+      return "none";
+    case SpillCompression::kLz4:
+      return "lz4";
+    case SpillCompression::kAuto:
+      return "auto";
+  }
+  return "?";
+}
+
+SpillCompression ParseSpillCompression(absl::string_view what, absl::string_view name) {
+  for (const SpillCompression one :
+       {SpillCompression::kNone, SpillCompression::kLz4, SpillCompression::kAuto}) {
+    if (name == SpillCompressionName(one)) return one;
+  }
+  ThrowInvalidArgument(absl::StrCat(what, ": found \"", name, "\", expected none, lz4 or auto"));
+}
 
 SpilledBytes& SpilledBytes::operator=(SpilledBytes&& other) noexcept {
   if (this == &other) return *this;
@@ -113,8 +134,11 @@ SpillTransfer SpillFile::BeginWrite(const void* data, size_t bytes) {
   request->blocks = BlocksOf(bytes, engine_->block_bytes());
   request->starts = StartsOf(request->blocks);
   std::vector<internal::SpilledBlock> blocks = request->blocks;
-  space_->Take(absl::MakeSpan(blocks));
-  for (size_t i = 0; i < blocks.size(); ++i) request->blocks[i] = blocks[i];
+  // Of what is packed each block gets its place when its size is known.
+  if (!engine_->packs()) {
+    space_->Take(absl::MakeSpan(blocks));
+    request->blocks.assign(blocks.begin(), blocks.end());
+  }
   request->kept.space_ = space_;
   request->kept.blocks_ = std::move(blocks);
   request->kept.bytes_ = bytes;

@@ -14,11 +14,12 @@
 // A checksum (XXH3) of each block is kept in memory and compared before a byte of it comes back.
 //
 // The file has no name: it is gone with the process, however that ends. Its blocks are allocated before
-// they are written, so a full disk is an error of the write that needs more, and of nothing else. It never
+// they are written, so a full disk is an error of the write that needs more, and of nothing else: of BeginWrite(), or of
+// Wait() where blocks are packed, as nobody knows before how large they are. It never
 // survives a restart: what is to do that is a checkpoint (nn/training).
 //
 // Errors name file, offset and size: kResourceExhausted (disk full or capacity_bytes: nothing of it was
-// written, and the caller has the bytes still), kDataLoss (a block came back damaged or short), kInternal (the
+// stays, and the caller has the bytes still), kDataLoss (a block came back damaged or short), kInternal (the
 // device failed), kDeadlineExceeded (no answer within time_limit). The file works on after each; what
 // failed to be read may be read again. A read that failed has written any part of `data`, or nothing.
 //
@@ -35,12 +36,24 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/spill/file_queue.h"
 #include "tidepool/memory/spill/spill_counters.h"
 
 namespace tidepool {
+
+// Whether blocks are packed (LZ4) on their way: what is in the file, and moved, is less then; the thread has more to do.
+enum class SpillCompression {
+  kNone,
+  kLz4,  // each block that gets a page smaller by it
+  kAuto,  // where a sample of the block, and how fast the device is seen to be, say that time is gained by it
+};
+
+const char* SpillCompressionName(SpillCompression compression);  // "none", "lz4", "auto"
+// Throws kInvalidArgument, "`what`: ...", with the names there are.
+SpillCompression ParseSpillCompression(absl::string_view what, absl::string_view name);
 
 // How a file is made; what is out of range is kInvalidArgument.
 struct SpillFileOptions {
@@ -51,6 +64,7 @@ struct SpillFileOptions {
   size_t block_bytes = size_t{4} << 20;  // of a transfer: a multiple of 4096, at most 1 GiB
   int in_flight = 4;                     // blocks at once, 1 to 64
   bool direct = true;                    // past the page cache, where the file system can
+  SpillCompression compression = SpillCompression::kNone;
   // For one block, from when it was handed in. Infinite: it is waited for as long as it takes.
   absl::Duration time_limit = absl::InfiniteDuration();
   MemoryOwner* owner = nullptr;  // of the memory that blocks pass through; null: the process
@@ -64,10 +78,15 @@ class SpillSpace;
 class SpillEngine;
 struct SpillRequest;
 struct SpilledBlock {
+  static constexpr uint32_t kNoPlace = UINT32_MAX;
+
+  bool is_packed() const { return stored < bytes; }
+
   size_t bytes = 0;
+  size_t stored = 0;  // in the file
   int64_t offset = 0;
-  uint64_t checksum = 0;
-  uint32_t range = 0;  // of the space
+  uint64_t checksum = 0;      // of what is stored
+  uint32_t range = kNoPlace;  // of the space
 };
 }  // namespace internal
 
@@ -124,7 +143,7 @@ class SpillTransfer {
 // Numbers of one moment.
 struct SpillFileStats {
   int64_t capacity_bytes = 0;      // 0: no limit but the disk's
-  int64_t used_bytes = 0;          // in SpilledBytes, whole pages
+  int64_t used_bytes = 0;          // in SpilledBytes, whole pages, as they lie in the file
   int64_t file_bytes = 0;          // allocated on the disk
   SpillWayCounters written, read;  // ever
   int64_t failures = 0;            // transfers that ended with an error

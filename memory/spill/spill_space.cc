@@ -22,10 +22,6 @@ constexpr int64_t kMostBytes = int64_t{1} << 46;
 // Blocks of the disk are asked for in steps, which keeps them together.
 constexpr int64_t kStep = int64_t{64} << 20;
 
-size_t Pages(size_t bytes) {
-  return (bytes + SpillFile::kPageBytes - 1) / SpillFile::kPageBytes * SpillFile::kPageBytes;
-}
-
 std::string FolderOf(const std::string& asked) {
   if (!asked.empty()) return asked;
   for (const char* const variable : {"TIDEPOOL_SPILL_FOLDER", "TMPDIR"}) {
@@ -73,13 +69,13 @@ void SpillSpace::EndDirect() noexcept {
 void SpillSpace::Take(absl::Span<SpilledBlock> blocks) {
   std::lock_guard lock(mutex_);
   size_t taken = 0, wanted = 0;
-  for (const SpilledBlock& block : blocks) wanted += Pages(block.bytes);
+  for (const SpilledBlock& block : blocks) wanted += WholePages(block.stored);
   try {
     int64_t end = 0;
     for (SpilledBlock& block : blocks) {
       ranges_.Reserve();
       size_t offset = 0;
-      const FreeRanges::Range range = ranges_.Take(Pages(block.bytes), &offset);
+      const FreeRanges::Range range = ranges_.Take(WholePages(block.stored), &offset);
       if (range == FreeRanges::Range::kNone) {
         ThrowResourceExhausted(absl::StrCat(name_, " is full: ", wanted, " bytes more, ", used_,
                                             " of ", capacity_,
@@ -88,12 +84,13 @@ void SpillSpace::Take(absl::Span<SpilledBlock> blocks) {
       block.offset = static_cast<int64_t>(offset);
       block.range = static_cast<uint32_t>(range);
       ++taken;
-      end = std::max(end, block.offset + static_cast<int64_t>(Pages(block.bytes)));
+      end = std::max(end, block.offset + static_cast<int64_t>(WholePages(block.stored)));
     }
     Allocate(end, wanted);
   } catch (...) {
-    for (const SpilledBlock& block : blocks.subspan(0, taken)) {
-      ranges_.Give(FreeRanges::Range{block.range}, Pages(block.bytes));
+    for (SpilledBlock& block : blocks.subspan(0, taken)) {
+      ranges_.Give(FreeRanges::Range{block.range}, WholePages(block.stored));
+      block.range = SpilledBlock::kNoPlace;
     }
     throw;
   }
@@ -142,8 +139,9 @@ void SpillSpace::Give(absl::Span<const SpilledBlock> blocks) noexcept {
   std::lock_guard lock(mutex_);
   int64_t given = 0;
   for (const SpilledBlock& block : blocks) {
-    ranges_.Give(FreeRanges::Range{block.range}, Pages(block.bytes));
-    given += static_cast<int64_t>(Pages(block.bytes));
+    if (block.range == SpilledBlock::kNoPlace) continue;
+    ranges_.Give(FreeRanges::Range{block.range}, WholePages(block.stored));
+    given += static_cast<int64_t>(WholePages(block.stored));
   }
   used_ -= given;
   CountSpillUse(-given);

@@ -17,6 +17,11 @@
 
 namespace tidepool::internal {
 
+// What a block takes in the file.
+inline size_t WholePages(size_t bytes) {
+  return (bytes + SpillFile::kPageBytes - 1) / SpillFile::kPageBytes * SpillFile::kPageBytes;
+}
+
 class SpillSpace {
  public:
   // Throws as SpillFile().
@@ -31,9 +36,10 @@ class SpillSpace {
   // It was refused by the file system after all.
   void EndDirect() noexcept;
 
-  // Offsets and ranges for blocks whose bytes are given. Throws kResourceExhausted and std::bad_alloc, nothing
+  // Offsets and ranges for blocks whose stored bytes are given. Throws kResourceExhausted and std::bad_alloc, nothing
   // changed.
   void Take(absl::Span<SpilledBlock> blocks);
+  // Those of them that have a place.
   void Give(absl::Span<const SpilledBlock> blocks) noexcept;
   int64_t Trim();
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <ctime>
 #include <memory>
 #include <thread>
@@ -46,14 +47,20 @@ SpillFileOptions FileOptions(const StepBudget& budget, int64_t limit) {
   constexpr int64_t kSmallest = 4 << 10, kLargest = 4 << 20;
   SpillFileOptions options;
   options.folder = budget.spill_folder;
+  options.compression = budget.compression;
   const int64_t share = limit / 16 / options.in_flight / kSmallest * kSmallest;
   options.block_bytes = static_cast<size_t>(std::clamp(share, kSmallest, kLargest));
   return options;
 }
 
 void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
-  const std::vector<std::byte> data(
-      static_cast<size_t>(std::clamp<int64_t>(bytes, 64 << 10, 16 << 20)));
+  std::vector<std::byte> data(static_cast<size_t>(std::clamp<int64_t>(bytes, 64 << 10, 16 << 20)));
+  // Bytes that nobody packs.
+  uint64_t drawn = 1;
+  for (size_t i = 0; i + sizeof drawn <= data.size(); i += sizeof drawn) {
+    drawn = (drawn ^ drawn >> 29) * 0x9e3779b97f4a7c15u + i;
+    std::memcpy(data.data() + i, &drawn, sizeof drawn);
+  }
   std::vector<std::byte> back(data.size());
   const auto per_second = [&](const auto& call) {
     double best = 0;
@@ -234,9 +241,14 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
 namespace {
 
 SpillWayCounters Since(const SpillWayCounters& before, const SpillWayCounters& now) {
-  return {now.transfers - before.transfers, now.bytes - before.bytes,
-          now.stalls - before.stalls,       now.stall_nanoseconds - before.stall_nanoseconds,
-          now.dropped - before.dropped,     now.dropped_bytes - before.dropped_bytes};
+  SpillWayCounters since;
+  for (int64_t SpillWayCounters::*const member :
+       {&SpillWayCounters::transfers, &SpillWayCounters::bytes, &SpillWayCounters::stored_bytes,
+        &SpillWayCounters::stalls, &SpillWayCounters::stall_nanoseconds, &SpillWayCounters::dropped,
+        &SpillWayCounters::dropped_bytes}) {
+    since.*member = now.*member - before.*member;
+  }
+  return since;
 }
 
 }  // namespace

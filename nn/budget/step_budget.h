@@ -38,6 +38,8 @@ struct StepBudget {
   bool hard = true;
   StepShape shape;           // of the largest batch
   std::string spill_folder;  // empty: SpillFileOptions'
+  // Of what is spilled. The planner reckons with the file's speed for bytes that do not become smaller.
+  SpillCompression compression = SpillCompression::kNone;
   std::optional<StepCosts> costs;
 };
 

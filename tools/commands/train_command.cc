@@ -50,6 +50,8 @@ ABSL_FLAG(std::string, budget_strategy, "auto",
           "for what waits for the backward pass: auto, spill, recompute or none");
 ABSL_FLAG(std::string, spill_folder, "",
           "of what is spilled; empty: TIDEPOOL_SPILL_FOLDER, TMPDIR, /var/tmp");
+ABSL_FLAG(std::string, spill_compression, "none",
+          "of what is spilled: none, lz4, or auto: where it gains time");
 ABSL_FLAG(bool, distributed, false, "one rank of a job of mpirun; docs/distributed.md");
 
 namespace tidepool::tools {
@@ -64,6 +66,8 @@ namespace {
 std::optional<nn::StepBudget> BudgetOfFlags(int64_t batch, WorkspaceMode mode) {
   const nn::BudgetStrategy strategy =
       nn::ParseBudgetStrategy("flag --budget_strategy", absl::GetFlag(FLAGS_budget_strategy));
+  const SpillCompression compression =
+      ParseSpillCompression("flag --spill_compression", absl::GetFlag(FLAGS_spill_compression));
   const std::string limit = absl::GetFlag(FLAGS_memory_budget);
   if (limit.empty()) return std::nullopt;
   if (mode != WorkspaceMode::kEnabled) {
@@ -74,7 +78,8 @@ std::optional<nn::StepBudget> BudgetOfFlags(int64_t batch, WorkspaceMode mode) {
   return nn::StepBudget{.limit = limit,
                         .strategy = strategy,
                         .shape = {.batch = batch},
-                        .spill_folder = absl::GetFlag(FLAGS_spill_folder)};
+                        .spill_folder = absl::GetFlag(FLAGS_spill_folder),
+                        .compression = compression};
 }
 
 void WriteTrace(const Workspace& workspace, const std::string& path) {
