@@ -305,8 +305,11 @@ TEST(Metrics, TheReclaimerAndTheProcess) {
 TEST(Metrics, SpillFilesByDirection) {
   const Exposition before = Scrape();
   internal::CountSpillUse(5000);
-  internal::CountSpilled(
-      true, {.transfers = 2, .bytes = 5000, .stalls = 1, .stall_nanoseconds = 250000000});
+  internal::CountSpilled(true, {.transfers = 2,
+                                .bytes = 5000,
+                                .stored_bytes = 3000,
+                                .stalls = 1,
+                                .stall_nanoseconds = 250000000});
   internal::CountSpilled(false, {.dropped = 3, .dropped_bytes = 77});
   internal::CountSpillFailure();
   const Exposition read = Scrape();
@@ -318,6 +321,7 @@ TEST(Metrics, SpillFilesByDirection) {
   EXPECT_EQ(read.Value("tidepool_spill_file_peak_bytes"), 5000);
   EXPECT_EQ(more("tidepool_spill_bytes_total", written), 5000);
   EXPECT_EQ(more("tidepool_spill_bytes_total", back), 0);
+  EXPECT_EQ(more("tidepool_spill_stored_bytes_total", written), 3000);
   EXPECT_EQ(more("tidepool_spill_transfers_total", written), 2);
   EXPECT_EQ(more("tidepool_spill_stalls_total", written), 1);
   EXPECT_EQ(more("tidepool_spill_stall_seconds_total", written), 0.25);

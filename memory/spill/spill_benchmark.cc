@@ -2,6 +2,8 @@
 // the page cache, written and read; "raw" is one thread for each block in flight that moves aligned
 // memory itself, without a copy or checksum, and RawOne a single one.
 //
+// Packing: a block of 4 MiB of floats packed and unpacked, by what it has; "share" is what it is packed to.
+//
 //   bazel run //memory/spill:spill_benchmark            # in $TIDEPOOL_SPILL_FOLDER, else $TMPDIR, else /var/tmp
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +20,7 @@
 #include "benchmark/benchmark.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/memory/spill/spill_packer.h"
 
 namespace tidepool {
 namespace {
@@ -97,6 +101,65 @@ void Spill(benchmark::State& state, bool writes) {
 }
 void SpillWrite(benchmark::State& state) { Spill(state, true); }
 void SpillRead(benchmark::State& state) { Spill(state, false); }
+
+// Normal numbers, so many of 1000 of which are zero, here and there or in runs of 576.
+struct Floats {
+  const char* name;
+  int zeros;
+  bool in_runs;
+};
+
+std::vector<float> Draw(const Floats& kind) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(kBlock / sizeof(float));
+  bool is_zero = false;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!kind.in_runs || i % 576 == 0) is_zero = static_cast<int>(random() % 1000) < kind.zeros;
+    values[i] = is_zero ? 0 : normal(random);
+  }
+  return values;
+}
+
+void Packing(benchmark::State& state, const Floats& kind, bool unpacks) {
+  const std::vector<float> values = Draw(kind);
+  const auto* const from = reinterpret_cast<const std::byte*>(values.data());
+  std::vector<std::byte> packed(kBlock), back(kBlock);
+  internal::SpillPacker packer(SpillCompression::kLz4);
+  size_t bytes = packer.Pack(from, kBlock, packed.data());
+  if (unpacks && bytes == 0) return state.SkipWithError("it does not become smaller");
+  for (auto _ : state) {
+    if (unpacks) {
+      packer.Unpack(packed.data(), bytes, back.data(), kBlock);
+    } else {
+      bytes = packer.Pack(from, kBlock, packed.data());
+    }
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(kBlock));
+  state.counters["share"] = bytes == 0 ? 1 : static_cast<double>(bytes) / kBlock;
+}
+
+constexpr Floats kNormal = {"normal", 0, false};
+constexpr Floats kFloats[] = {{"half_zero", 500, false},
+                              {"seven_of_ten_zero", 700, false},
+                              {"nine_of_ten_zero", 900, false},
+                              {"half_zero_in_runs", 500, true},
+                              {"zero", 1000, false}};
+
+[[maybe_unused]] const bool registered = [] {
+  const auto add = [](const Floats& kind, bool unpacks) {
+    const std::string name = std::string(unpacks ? "Unpacking/" : "Packing/") + kind.name;
+    benchmark::RegisterBenchmark(name.c_str(), Packing, kind, unpacks)
+        ->Unit(benchmark::kMillisecond);
+  };
+  add(kNormal, false);
+  for (const Floats& kind : kFloats) {
+    add(kind, false);
+    add(kind, true);
+  }
+  return true;
+}();
 
 BENCHMARK(RawWrite)->Arg(1)->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(SpillWrite)->Arg(1)->Arg(2)->Arg(4)->Arg(8)->UseRealTime()->Unit(benchmark::kMillisecond);
