@@ -68,6 +68,15 @@ int64_t MachineMemoryBytes() {
   return bytes;
 }
 
+int64_t MachineMemoryAndSwapBytes() {
+  static const int64_t bytes = [] {
+    const int64_t kib = SystemFile("/proc/meminfo").After("SwapTotal:"),
+                  memory = MachineMemoryBytes();
+    return memory == kUnknown || kib == kUnknown ? kUnknown : memory + kib * 1024;
+  }();
+  return bytes;
+}
+
 int64_t AvailableMemoryBytes() {
   const int64_t kib = SystemFile("/proc/meminfo").After("MemAvailable:");
   return std::min(
@@ -79,10 +88,11 @@ int64_t AvailableMemoryBytes() {
 }
 
 // (getrusage's peak may be that of the program that made this one.)
-int64_t BytesBelowMostResident() {
+ResidentMemory ResidentMemoryOfProcess() {
   const SystemFile status("/proc/self/status");
   const int64_t most = status.After("VmHWM:"), now = status.After("VmRSS:");
-  return most != kUnknown && now != kUnknown && most > now ? (most - now) * 1024 : 0;
+  if (most == kUnknown || now == kUnknown) return {};
+  return {now * 1024, std::max(most, now) * 1024};
 }
 
 }  // namespace tidepool

@@ -10,13 +10,19 @@ namespace tidepool {
 // that is less. Read once. Where the system does not say, INT64_MAX. Threads: any.
 int64_t MachineMemoryBytes();
 
+// And of its swap, which a control group's limit may not be about: no more can be had. Likewise.
+int64_t MachineMemoryAndSwapBytes();
+
 // Of them what could be taken now without others being put out: free, or of files and read again. In a control
 // group that has a limit at most what is left of that. Where the system does not say, INT64_MAX. Cost: some files
 // of the system are read, tens of microseconds. Threads: any.
 int64_t AvailableMemoryBytes();
 
-// What this process has less in memory now than at a time before. 0 where the system does not say. Likewise.
-int64_t BytesBelowMostResident();
+// What this process has in memory, and the most it ever had. 0 where the system does not say. Likewise.
+struct ResidentMemory {
+  int64_t bytes = 0, most_bytes = 0;
+};
+ResidentMemory ResidentMemoryOfProcess();
 
 }  // namespace tidepool
 

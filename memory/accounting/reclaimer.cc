@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/callbacks.h"
+#include "tidepool/memory/accounting/machine_memory.h"
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
@@ -201,8 +202,11 @@ int64_t Reclaimer::RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64
   const bool told = MemoryEventsAreTold();
   Tell(MemoryEvent::Kind::kReclaimBegins, request, wanted, 0, wanted);
   if (told) missing = retry();
+  // What is more than the machine has, giving back would not serve, and would leave all others cold.
+  const int64_t most =
+      request.device == Host() ? MachineMemoryAndSwapBytes() : std::numeric_limits<int64_t>::max();
   int64_t reclaimed = 0;
-  for (int round = 0; missing > 0 && round < kRounds; ++round) {
+  for (int round = 0; missing > 0 && missing <= most && round < kRounds; ++round) {
     const int64_t more = RunUnderPressure(missing, request);
     if (more <= 0) break;
     reclaimed += more;

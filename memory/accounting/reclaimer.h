@@ -127,8 +127,8 @@ class Reclaimer {
   int64_t ReclaimUnderPressure(int64_t wanted, const MemoryRequest& request = {});
   // For a request that was refused: gives back what is missing and tries again, as long as anything
   // comes back, eight times at most (what comes back may be of another owner or device, or taken by
-  // others). `retry` returns how many bytes it still lacks; 0: it is served. Returns how many came
-  // back. Tells memory_events.h before and after, and tries again after each: ten times in all.
+  // others). On the host nothing is given back for more than the machine has. `retry` returns how many bytes it still
+  // lacks; 0: it is served. Returns how many came back. Tells memory_events.h before and after, and tries again after each: ten times in all.
   int64_t RetryWhileReclaiming(int64_t missing, absl::FunctionRef<int64_t()> retry,
                                const MemoryRequest& request = {});
 

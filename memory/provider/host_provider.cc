@@ -97,10 +97,11 @@ class Provider final : public DeviceProvider {
   }
 
   std::byte* Reserve(size_t bytes) noexcept override {
-    // Room to align the base; what is not needed of it goes back at once.
+    // Room to align the base; what is not needed of it goes back at once. Without MAP_NORESERVE: addresses alone are not
+    // counted, and memory that is committed in them is, so that the system refuses of it what it refuses malloc.
     if (bytes > SIZE_MAX - kHugePageBytes) return nullptr;
-    void* address = mmap(nullptr, bytes + kHugePageBytes, PROT_NONE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* address =
+        mmap(nullptr, bytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) return nullptr;
     auto* const mapping = static_cast<std::byte*>(address);
     const size_t before = -reinterpret_cast<uintptr_t>(mapping) & (kHugePageBytes - 1);
@@ -116,8 +117,7 @@ class Provider final : public DeviceProvider {
   }
   // The address range is kept; only the pages go back.
   bool Decommit(std::byte* at, size_t bytes) noexcept override {
-    return mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-                0) != MAP_FAILED;
+    return mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
   }
   void Prefault(std::byte* begin, size_t bytes) noexcept override {
     if (madvise(begin, bytes, MADV_POPULATE_WRITE) == 0) return;

@@ -86,7 +86,7 @@ struct WorkspaceConfig {
   // Touch pages when they are taken: those of a learned size, and the first 64 MiB of an
   // initial_size. The rest of that is touched as cycles come to need it: from its third repetition
   // on at the latest a cycle has no page fault. Of more than 64 MiB on the host at most half of what is
-  // available, and no more than the process had in memory before and 256 MiB: what is asked for and hardly
+  // available, and no more than the process had in memory before and, in all, 256 MiB: what is asked for and hardly
   // used stays untouched. Mapped files: at first use.
   bool prefault = true;
 

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -12,6 +14,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/machine_memory.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/allocate.h"
@@ -258,7 +261,7 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// A table that stays nearly empty may be larger than the machine's memory: what nobody touched is not touched ahead.
+// A table that stays nearly empty may be larger than what is free: what nobody touched is not touched ahead.
 TEST(WorkspacePages, WhatIsHardlyTouchedIsNotTouchedAhead) {
   for (const bool first_loop : {false, true}) {
     const int64_t before = ResidentBytes();
@@ -272,6 +275,60 @@ TEST(WorkspacePages, WhatIsHardlyTouchedIsNotTouchedAhead) {
     EXPECT_EQ(workspace.spilled_count(), 0u);
     EXPECT_LT(ResidentBytes() - before, 2048 * static_cast<int64_t>(kMiB));
     EXPECT_THAT(workspace.PlanReport(), HasSubstr("pages are touched when they are first used"));
+  }
+}
+
+// However many there are, each a little larger: what is touched ahead for one does not let more be for the next.
+TEST(WorkspacePages, TablesThatComeOneAfterAnotherAreNotTouchedFurtherAndFurther) {
+  const int64_t before = ResidentBytes();
+  Workspace workspace("outliers");
+  int64_t most = 0;
+  for (size_t round = 0; round < 12; ++round) {
+    for (int cycle = 0; cycle < 3; ++cycle) {
+      WorkspaceScope scope(workspace);
+      BufferHandle table = New(cycle == 0 ? 4096 * kMiB + round * 4096 : 1000);
+      table->data[0] = std::byte{1};
+    }
+    most = std::max(most, ResidentBytes() - before);
+  }
+  EXPECT_LT(most, 1024 * static_cast<int64_t>(kMiB));
+}
+
+// As of malloc: more than the machine can ever have is refused, and nobody else is made to give back for it.
+TEST(WorkspacePages, MoreThanTheMachineHasIsRefusedAsByMalloc) {
+  const size_t bytes = size_t{1} << 46;
+  if (void* const block = std::malloc(bytes)) {
+    std::free(block);
+    GTEST_SKIP() << "the system grants everything (vm.overcommit_memory)";
+  }
+  Workspace other("other");
+  for (int cycle = 0; cycle < 3; ++cycle) {
+    WorkspaceScope scope(other);
+    New(kMiB);
+  }
+  const size_t held = other.size();
+  Workspace workspace("huge");
+  for (int cycle = 0; cycle < 3; ++cycle) {
+    WorkspaceScope scope(workspace);
+    EXPECT_THROW(New(bytes), OutOfMemoryError);
+    New(1000);
+  }
+  {
+    ScopeOutOfWorkspaces out;
+    EXPECT_THROW(New(bytes), OutOfMemoryError);
+  }
+  EXPECT_LT(workspace.size(), kMiB);
+  EXPECT_EQ(other.size(), held);
+}
+
+// Each of them is granted, and all of them in one range may not be: then they go on as they came.
+TEST(WorkspacePages, TablesThatTogetherAreMoreThanTheMachineHas) {
+  const auto table = static_cast<size_t>(MachineMemoryAndSwapBytes()) / 8 * 5;
+  Workspace workspace("tables");
+  for (int cycle = 0; cycle < 6; ++cycle) {
+    WorkspaceScope scope(workspace);
+    BufferHandle one = New(table), other = New(table);
+    one->data[0] = other->data[table - 1] = std::byte{1};
   }
 }
 

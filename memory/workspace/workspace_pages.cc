@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/workspace_pages.h"
 
 #include <algorithm>
+#include <atomic>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,9 @@ constexpr size_t kPrefaultedInitialBytes = size_t{64} << 20;
 constexpr size_t kTouchedUnseen = size_t{64} << 20;
 // And so much beyond what the process had in memory at some time.
 constexpr size_t kTouchedBeyond = size_t{256} << 20;
+// The most that the process had in memory when that was raised by touching ahead, and by how much in all since use raised it.
+constinit std::atomic<int64_t> most_when_touched{0};
+constinit std::atomic<size_t> raised_by_touching{0};
 // What the Reclaimer gives back between two looks at who waits: tens of milliseconds at most.
 constexpr size_t kReclaimStepBytes = size_t{256} << 20;
 
@@ -28,12 +32,27 @@ size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 size_t RoundDown(size_t n, size_t unit) { return n & ~(unit - 1); }
 
 // How much of `bytes` may be touched before it is used. Memory that was asked for may be for tables that stay nearly
-// empty: it is touched as far as the process had as much before, and never so that others are left without.
+// empty: it is touched as far as the process had as much before, and never so that others are left without. What is touched
+// beyond that raises what the process had, so it is bounded in all, until use has raised it much further: else each large table
+// would let the next one be touched further.
 size_t MostTouched(size_t bytes) {
   if (bytes <= kTouchedUnseen) return bytes;
-  const auto had = static_cast<size_t>(BytesBelowMostResident());
+  const ResidentMemory resident = ResidentMemoryOfProcess();
+  const auto had = static_cast<size_t>(resident.most_bytes - resident.bytes);
   const auto available = static_cast<size_t>(AvailableMemoryBytes());
-  return std::min({bytes, had + kTouchedBeyond, available / 2});
+  size_t raised = raised_by_touching.load(std::memory_order_relaxed);
+  if (resident.most_bytes >
+      most_when_touched.load(std::memory_order_relaxed) + static_cast<int64_t>(kTouchedUnseen)) {
+    raised = 0;
+  }
+  const size_t beyond = kTouchedBeyond - std::min(raised, kTouchedBeyond);
+  const size_t touched = std::min({bytes, had + beyond, available / 2});
+  if (touched > had) {
+    raised_by_touching.store(raised + (touched - had), std::memory_order_relaxed);
+    most_when_touched.store(resident.bytes + static_cast<int64_t>(touched),
+                            std::memory_order_relaxed);
+  }
+  return touched;
 }
 
 // The workspace decides itself what of its pages to touch ahead.
