@@ -296,7 +296,7 @@ TEST(WorkspacePages, TablesThatComeOneAfterAnotherAreNotTouchedFurtherAndFurther
 
 // As of malloc: more than the machine can ever have is refused, and nobody else is made to give back for it.
 TEST(WorkspacePages, MoreThanTheMachineHasIsRefusedAsByMalloc) {
-  const size_t bytes = size_t{1} << 46;
+  const size_t bytes = size_t{1} << 40;
   if (void* const block = std::malloc(bytes)) {
     std::free(block);
     GTEST_SKIP() << "the system grants everything (vm.overcommit_memory)";
