@@ -124,7 +124,7 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
   bool empty = true;
   for (int o = 0; o < output_count; ++o) {
     for (int i = 0; i < input_count; ++i) {
-      if (inputs[i] != nullptr) CheckOverlap(info, *inputs[i], i, *outputs[o], o);
+      if (inputs[i] != nullptr) CheckOverlap(op, attributes, *inputs[i], i, *outputs[o], o);
     }
     for (int other = 0; other < o; ++other) {
       CheckApart(info, *outputs[other], other, *outputs[o], o);

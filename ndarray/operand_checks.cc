@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_chain.h"
 #include "tidepool/ndarray/kernel/operand_marks.h"
 #include "tidepool/ndarray/kernel/shape_rules.h"
@@ -112,17 +113,41 @@ void CheckShapesByRule(OpCode op, absl::Span<const NDArray* const> inputs,
   }
 }
 
-void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index,
+void CheckSharedMemory(OpCode op, AttributesRef attributes, const NDArray& input, int input_index,
                        const NDArray& output, int output_index) {
-  if (info.in_place() && SameView(input, output)) return;
+  const bool may_be_same =
+      MayBeWrittenOver(op, attributes, input_index, output_index, output.device());
+  if (may_be_same && SameView(input, output)) return;
   if (!ViewsOverlap(input, output)) return;
+  const OperatorInfo& info = Info(op);
   ThrowInvalidArgument(absl::StrCat(
       "Op [", info.name, "]: output ", OperandName(info.outputs, output_index), " overlaps input ",
       OperandName(info.inputs, input_index),
-      info.in_place() ? " without being the same view" : "; the operator is not done in place"));
+      may_be_same ? " without being the same view" : "; the operator is not done in place"));
 }
 
 }  // namespace internal
+
+bool MayBeWrittenOver(OpCode op, AttributesRef attributes, int input, int output, Device device) {
+  if (Info(op).in_place()) return true;
+  if (device != Host() || output != 0) return false;
+  switch (op) {
+    case OpCode::kMaxPool2dGrad: {
+      if (input != 0 || !attributes.Is(AttributesType::Of<Pool2dAttributes>())) return false;
+      const auto& a = *static_cast<const Pool2dAttributes*>(attributes.data());
+      return a.kernel_height == a.stride_height && a.kernel_width == a.stride_width &&
+             a.pad_top + a.pad_bottom + a.pad_left + a.pad_right == 0;
+    }
+    case OpCode::kBatchNormGrad:
+    case OpCode::kLayerNormGrad:
+    case OpCode::kGroupNormGrad:
+      return input == 0 || input == 4;
+    case OpCode::kRmsNormGrad:
+      return input == 0 || input == 3;
+    default:
+      return false;
+  }
+}
 
 void CheckApart(const OperatorInfo& info, const NDArray& one, int one_index, const NDArray& other,
                 int other_index) {

@@ -19,7 +19,7 @@ namespace internal {
 void CheckTypesByMarks(const OperatorInfo& info, DType key, const CallOperands& operands);
 void CheckShapesByRule(OpCode op, absl::Span<const NDArray* const> inputs,
                        absl::Span<NDArray* const> outputs, AttributesRef attributes);
-void CheckSharedMemory(const OperatorInfo& info, const NDArray& input, int input_index,
+void CheckSharedMemory(OpCode op, AttributesRef attributes, const NDArray& input, int input_index,
                        const NDArray& output, int output_index);
 }  // namespace internal
 
@@ -79,10 +79,15 @@ inline DType CheckTypes(const OperatorInfo& info, bool mixed, const CallOperands
   return key;
 }
 
-inline void CheckOverlap(const OperatorInfo& info, const NDArray& input, int input_index,
+// Whether an output may be the very same view as an input. Rows say so of all (kInPlace); beside them, on the host alone: the
+// gradient of a maximum over windows that lie apart may be written over what it was taken of, as a window is read before it is
+// written, and those of normalisation over what was normalised and the gradient behind it.
+bool MayBeWrittenOver(OpCode op, AttributesRef attributes, int input, int output, Device device);
+
+inline void CheckOverlap(OpCode op, AttributesRef attributes, const NDArray& input, int input_index,
                          const NDArray& output, int output_index) {
   if (!MayShareMemory(input.buffer().get(), output.buffer().get())) return;
-  internal::CheckSharedMemory(info, input, input_index, output, output_index);
+  internal::CheckSharedMemory(op, attributes, input, input_index, output, output_index);
 }
 
 // Of outputs of one call: on one device, and nothing of one in the other.

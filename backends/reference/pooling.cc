@@ -94,6 +94,29 @@ void MaxPool2d(const KernelCall& call) {
   });
 }
 
+// Of windows that lie apart, over the input: each is read before it is written.
+template <typename T>
+void MaxPool2dGradOver(const Pool2dAttributes& a, const TensorRef& image,
+                       const TensorRef& gradient) {
+  ForEachElement(gradient, [&](int64_t n, int64_t i, int64_t j, int64_t c) {
+    const Window w(image, a, i, j);
+    const Position p = Largest<T>(image, w, n, c);
+    const bool passes = !a.relu_grad || At<T>(image, n, p.row, p.column, c) > T(0.0f);
+    for (int64_t row = w.row; row < w.row_end; ++row) {
+      for (int64_t column = w.column; column < w.column_end; ++column)
+        At<T>(image, n, row, column, c) = T(0.0f);
+    }
+    if (passes) {
+      At<T>(image, n, p.row, p.column, c) =
+          static_cast<T>(At<T>(gradient, n, i, j, c) + T(0.0f));  // a sum: never -0
+    }
+  });
+  ForEachElement(image, [&](int64_t n, int64_t row, int64_t column, int64_t c) {
+    if (row >= gradient.dims[1] * a.kernel_height || column >= gradient.dims[2] * a.kernel_width)
+      At<T>(image, n, row, column, c) = T(0.0f);
+  });
+}
+
 template <typename T>
 void MaxPool2dGrad(const KernelCall& call) {
   using Total = std::conditional_t<std::is_same_v<T, double>, double, float>;
@@ -101,6 +124,7 @@ void MaxPool2dGrad(const KernelCall& call) {
   const TensorRef& input = call.inputs[0];
   const TensorRef& gradient = call.inputs[2];
   const TensorRef& result = call.outputs[0];
+  if (result.data == input.data) return MaxPool2dGradOver<T>(a, result, gradient);
   ForEachElement(result, [&](int64_t n, int64_t row, int64_t column, int64_t c) {
     Total total = 0;
     const bool passes = !a.relu_grad || At<T>(input, n, row, column, c) > T(0.0f);

@@ -262,6 +262,7 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
   for (int i = 0; i < record.input_count && i < kMostInputs; ++i) {
     if ((record.wanted & InputBit(i)) != 0) watched[i] = FindWatched(record.views[i]);
   }
+  if (record.relu_before && !keep) ReleaseBeforeRelu(record);
   FillTask(record, keep, watched);
   try {
     task_.Run(*record.plan);
@@ -282,6 +283,18 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
                                                                                : nullptr);
   }
   task_.Clear();
+}
+
+// What the call with the ReLU keeps for it: nobody but the pooling right behind it has read that, whose gradient goes through the
+// ReLU, so that it may be written over.
+void GradientTape::Recorder::ReleaseBeforeRelu(TapeRecord& pooling) {
+  const TapedView& input = pooling.views[0];
+  TapeRecord* const before = pooling.previous;
+  if (before == nullptr || before != slots_[input.slot].ends_with_relu || shadows_.Has(input))
+    return;
+  TapedView& kept = before->output(0);
+  if (kept.away != TapedView::kHere || !kept.IsSame(input)) return;
+  kept.buffer.Reset();
 }
 
 void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep,

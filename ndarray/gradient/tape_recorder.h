@@ -111,6 +111,7 @@ class GradientTape::Recorder final : public CallRecorder {
   // Tells the placement where the next record's results go.
   void PlaceResultsOf(const TapeRecord& record);
   void BackThroughCall(TapeRecord& record, bool keep);
+  void ReleaseBeforeRelu(TapeRecord& pooling);
   // `watched`: of each input, where one is wanted of it.
   void FillTask(TapeRecord& record, bool keep, WatchedArray* const* watched);
   void BackThroughFunction(TapeRecord& record, bool keep);

@@ -15,6 +15,7 @@
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/operand_checks.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/composed_gradients.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -124,6 +125,8 @@ struct RuleRun {
       }
       inputs.push_back(array);
     }
+    // Gradient operators that are written over an operand have the operator's own attributes where it hangs on them.
+    const AttributesRef own(task.attributes, Info(task.op).attributes);
     bool taken = false;
     for (const int input : rule.with_respect_to) {
       const NDArray& of = task.inputs[static_cast<size_t>(input)];
@@ -133,10 +136,12 @@ struct RuleRun {
         outputs.push_back(&unwanted.back());
         continue;
       }
-      if (!result.is_defined() && info.in_place() && !taken) {
+      if (!result.is_defined() && !taken) {
         for (size_t i = 0; i < rule.inputs.size(); ++i) {
           const NDArray* const operand = inputs[i];
           if (operand == nullptr || !IsLike(*operand, of) || operand != OperandAt(rule.inputs[i]) ||
+              !MayBeWrittenOver(rule.gradient, own, static_cast<int>(i),
+                                static_cast<int>(outputs.size()), of.device()) ||
               !MayTake(rule.inputs[i], *operand)) {
             continue;
           }

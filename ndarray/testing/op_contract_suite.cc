@@ -20,6 +20,7 @@
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/operand_checks.h"
 #include "tidepool/ndarray/testing/comparison.h"
 #include "tidepool/ndarray/testing/guarded_array.h"
 #include "tidepool/ndarray/testing/op_case.h"
@@ -231,7 +232,9 @@ std::string CheckCase(const OpCase& c, const OpContract& contract, uint64_t layo
       return absl::StrCat("with ", threads, " threads instead of 1: ", wrong, problems);
     }
   }
-  for (size_t i = 0; Info(c.op).in_place() && i < c.inputs.size(); ++i) {
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    if (!MayBeWrittenOver(c.op, c.attributes.get(), static_cast<int>(i), 0, contract.device))
+      continue;
     if (!(c.inputs[i].shape == c.outputs[0].shape) || c.inputs[i].dtype != c.outputs[0].dtype) {
       continue;
     }

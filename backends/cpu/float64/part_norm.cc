@@ -147,13 +147,14 @@ void RunGroupNorm(const KernelCall& call) {
 void RunGroupNormGrad(const KernelCall& call) {
   const Groups g(call.inputs[0], call.inputs[2].dims[1]);
   const double *means = In(call, 2), *inverses = In(call, 3), *dz = In(call, 4);
-  g.ForEach(call, [&](int64_t i, const Part& part) {
-    Differentiate(call, part, dz, true, means[i], inverses[i]);
-  });
+  // Before dX, which may be written over what both read.
   SumOverRows(
       call, Rows(g.items * g.rows, g.channels), /*joins=*/false, dz, means, inverses,
       [&](int64_t i) { return i / (g.rows * g.channels) * g.groups + i % g.channels / g.width; },
       Out(call, 1), Out(call, 2));
+  g.ForEach(call, [&](int64_t i, const Part& part) {
+    Differentiate(call, part, dz, true, means[i], inverses[i]);
+  });
 }
 
 // Each row is a part.

@@ -7,7 +7,6 @@
 #include <iterator>
 #include <limits>
 #include <mutex>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "tidepool/backends/cpu/conv2d_call.h"
@@ -129,12 +128,12 @@ void RunColumns(const KernelCall& call, int64_t begin, int64_t width) {
                                       biases, lowest,
                                       a.transpose_y ? 0 : XNN_FLAG_TRANSPOSE_WEIGHTS, op);
         }
-        std::vector<float> columns(static_cast<size_t>(k * width));  // to be packed
-        for (int64_t row = 0; row < k; ++row) {
-          std::copy_n(y.as<float>() + row * n + begin, width,
-                      &columns[static_cast<size_t>(row * width)]);
-        }
-        return CreateFullyConnected(k, width, n, columns.data(), biases, lowest,
+        const XnnpackBlock block(static_cast<size_t>(k * width) * sizeof(float));  // to be packed
+        auto* const columns = static_cast<float*>(block.data());
+        if (columns == nullptr) return xnn_status_out_of_memory;
+        for (int64_t row = 0; row < k; ++row)
+          std::copy_n(y.as<float>() + row * n + begin, width, columns + row * width);
+        return CreateFullyConnected(k, width, n, columns, biases, lowest,
                                     XNN_FLAG_TRANSPOSE_WEIGHTS, op);
       },
       [&](xnn_operator_t op) {

@@ -40,7 +40,7 @@ struct XnnpackOperators::Entry {
     idle.clear();
   }
 
-  const Versions versions;
+  Versions versions;
   std::vector<xnn_operator_t> idle;  // with room for those that run
   int running = 0;
   bool is_dropped = false;  // nobody finds it any more
@@ -102,6 +102,10 @@ std::shared_ptr<XnnpackOperators::Entry> XnnpackOperators::FindLocked(const Key&
   auto found = entries_.find(key);
   if (found == entries_.end()) {
     found = entries_.emplace(key, std::make_shared<Entry>(versions)).first;
+  } else if (found->second->versions != versions && found->second->running == 0) {
+    // Behind a step of training each layer's weights are new: what held the old ones holds them, and nothing is allocated.
+    found->second->DropIdle();
+    found->second->versions = versions;
   } else if (found->second->versions != versions) {
     auto made = std::make_shared<Entry>(versions);
     // Old weights go before the new are packed, so that both are not held.

@@ -306,6 +306,9 @@ int64_t XnnpackReserve::SharePacked(bool has_workspace) {
   return shared;
 }
 
+XnnpackBlock::XnnpackBlock(size_t bytes) : data_(Allocator::Global().Allocate(bytes)) {}
+XnnpackBlock::~XnnpackBlock() { Allocator::Global().Release(data_); }
+
 void RefuseXnnpackMemoryForTesting(int64_t requests) { requests_until_refused = requests; }
 
 int64_t ReclaimXnnpackMemory(absl::FunctionRef<void()> drop) {

@@ -99,6 +99,20 @@ class XnnpackReserve {
   const void* last_ = nullptr;
 };
 
+// A block of XNNPACK's memory, for what an operator is made from.
+class XnnpackBlock {
+ public:
+  explicit XnnpackBlock(size_t bytes);
+  ~XnnpackBlock();
+  XnnpackBlock(const XnnpackBlock&) = delete;
+  XnnpackBlock& operator=(const XnnpackBlock&) = delete;
+
+  void* data() const { return data_; }  // null: there is none
+
+ private:
+  void* const data_;
+};
+
 // Calls `drop`, which deletes operators, and gives back what nobody uses then: bytes. Nothing, and 0, while another thread
 // allocates.
 int64_t ReclaimXnnpackMemory(absl::FunctionRef<void()> drop);
