@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tidepool/backends/cpu/gemm/conv2d.h"
+#include "tidepool/backends/cpu/gemm/conv3d.h"
 #include "tidepool/backends/cpu/gemm/parallel_tasks.h"
 #include "tidepool/backends/cpu/gemm/tile_block.h"
 
@@ -21,28 +21,45 @@ int64_t RowsPerTask(const Correlation& c) {
   return std::min(rows, std::max<int64_t>(c.OutputRows(), 1));
 }
 
-int64_t PackedFilterFloats(const Correlation& c) {
+int64_t PackedPlaneFloats(const Correlation& c) {
   return AlignFloats(c.Depth() * RoundUp(c.out_channels, kVectorFloats));
 }
+int64_t PackedFilterFloats(const Correlation& c) { return c.kernel_planes * PackedPlaneFloats(c); }
 
 struct Job {
   const Correlation& c;
   const TileKernels& kernels;
-  const float* packed;  // per group, per panel: depth x width
+  const float* packed;  // per plane, per group, per panel: depth x width
   const float* bias;
   bool relu;
   float* y;
 };
 
+// A plane of the filter with what its sums begin with and end in.
+struct FilterPlane {
+  int64_t index;
+  bool first, last;  // of those that the pixels see
+
+  FilterPlane(const Correlation& c, int64_t output_plane, int64_t kernel_plane)
+      : index(kernel_plane),
+        first(kernel_plane == 0 || c.InputPlane(output_plane, kernel_plane - 1) < 0),
+        last(kernel_plane + 1 == c.kernel_planes ||
+             c.InputPlane(output_plane, kernel_plane + 1) < 0) {}
+  bool operator==(const FilterPlane&) const = default;
+};
+
 // A block of output pixels, all in the view of one or more images, times panels [begin, end).
-void RunPixels(const Job& job, int64_t row_floats, int64_t pixels, const float* const* a_rows,
-               float* const* c_rows, int64_t column_begin, int64_t column_end) {
+void RunPixels(const Job& job, const FilterPlane& plane, int64_t row_floats, int64_t pixels,
+               const float* const* a_rows, float* const* c_rows, int64_t column_begin,
+               int64_t column_end) {
   const Correlation& c = job.c;
+  const float* const packed = job.packed + plane.index * PackedPlaneFloats(c);
   const int64_t padded_channels = RoundUp(c.out_channels, kVectorFloats);
   float padded_bias[kMaxPanelWidth];
   ReductionGroup group;
   while (NextGroup(c, row_floats, &group)) {
-    const bool first = group.position == 0, last = group.position + group.depth == c.Depth();
+    const bool first = plane.first && group.position == 0;
+    const bool last = plane.last && group.position + group.depth == c.Depth();
     TileArgs args = {};
     args.a_step = sizeof(float);
     args.segments_begin = group.offsets;
@@ -51,7 +68,7 @@ void RunPixels(const Job& job, int64_t row_floats, int64_t pixels, const float* 
     args.flags = int64_t{!first} * kTileAccumulate + int64_t{last && job.relu} * kTileRelu;
     for (int64_t j = column_begin; j < column_end;) {
       const int64_t width = NextPanelWidth(job.kernels, c.out_channels - j);
-      args.b = job.packed + group.position * padded_channels + j * group.depth;
+      args.b = packed + group.position * padded_channels + j * group.depth;
       args.b_step = width * sizeof(float);
       args.c_offset = j * sizeof(float);
       SetPanelEdge(&args, std::min(width, c.out_channels - j), width,
@@ -62,35 +79,69 @@ void RunPixels(const Job& job, int64_t row_floats, int64_t pixels, const float* 
   }
 }
 
+// What output pixels are that see nothing but padding.
+void FillRows(const Job& job, int64_t row, int64_t rows, int64_t column_begin, int64_t column_end) {
+  const Correlation& c = job.c;
+  float* pixel = job.y + row * c.out_width * c.out_channels;
+  for (int64_t i = 0; i < rows * c.out_width; ++i, pixel += c.out_channels) {
+    for (int64_t j = column_begin; j < column_end; ++j) {
+      const float value = job.bias == nullptr ? 0.0f : job.bias[j];
+      pixel[j] = job.relu && value < 0 ? 0.0f : value;
+    }
+  }
+}
+
+bool SeesNothing(const Correlation& c, int64_t output_plane) {
+  for (int64_t plane = 0; plane < c.kernel_planes; ++plane) {
+    if (c.InputPlane(output_plane, plane) >= 0) return false;
+  }
+  return true;
+}
+
 // Gathers the pixels of a run of output rows into blocks.
 void RunRows(const Job& job, const float* x, int64_t row, int64_t rows, int64_t column_begin,
              int64_t column_end, float* buffer) {
   const Correlation& c = job.c;
   const float* a_rows[kMaxBlockRows];
   float* c_rows[kMaxBlockRows];
-  int64_t pixels = 0, row_floats = 0;
   const int64_t pixel_step = c.stride_width * c.in_channels;
-  ForEachImageView(c, x, row, rows, buffer, [&](int64_t first, int64_t count, ImageView view) {
-    row_floats = view.row_floats;
-    for (int64_t r = 0; r < count; ++r) {
-      const float* from = view.origin + r * c.stride_height * row_floats;
-      float* to = job.y + (first + r) * c.out_width * c.out_channels;
-      for (int64_t i = 0; i < c.out_width; ++i) {
-        a_rows[pixels] = from + i * pixel_step;
-        c_rows[pixels] = to + i * c.out_channels;
-        if (++pixels == kMaxBlockRows) {
-          RunPixels(job, row_floats, pixels, a_rows, c_rows, column_begin, column_end);
-          pixels = 0;
-        }
-      }
-    }
-  });
-  if (pixels > 0) RunPixels(job, row_floats, pixels, a_rows, c_rows, column_begin, column_end);
+  for (int64_t kernel_plane = 0; kernel_plane < c.kernel_planes; ++kernel_plane) {
+    int64_t pixels = 0, row_floats = 0;
+    FilterPlane plane(c, row / c.out_height, kernel_plane);  // of the pixels gathered
+    const auto flush = [&] {
+      if (pixels > 0)
+        RunPixels(job, plane, row_floats, pixels, a_rows, c_rows, column_begin, column_end);
+      pixels = 0;
+    };
+    ForEachImageView(c, x, row, rows, kernel_plane, buffer,
+                     [&](int64_t first, int64_t count, ImageView view) {
+                       const FilterPlane next(c, first / c.out_height, kernel_plane);
+                       if (next != plane) flush();
+                       plane = next;
+                       row_floats = view.row_floats;
+                       for (int64_t r = 0; r < count; ++r) {
+                         const float* from = view.origin + r * c.stride_height * row_floats;
+                         float* to = job.y + (first + r) * c.out_width * c.out_channels;
+                         for (int64_t i = 0; i < c.out_width; ++i) {
+                           a_rows[pixels] = from + i * pixel_step;
+                           c_rows[pixels] = to + i * c.out_channels;
+                           if (++pixels == kMaxBlockRows) flush();
+                         }
+                       }
+                     });
+    flush();
+  }
+  for (int64_t end = row + rows; row < end;) {
+    const int64_t plane = row / c.out_height, next = std::min(end, (plane + 1) * c.out_height);
+    if (SeesNothing(c, plane)) FillRows(job, row, next - row, column_begin, column_end);
+    row = next;
+  }
 }
 
 }  // namespace
 
-Correlation ForwardCorrelation(const Conv2dProblem& p) {
+Correlation ForwardCorrelation(const Conv3dProblem& problem) {
+  const Conv2dProblem& p = problem.plane;
   return {.batch = p.batch,
           .in_height = p.in_height,
           .in_width = p.in_width,
@@ -105,7 +156,13 @@ Correlation ForwardCorrelation(const Conv2dProblem& p) {
           .pad_top = p.pad_top,
           .pad_left = p.pad_left,
           .dilation_height = p.dilation_height,
-          .dilation_width = p.dilation_width};
+          .dilation_width = p.dilation_width,
+          .in_planes = problem.in_planes,
+          .out_planes = problem.OutPlanes(),
+          .kernel_planes = problem.kernel_planes,
+          .stride_planes = problem.stride_planes,
+          .pad_front = problem.pad_front,
+          .dilation_planes = problem.dilation_planes};
 }
 
 bool NextGroup(const Correlation& c, int64_t row_floats, ReductionGroup* group) {
@@ -178,24 +235,25 @@ void RunCorrelation(const Correlation& c, const float* x, const FilterPacker& fi
   float* packed = static_cast<float*>(scratch);
   float* buffers = packed + PackedFilterFloats(c);
   const int64_t padded_channels = RoundUp(c.out_channels, kVectorFloats);
-  const int64_t products = c.OutputRows() * c.out_width * c.Depth() * c.out_channels;
+  const int64_t products =
+      c.OutputRows() * c.out_width * c.kernel_planes * c.Depth() * c.out_channels;
   if (products < kMinParallelProducts) pool = nullptr;
 
   const int64_t panels = PanelCount(kernels, c.out_channels);
   const auto panel_column = [&](int64_t panel) {
     return PanelColumn(kernels, c.out_channels, panel);
   };
-  ParallelTasks(c.Depth() * c.out_channels < kMinParallelPack ? nullptr : pool, panels,
-                [&](int64_t panel, int) {
-                  const int64_t column = panel_column(panel);
-                  const int64_t width = NextPanelWidth(kernels, c.out_channels - column);
-                  ReductionGroup group;
-                  while (NextGroup(c, /*row_floats=*/0, &group)) {
-                    filter.Pack(kernels, group, column, std::min(width, c.out_channels - column),
-                                width,
-                                packed + group.position * padded_channels + column * group.depth);
-                  }
-                });
+  const bool few = c.kernel_planes * c.Depth() * c.out_channels < kMinParallelPack;
+  ParallelTasks(few ? nullptr : pool, c.kernel_planes * panels, [&](int64_t index, int) {
+    const int64_t plane = index / panels, column = panel_column(index % panels);
+    const int64_t width = NextPanelWidth(kernels, c.out_channels - column);
+    float* const of_plane = packed + plane * PackedPlaneFloats(c);
+    ReductionGroup group;
+    while (NextGroup(c, /*row_floats=*/0, &group)) {
+      filter.Pack(kernels, plane, group, column, std::min(width, c.out_channels - column), width,
+                  of_plane + group.position * padded_channels + column * group.depth);
+    }
+  });
 
   const Job job = {c, kernels, packed, bias, relu, y};
   const int threads = PoolThreads(pool);
