@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,19 +39,6 @@ using testing::HasSubstr;
 using Kind = FrozenOp::Kind;
 
 using FrozenGraphTest = FrozenTest;
-
-// Everything at first is zeros or ones where it is added, shifted or scaled, which would hide what is lost.
-void Randomise(Network& network, uint64_t seed) {
-  for (const NamedParameter& parameter : network.named_parameters()) {
-    NDArray value = parameter.value;
-    if (value.rank() != 1) continue;
-    const bool is_positive =
-        parameter.name.ends_with("variance") || parameter.name.ends_with("scale");
-    CopyInto(RandomUniform(value.shape(), is_positive ? 0.5 : -0.5, is_positive ? 2 : 0.5, seed++,
-                           7, Place::Heap()),
-             value);
-  }
-}
 
 std::vector<Kind> KindsOf(const FrozenGraph& graph) {
   std::vector<Kind> kinds;
@@ -180,100 +166,6 @@ TEST_F(FrozenGraphTest, LayersThatAreNotWhatTheySayAreRefused) {
   EXPECT_THAT(refused({4}, Claims(Kind::kReshape, {}, {5})), HasSubstr("gives [5], expected [4]"));
   EXPECT_THAT(refused({4}, Claims(Kind::kAdd, {{4}}, {4})), HasSubstr("has 1 parameters"));
   EXPECT_THAT(refused({4}, Claims(Kind::kSoftmax, {}, {2})), HasSubstr("gives [2], expected [4]"));
-}
-
-AnyLayer RandomLayer(std::mt19937& random, const Shape& shape) {
-  const auto pick = [&](int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(random);
-  };
-  constexpr Activation kFunctions[] = {Activation::kIdentity,  Activation::kRelu,
-                                       Activation::kLeakyRelu, Activation::kElu,
-                                       Activation::kSigmoid,   Activation::kSwish};
-  const Activation function = kFunctions[pick(0, 5)];
-  switch (shape.rank() == 3 ? pick(0, 10) : pick(7, 12)) {
-    case 0:
-    case 1:
-      return Conv2D(pick(1, 9), pick(1, 3), pick(1, 3), function, {}, {.bias = pick(0, 1) == 0});
-    case 2:
-      return MaxPool2D();
-    case 3: {
-      PoolingOptions<2> options{.stride = {pick(1, 2), pick(1, 3)}};
-      if (pick(0, 1)) options.before = {1, 1}, options.behind = {0, 1};
-      return AveragePool2D({pick(2, 3), 2}, options);
-    }
-    case 4:
-      return pick(0, 3) == 0 ? AnyLayer(GlobalPooling()) : AnyLayer(DropoutLayer(0.5, true));
-    case 5:
-      return Conv2D(shape[2], 3, 2, function,
-                    Conv2dAttributes{.pad_top = 1, .pad_bottom = 1, .groups = shape[2]});
-    case 6:
-      return ReshapeLayer({shape[1], shape[0], shape[2]});
-    case 7:
-      return shape.rank() == 3 ? AnyLayer(BatchNormalization()) : AnyLayer(DropoutLayer());
-    case 8:
-      return PRelu(0.25, pick(0, 1) == 0);
-    case 9:
-      return ActivationLayer(function);
-    case 10:
-      return Flatten();
-    case 11:
-      return ActivationLayer(Activation::kSoftmax);
-    default:
-      return Dense(pick(1, 30), function, {.bias = pick(0, 1) == 0});
-  }
-}
-
-TEST_F(FrozenGraphTest, RandomGraphsComputeWhatTheReferenceDoes) {
-  std::mt19937 random(7);
-  int frozen_ones = 0;
-  for (int i = 0; i < 120; ++i) {
-    NetworkConfig config;
-    struct Value {
-      std::string name;
-      Shape shape;
-    };
-    std::vector<Value> ends;
-    const Shape input{static_cast<int64_t>(3 + random() % 9),
-                      static_cast<int64_t>(3 + random() % 9),
-                      static_cast<int64_t>(1 + random() % 6)};
-    Value at{config.AddInput("image", input), input};
-    for (int layers = 1 + static_cast<int>(random() % 8); layers > 0; --layers) {
-      const AnyLayer layer = RandomLayer(random, at.shape);
-      Shape shape;
-      try {
-        shape = layer->OutputShape(at.shape);
-      } catch (const Error&) {
-        continue;  // the image is too small for it
-      }
-      if (shape.NumElements() == 0) continue;
-      Value next{config.Add(layer, {at.name}), shape};
-      // At times around: a sum or a product of both, if they have one shape.
-      if (shape == at.shape && random() % 2 == 0) {
-        const MergeKind kind = random() % 3 == 0 ? MergeKind::kMultiply : MergeKind::kAdd;
-        next.name = config.Add(Merge(kind), {next.name, at.name}, absl::StrCat("merged", layers));
-      }
-      at = next;
-    }
-    if (config.nodes.empty()) continue;
-    config.outputs = {at.name};
-    Network network(std::move(config), {.seed = random()});
-    Randomise(network, random());
-    const NDArray x = RandomBatch(1 + static_cast<int64_t>(random() % 6), input, random());
-    std::vector<float> found;
-    try {
-      const FrozenNetwork frozen(network, {.batches = {4, 1}});
-      ++frozen_ones;
-      found = frozen.Run(x).ToVector<float>();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), absl::StatusCode::kUnimplemented) << error.what();
-      EXPECT_THAT(error.what(),
-                  testing::AnyOf(HasSubstr("computes nothing"), HasSubstr("pooling of 1x1")))
-          << network.Describe();
-      continue;
-    }
-    EXPECT_LT(RelativeError(found, ByReference(network, x)), 3e-5) << network.Describe();
-  }
-  EXPECT_GT(frozen_ones, 90);
 }
 
 TEST_F(FrozenGraphTest, WhatHasNoCounterpartIsRefusedByName) {

@@ -122,6 +122,20 @@ expect_contains "a bad file" "bad.json: benchmark A: found KeyError('cpu_time'),
 printf 'x' >"$TEST_TMPDIR/bad.json"
 expect_contains "no JSON" "expected the JSON of a Google Benchmark" "$(tools/benchmarks/benchmark_table "$TEST_TMPDIR/bad.json" 2>&1)"
 
+# The table beside PyTorch has a row for each operator, and of each the least of the rounds.
+expect "rows of the table" "$(sed -n '/^def operators/,$s/^ *yield "\([a-z0-9_]*\)".*/\1/p' tools/benchmarks/torch_operators.py | sort)" \
+  "$(sed -n 's/^    "\([a-z0-9_]*\)": ".*/\1/p' tools/benchmarks/peers_table | sort)"
+mkdir "$TEST_TMPDIR/peers"
+echo '{"benchmarks": [{"run_name": "add", "aggregate_name": "decile", "real_time": 120.4}]}' >"$TEST_TMPDIR/peers/ours.1.1.json"
+echo '{"benchmarks": [{"run_name": "add", "aggregate_name": "decile", "real_time": 95.5},
+  {"run_name": "exp", "aggregate_name": "decile", "real_time": 2000.0}]}' >"$TEST_TMPDIR/peers/ours.1.2.json"
+printf '# torch 9, AVX\nadd 130.0\nexp 1900.0\n' >"$TEST_TMPDIR/peers/torch.1.1.txt"
+output=$(tools/benchmarks/peers_table --folder="$TEST_TMPDIR/peers" --print --threads=1 2>"$TEST_TMPDIR/missing")
+expect "rows are missing" 1 "$?"
+expect_contains "the least time" "| add | 95.5 | 130 | 1.36 |" "$output"
+expect_contains "the row behind" "1 of 2 rows are ahead. Behind: exp (0.95)." "$output"
+expect_contains "the missing row" "peers_table: no tanh with 1 threads, of Tidepool" "$(<"$TEST_TMPDIR/missing")"
+
 BAZEL_STATUS=37 run "does not build" 37 "install_packages ,$build" --output="$results"
 INSTALL_STATUS=1 run "packages missing" 1 "install_packages " --output="$results"
 run "unknown name" 2 "install_packages " training

@@ -18,6 +18,8 @@
 // dy with the flipped filter or, when that would mostly multiply padding or the stride is not 1, as
 // one product per filter position added to dx in place; the filter gradient as a product whose
 // inner dimension is the pixels, read from x in place.
+// Padding is not multiplied where images have 16 channels and more: pixels at the border go without the taps beyond it. So
+// whether an infinite or NaN element of the filter meets the zeros of the padding is not said.
 #ifndef TIDEPOOL_BACKENDS_CPU_GEMM_CONV2D_H_
 #define TIDEPOOL_BACKENDS_CPU_GEMM_CONV2D_H_
 

@@ -1,11 +1,11 @@
 // The filter gradient as a product whose inner dimension is the output pixels:
 //   dfilter^T[position, co] = sum over pixels of x[pixel + position] * dy[pixel, co]
-// Rows of a tile are filter positions, each a pointer into x; an output row is one segment, along
+// for each of the filter's planes. Rows of a tile are filter positions, each a pointer into x; an output row is one segment, along
 // which x advances by stride * channels. So x is never copied to im2col form.
 #include <algorithm>
 
-#include "tidepool/backends/cpu/gemm/conv2d.h"
 #include "tidepool/backends/cpu/gemm/conv2d_check.h"
+#include "tidepool/backends/cpu/gemm/conv3d.h"
 #include "tidepool/backends/cpu/gemm/correlation.h"
 #include "tidepool/backends/cpu/gemm/parallel_tasks.h"
 #include "tidepool/backends/cpu/gemm/tile_block.h"
@@ -14,6 +14,7 @@
 namespace tidepool::cpu {
 namespace {
 
+constexpr char kWhat[] = "filter gradient of a convolution";
 constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
 constexpr int64_t kMaxPixels = 256;   // inner positions per panel of dy
 constexpr int64_t kMaxSegments = 64;  // output rows per panel of dy
@@ -30,11 +31,11 @@ struct Cut {
   Correlation c;
   int64_t depth, padded_channels;
   bool strips;
-  int64_t group_rows, groups;  // filter positions
+  int64_t group_rows, groups;  // positions of one of the filter's planes
   int64_t chunk_rows;          // output rows per panel of dy; wide rows are cut further
   int64_t part_rows, parts;    // output rows per partial sum
 
-  explicit Cut(const Conv2dProblem& p) : c(ForwardCorrelation(p)) {
+  explicit Cut(const Conv3dProblem& p) : c(ForwardCorrelation(p)) {
     depth = c.Depth();
     padded_channels = RoundUp(c.out_channels, kVectorFloats);
     // A strip is contiguous in x when its positions belong to one pixel.
@@ -43,16 +44,27 @@ struct Cut {
     group_rows = EvenPiece(depth, kMaxBlockRows, 24);
     groups = CeilDiv(depth, group_rows);
     chunk_rows = std::clamp<int64_t>(kMaxPixels / c.out_width, 1, kMaxSegments);
-    const int64_t partial_bytes = depth * padded_channels * sizeof(float);
+    const int64_t partial_bytes = c.kernel_planes * depth * padded_channels * sizeof(float);
     const int64_t rows = std::max<int64_t>(c.OutputRows(), 1);
-    parts = std::min({CeilDiv(kWantedTasks, groups), kMaxPartialBytes / partial_bytes,
+    parts = std::min({CeilDiv(kWantedTasks, Groups()), kMaxPartialBytes / partial_bytes,
                       rows * c.out_width / kMinPixelsPerPart});
     part_rows = RoundUp(CeilDiv(rows, std::max<int64_t>(parts, 1)), chunk_rows);
     parts = CeilDiv(rows, part_rows);
   }
 
+  int64_t Groups() const { return c.kernel_planes * groups; }
+  int64_t GroupPlane(int64_t group) const { return group / groups; }
+  int64_t GroupPosition(int64_t group) const { return group % groups * group_rows; }
+  int64_t GroupRows(int64_t group) const {
+    return std::min(group_rows, depth - GroupPosition(group));
+  }
+  // The group's place in partial sums.
+  int64_t GroupOffset(int64_t group) const {
+    return (GroupPlane(group) * depth + GroupPosition(group)) * padded_channels;
+  }
+
   // A single part needs no memory beyond the group at hand.
-  int64_t PartialFloats() const { return AlignFloats(depth * padded_channels); }
+  int64_t PartialFloats() const { return AlignFloats(c.kernel_planes * depth * padded_channels); }
   int64_t AllPartialsFloats() const { return parts > 1 ? parts * PartialFloats() : 0; }
   int64_t GroupFloats() const { return parts > 1 ? 0 : AlignFloats(group_rows * padded_channels); }
   int64_t ChunkPixels() const {
@@ -133,29 +145,46 @@ struct Job {
     }
   }
 
-  // Filter positions [position, position + rows) over output rows [begin, end), to rows of sums.
-  void RunPart(int64_t position, int64_t rows, int64_t begin, int64_t end, float* sums,
+  // How many of the output rows [row, row + rows) a plane of the filter sees the input from, before others; or, when
+  // *seen becomes false, which the ones are that see padding.
+  int64_t RowsAlike(int64_t kernel_plane, int64_t row, int64_t rows, bool* seen) const {
+    const Correlation& c = cut.c;
+    int64_t plane = row / c.out_height;
+    *seen = c.InputPlane(plane, kernel_plane) >= 0;
+    int64_t alike = (++plane) * c.out_height - row;
+    for (; alike < rows && *seen == (c.InputPlane(plane, kernel_plane) >= 0); ++plane) {
+      alike += c.out_height;
+    }
+    return std::min(alike, rows);
+  }
+
+  // A group of filter positions over output rows [begin, end), to rows of sums.
+  void RunPart(int64_t group, int64_t begin, int64_t end, float* sums,
                const SlotScratch& scratch) const {
     const Correlation& c = cut.c;
+    const int64_t kernel_plane = cut.GroupPlane(group), rows = cut.GroupRows(group);
     float* c_rows[kMaxBlockRows];
     for (int64_t r = 0; r < rows; ++r) c_rows[r] = sums + r * cut.padded_channels;
     bool first = true;
-    for (int64_t row = begin; row < end; row += cut.chunk_rows) {
-      const int64_t count = std::min(cut.chunk_rows, end - row);
+    for (int64_t row = begin, count; row < end; row += count) {
+      bool seen;
+      count = RowsAlike(kernel_plane, row, std::min(cut.chunk_rows, end - row), &seen);
+      if (!seen) continue;
       const float* a_rows[kMaxBlockRows];
       const float* base = nullptr;
       int64_t segments[kMaxSegments];
       int64_t segment_count = 0;
-      ForEachImageView(c, x, row, count, scratch.view, [&](int64_t, int64_t n, ImageView view) {
+      const auto add = [&](int64_t, int64_t n, ImageView view) {
         if (base == nullptr) {
           base = view.origin;
-          SetRowPointers(base, view.row_floats, position, rows, a_rows);
+          SetRowPointers(base, view.row_floats, cut.GroupPosition(group), rows, a_rows);
         }
         for (int64_t r = 0; r < n; ++r) {
           segments[segment_count++] =
               (view.origin + r * c.stride_height * view.row_floats - base) * sizeof(float);
         }
-      });
+      };
+      ForEachImageView(c, x, row, count, kernel_plane, scratch.view, add);
       const float* dy_rows = dy + row * c.out_width * c.out_channels;
       if (c.out_width <= kMaxPixels) {
         RunPixels(dy_rows, count * c.out_width, segments, segment_count, a_rows, c_rows, rows,
@@ -171,6 +200,7 @@ struct Job {
         first = false;
       }
     }
+    if (first) std::fill_n(sums, rows * cut.padded_channels, 0.0f);
   }
 
   void SetRowPointers(const float* base, int64_t row_floats, int64_t position, int64_t rows,
@@ -188,57 +218,65 @@ struct Job {
 
 }  // namespace
 
-size_t Conv2dGradFilterScratchBytes(const Conv2dProblem& p, int threads) {
-  CheckConv2d("Conv2dGradFilterScratchBytes", p, "", "", "");
+size_t Conv3dGradFilterScratchBytes(const Conv3dProblem& p, int threads) {
+  CheckConvolution(kWhat, p, "", "", "");
   const Cut cut(p);
   return (cut.AllPartialsFloats() + std::max(threads, 1) * cut.SlotFloats()) * sizeof(float);
 }
 
-void Conv2dGradFilter(const Conv2dProblem& p, const float* x, const float* dy, float* dfilter,
+void Conv3dGradFilter(const Conv3dProblem& p, const float* x, const float* dy, float* dfilter,
                       bool accumulate, void* scratch, ThreadPool* pool) {
-  CheckConv2d("Conv2dGradFilter", p, dfilter, x, dy);
+  CheckConvolution(kWhat, p, dfilter, x, dy);
   const Cut cut(p);
-  if (p.batch == 0) {
+  const Correlation& c = cut.c;
+  const int64_t filter_floats = c.kernel_planes * cut.depth;  // of one output channel
+  if (c.batch == 0) {
     if (!accumulate && dfilter != nullptr) {
-      std::fill_n(dfilter, p.out_channels * cut.depth, 0.0f);
+      std::fill_n(dfilter, c.out_channels * filter_floats, 0.0f);
     }
     return;
   }
   const TileKernels& kernels = SelectedTileKernels();
   const Job job = {cut, kernels, x, dy};
-  const int64_t output_rows = cut.c.OutputRows();
-  if (output_rows * cut.c.out_width * cut.depth * p.out_channels < kMinParallelProducts) {
+  const int64_t output_rows = c.OutputRows();
+  if (output_rows * c.out_width * filter_floats * c.out_channels < kMinParallelProducts) {
     pool = nullptr;
   }
   float* partials = static_cast<float*>(scratch);
   float* slots = partials + cut.AllPartialsFloats();
-  const auto store = [&](const float* sums, int64_t position, int64_t rows) {
-    kernels.store_transposed(sums, cut.padded_channels, rows, p.out_channels, nullptr,
-                             int64_t{accumulate} * kTileAccumulate, dfilter + position, cut.depth);
+  const auto store = [&](const float* sums, int64_t group) {
+    kernels.store_transposed(sums, cut.padded_channels, cut.GroupRows(group), c.out_channels,
+                             nullptr, int64_t{accumulate} * kTileAccumulate,
+                             dfilter + cut.GroupPlane(group) * cut.depth + cut.GroupPosition(group),
+                             filter_floats);
   };
-  ParallelTasks(pool, cut.parts * cut.groups, [&](int64_t index, int slot) {
-    const int64_t part = index / cut.groups;
-    const int64_t position = index % cut.groups * cut.group_rows;
-    const int64_t rows = std::min(cut.group_rows, cut.depth - position);
+  ParallelTasks(pool, cut.parts * cut.Groups(), [&](int64_t index, int slot) {
+    const int64_t part = index / cut.Groups(), group = index % cut.Groups();
     const int64_t begin = part * cut.part_rows;
     const SlotScratch memory(cut, slots + slot * cut.SlotFloats());
-    float* sums = cut.parts == 1
-                      ? memory.group
-                      : partials + part * cut.PartialFloats() + position * cut.padded_channels;
-    job.RunPart(position, rows, begin, std::min(begin + cut.part_rows, output_rows), sums, memory);
-    if (cut.parts == 1) store(sums, position, rows);
+    float* sums = cut.parts == 1 ? memory.group
+                                 : partials + part * cut.PartialFloats() + cut.GroupOffset(group);
+    job.RunPart(group, begin, std::min(begin + cut.part_rows, output_rows), sums, memory);
+    if (cut.parts == 1) store(sums, group);
   });
   if (cut.parts == 1) return;
-  ParallelTasks(pool, cut.groups, [&](int64_t group, int) {
-    const int64_t position = group * cut.group_rows;
-    const int64_t rows = std::min(cut.group_rows, cut.depth - position);
-    float* sum = partials + position * cut.padded_channels;
+  ParallelTasks(pool, cut.Groups(), [&](int64_t group, int) {
+    float* sum = partials + cut.GroupOffset(group);
     for (int64_t part = 1; part < cut.parts; ++part) {
       const float* more = sum + part * cut.PartialFloats();
-      for (int64_t i = 0; i < rows * cut.padded_channels; ++i) sum[i] += more[i];
+      for (int64_t i = 0; i < cut.GroupRows(group) * cut.padded_channels; ++i) sum[i] += more[i];
     }
-    store(sum, position, rows);
+    store(sum, group);
   });
+}
+
+size_t Conv2dGradFilterScratchBytes(const Conv2dProblem& p, int threads) {
+  return Conv3dGradFilterScratchBytes({p}, threads);
+}
+
+void Conv2dGradFilter(const Conv2dProblem& p, const float* x, const float* dy, float* dfilter,
+                      bool accumulate, void* scratch, ThreadPool* pool) {
+  Conv3dGradFilter({p}, x, dy, dfilter, accumulate, scratch, pool);
 }
 
 }  // namespace tidepool::cpu

@@ -2,95 +2,13 @@
 
 #include <algorithm>
 
-#include "tidepool/backends/cpu/gemm/conv2d.h"
-#include "tidepool/backends/cpu/gemm/parallel_tasks.h"
+#include "tidepool/backends/cpu/gemm/conv3d.h"
 #include "tidepool/backends/cpu/gemm/tile_block.h"
 
 namespace tidepool::cpu {
-namespace {
 
-constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
-// Filters below this many floats are packed by the calling thread.
-constexpr int64_t kMinParallelPack = 1 << 15;
-
-// Output rows that share one padded copy; about a block of pixels, whole images where they fit.
-int64_t RowsPerTask(const Correlation& c) {
-  int64_t rows = std::max<int64_t>(1, kMaxBlockRows / c.out_width);
-  if (c.NeedsPadding()) rows = std::max(rows, std::min<int64_t>(c.out_height, 4));
-  if (rows > c.out_height) rows = rows / c.out_height * c.out_height;
-  return std::min(rows, std::max<int64_t>(c.OutputRows(), 1));
-}
-
-int64_t PackedFilterFloats(const Correlation& c) {
-  return AlignFloats(c.Depth() * RoundUp(c.out_channels, kVectorFloats));
-}
-
-struct Job {
-  const Correlation& c;
-  const TileKernels& kernels;
-  const float* packed;  // per group, per panel: depth x width
-  const float* bias;
-  bool relu;
-  float* y;
-};
-
-// A block of output pixels, all in the view of one or more images, times panels [begin, end).
-void RunPixels(const Job& job, int64_t row_floats, int64_t pixels, const float* const* a_rows,
-               float* const* c_rows, int64_t column_begin, int64_t column_end) {
-  const Correlation& c = job.c;
-  const int64_t padded_channels = RoundUp(c.out_channels, kVectorFloats);
-  float padded_bias[kMaxPanelWidth];
-  ReductionGroup group;
-  while (NextGroup(c, row_floats, &group)) {
-    const bool first = group.position == 0, last = group.position + group.depth == c.Depth();
-    TileArgs args = {};
-    args.a_step = sizeof(float);
-    args.segments_begin = group.offsets;
-    args.segments_end = group.offsets + group.count;
-    args.segment_length = group.length;
-    args.flags = int64_t{!first} * kTileAccumulate + int64_t{last && job.relu} * kTileRelu;
-    for (int64_t j = column_begin; j < column_end;) {
-      const int64_t width = NextPanelWidth(job.kernels, c.out_channels - j);
-      args.b = job.packed + group.position * padded_channels + j * group.depth;
-      args.b_step = width * sizeof(float);
-      args.c_offset = j * sizeof(float);
-      SetPanelEdge(&args, std::min(width, c.out_channels - j), width,
-                   first && job.bias != nullptr ? job.bias + j : nullptr, padded_bias);
-      RunTiles(job.kernels, width, pixels, a_rows, c_rows, &args);
-      j += width;
-    }
-  }
-}
-
-// Gathers the pixels of a run of output rows into blocks.
-void RunRows(const Job& job, const float* x, int64_t row, int64_t rows, int64_t column_begin,
-             int64_t column_end, float* buffer) {
-  const Correlation& c = job.c;
-  const float* a_rows[kMaxBlockRows];
-  float* c_rows[kMaxBlockRows];
-  int64_t pixels = 0, row_floats = 0;
-  const int64_t pixel_step = c.stride_width * c.in_channels;
-  ForEachImageView(c, x, row, rows, buffer, [&](int64_t first, int64_t count, ImageView view) {
-    row_floats = view.row_floats;
-    for (int64_t r = 0; r < count; ++r) {
-      const float* from = view.origin + r * c.stride_height * row_floats;
-      float* to = job.y + (first + r) * c.out_width * c.out_channels;
-      for (int64_t i = 0; i < c.out_width; ++i) {
-        a_rows[pixels] = from + i * pixel_step;
-        c_rows[pixels] = to + i * c.out_channels;
-        if (++pixels == kMaxBlockRows) {
-          RunPixels(job, row_floats, pixels, a_rows, c_rows, column_begin, column_end);
-          pixels = 0;
-        }
-      }
-    }
-  });
-  if (pixels > 0) RunPixels(job, row_floats, pixels, a_rows, c_rows, column_begin, column_end);
-}
-
-}  // namespace
-
-Correlation ForwardCorrelation(const Conv2dProblem& p) {
+Correlation ForwardCorrelation(const Conv3dProblem& problem) {
+  const Conv2dProblem& p = problem.plane;
   return {.batch = p.batch,
           .in_height = p.in_height,
           .in_width = p.in_width,
@@ -105,7 +23,13 @@ Correlation ForwardCorrelation(const Conv2dProblem& p) {
           .pad_top = p.pad_top,
           .pad_left = p.pad_left,
           .dilation_height = p.dilation_height,
-          .dilation_width = p.dilation_width};
+          .dilation_width = p.dilation_width,
+          .in_planes = problem.in_planes,
+          .out_planes = problem.OutPlanes(),
+          .kernel_planes = problem.kernel_planes,
+          .stride_planes = problem.stride_planes,
+          .pad_front = problem.pad_front,
+          .dilation_planes = problem.dilation_planes};
 }
 
 bool NextGroup(const Correlation& c, int64_t row_floats, ReductionGroup* group) {
@@ -164,56 +88,6 @@ void CopyPadded(const Correlation& c, const float* image, int64_t row, int64_t r
                      to);
     std::fill_n(to, (width - left - copied) * c.in_channels, 0.0f);
   }
-}
-
-size_t CorrelationScratchBytes(const Correlation& c, int threads) {
-  return (PackedFilterFloats(c) +
-          ViewBufferFloats(c, RowsPerTask(c)) * std::max<int64_t>(threads, 1)) *
-         sizeof(float);
-}
-
-void RunCorrelation(const Correlation& c, const float* x, const FilterPacker& filter,
-                    const float* bias, bool relu, float* y, void* scratch, ThreadPool* pool) {
-  const TileKernels& kernels = SelectedTileKernels();
-  float* packed = static_cast<float*>(scratch);
-  float* buffers = packed + PackedFilterFloats(c);
-  const int64_t padded_channels = RoundUp(c.out_channels, kVectorFloats);
-  const int64_t products = c.OutputRows() * c.out_width * c.Depth() * c.out_channels;
-  if (products < kMinParallelProducts) pool = nullptr;
-
-  const int64_t panels = PanelCount(kernels, c.out_channels);
-  const auto panel_column = [&](int64_t panel) {
-    return PanelColumn(kernels, c.out_channels, panel);
-  };
-  ParallelTasks(c.Depth() * c.out_channels < kMinParallelPack ? nullptr : pool, panels,
-                [&](int64_t panel, int) {
-                  const int64_t column = panel_column(panel);
-                  const int64_t width = NextPanelWidth(kernels, c.out_channels - column);
-                  ReductionGroup group;
-                  while (NextGroup(c, /*row_floats=*/0, &group)) {
-                    filter.Pack(kernels, group, column, std::min(width, c.out_channels - column),
-                                width,
-                                packed + group.position * padded_channels + column * group.depth);
-                  }
-                });
-
-  const Job job = {c, kernels, packed, bias, relu, y};
-  const int threads = PoolThreads(pool);
-  const int64_t buffer_floats = ViewBufferFloats(c, RowsPerTask(c));
-  int64_t rows = RowsPerTask(c);
-  while (rows > 1 && CeilDiv(c.OutputRows(), rows) < 2 * threads && threads > 1) {
-    rows = CeilDiv(rows, 2);
-  }
-  const int64_t row_tasks = CeilDiv(c.OutputRows(), rows);
-  const int64_t column_tasks =
-      std::clamp<int64_t>(threads > 1 ? CeilDiv(2 * threads, row_tasks) : 1, 1, panels);
-  ParallelTasks(pool, row_tasks * column_tasks, [&](int64_t index, int slot) {
-    const int64_t row = index / column_tasks * rows, column_task = index % column_tasks;
-    RunRows(job, x, row, std::min(rows, c.OutputRows() - row),
-            panel_column(column_task * panels / column_tasks),
-            panel_column((column_task + 1) * panels / column_tasks),
-            buffers + slot * buffer_floats);
-  });
 }
 
 }  // namespace tidepool::cpu

@@ -71,7 +71,8 @@ TEST(CorrelationTest, ViewsShowTheInputAndZerosAroundIt) {
     GuardedArray buffer(ViewBufferFloats(c, rows));
     int64_t next = row;
     ForEachImageView(
-        c, x.data(), row, rows, buffer.data(), [&](int64_t first, int64_t count, ImageView view) {
+        c, x.data(), row, rows, /*kernel_plane=*/0, buffer.data(),
+        [&](int64_t first, int64_t count, ImageView view) {
           ASSERT_EQ(first, next);
           next += count;
           const int64_t image = first / c.out_height, oh = first % c.out_height;

@@ -1,10 +1,12 @@
-// Convolution of three dimensions by columns: what a run of output pixels sees is copied side by side, a product with the
-// filter does the rest. Columns of one task are at most kColumns elements; nothing of the size of the volume is copied.
+// Convolution of three dimensions. Of f32 in one group: by the blocked kernels (gemm/conv3d.h). Of f64 and in groups: by
+// columns. What a run of output pixels sees is copied side by side, a product with the filter does the rest.
+// Columns of one task are at most kColumns elements; nothing of the size of the volume is copied.
 // Work is cut by shapes alone and partial sums are added in their order: the same bits for any number of threads.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 
+#include "tidepool/backends/cpu/gemm/conv3d.h"
 #include "tidepool/backends/cpu/gemm/parallel_tasks.h"
 #include "tidepool/backends/cpu/gemm/typed_product.h"
 #include "tidepool/backends/cpu/network_kernels.h"
@@ -231,15 +233,70 @@ void RunGradFilter(const KernelCall& call) {
   }
 }
 
+// Of f32. Blocked kernels for one group; several have too few channels each for them, and would be copied whole.
+Conv3dProblem ProblemOf(const Geometry& g) {
+  const Conv3dAttributes& a = g.a;
+  return {.plane = {.batch = g.batch,
+                    .in_height = g.in[1],
+                    .in_width = g.in[2],
+                    .in_channels = g.channels,
+                    .out_channels = g.filters,
+                    .kernel_height = g.kernel[1],
+                    .kernel_width = g.kernel[2],
+                    .stride_height = a.stride[1],
+                    .stride_width = a.stride[2],
+                    .pad_top = a.pad_before[1],
+                    .pad_bottom = a.pad_behind[1],
+                    .pad_left = a.pad_before[2],
+                    .pad_right = a.pad_behind[2],
+                    .dilation_height = a.dilation[1],
+                    .dilation_width = a.dilation[2]},
+          .in_planes = g.in[0],
+          .kernel_planes = g.kernel[0],
+          .stride_planes = a.stride[0],
+          .pad_front = a.pad_before[0],
+          .pad_behind = a.pad_behind[0],
+          .dilation_planes = a.dilation[0]};
+}
+bool OneGroup(const KernelCall& call) { return call.attrs<Conv3dAttributes>().groups == 1; }
+
+template <Geometry (*kGeometry)(const KernelCall&), size_t (*kBlocked)(const Conv3dProblem&, int),
+          size_t (*kColumns)(const KernelCall&)>
+size_t F32Bytes(const KernelCall& call) {
+  return OneGroup(call) ? kBlocked(ProblemOf(kGeometry(call)), call.threads.count) : kColumns(call);
+}
+void RunF32(const KernelCall& call) {
+  if (!OneGroup(call)) return RunForward<OfF32>(call);
+  const bool bias = call.inputs[2].present;
+  Conv3dForward(ProblemOf(OfForward(call)), call.inputs[0].as<float>(), call.inputs[1].as<float>(),
+                bias ? call.inputs[2].as<float>() : nullptr, call.attrs<Conv3dAttributes>().relu,
+                call.outputs[0].as<float>(), call.scratch, PoolOf(call.threads).get());
+}
+void RunF32GradInput(const KernelCall& call) {
+  if (!OneGroup(call)) return RunGradInput<OfF32>(call);
+  Conv3dGradInput(ProblemOf(OfInput(call)), call.inputs[0].as<float>(), call.inputs[1].as<float>(),
+                  call.outputs[0].as<float>(), call.scratch, PoolOf(call.threads).get());
+}
+void RunF32GradFilter(const KernelCall& call) {
+  if (!OneGroup(call)) return RunGradFilter<OfF32>(call);
+  Conv3dGradFilter(ProblemOf(OfFilter(call)), call.inputs[0].as<float>(),
+                   call.inputs[1].as<float>(), call.outputs[0].as<float>(),
+                   call.attrs<Conv3dAttributes>().accumulate, call.scratch,
+                   PoolOf(call.threads).get());
+}
+
 constexpr Kernel OfDoubles(OpCode op, void (*run)(const KernelCall&),
                            size_t (*scratch)(const KernelCall&)) {
   return {op, DeviceType::kHost, DType::kFloat64, "cpu", 10, run, scratch};
 }
 
 const NetworkKernels of_f32({
-    {OpCode::kConv3d, &RunForward<OfF32>, &ScratchBytes<OfF32, &OfForward>},
-    {OpCode::kConv3dGradInput, &RunGradInput<OfF32>, &ScratchBytes<OfF32, &OfInput>},
-    {OpCode::kConv3dGradFilter, &RunGradFilter<OfF32>, &FilterScratchBytes<OfF32>},
+    {OpCode::kConv3d, &RunF32,
+     &F32Bytes<&OfForward, &Conv3dForwardScratchBytes, &ScratchBytes<OfF32, &OfForward>>},
+    {OpCode::kConv3dGradInput, &RunF32GradInput,
+     &F32Bytes<&OfInput, &Conv3dGradInputScratchBytes, &ScratchBytes<OfF32, &OfInput>>},
+    {OpCode::kConv3dGradFilter, &RunF32GradFilter,
+     &F32Bytes<&OfFilter, &Conv3dGradFilterScratchBytes, &FilterScratchBytes<OfF32>>},
 });
 const KernelRegistrar of_f64({
     OfDoubles(OpCode::kConv3d, &RunForward<OfF64>, &ScratchBytes<OfF64, &OfForward>),

@@ -15,6 +15,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/frozen/frozen_engine.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/network.h"
 
 namespace tidepool::nn {
@@ -50,6 +51,19 @@ inline double RelativeError(const std::vector<float>& found, const std::vector<f
     largest = std::max<double>(largest, std::abs(expected[i]));
   }
   return error / largest;
+}
+
+// Everything at first is zeros or ones where it is added, shifted or scaled, which would hide what is lost.
+inline void Randomise(Network& network, uint64_t seed) {
+  for (const NamedParameter& parameter : network.named_parameters()) {
+    NDArray value = parameter.value;
+    if (value.rank() != 1) continue;
+    const bool is_positive =
+        parameter.name.ends_with("variance") || parameter.name.ends_with("scale");
+    CopyInto(RandomUniform(value.shape(), is_positive ? 0.5 : -0.5, is_positive ? 2 : 0.5, seed++,
+                           7, Place::Heap()),
+             value);
+  }
 }
 
 // The message of a refusal that is kUnimplemented.
