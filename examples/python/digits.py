@@ -1,6 +1,6 @@
 """Tidepool's C API with NumPy: arrays without copies, an operator by name, cycles of a workspace, a trained model.
 
-  TIDEPOOL_LIBRARY=bazel-bin/tools/c_api/libtidepool.so.1 python3 digits.py MODEL IMAGES
+  TIDEPOOL_LIBRARY=bazel-bin/tools/c_api/libtidepool.so.1 python3 examples/python/digits.py MODEL IMAGES
 
 MODEL: as `tidepool train --save` writes it; IMAGES: IDX, gzip. Prints what `tidepool predict` prints.
 """

@@ -48,4 +48,9 @@ class Holder:
 shared = tidepool.from_numpy(Holder())
 del capsule
 assert numpy.from_dlpack(shared).tolist() == [7, 7, 7]
+
+# Numbers that JSON has not.
+x = tidepool.from_numpy(numpy.array([-1, 5], numpy.float32))
+assert numpy.from_dlpack(tidepool.call("clip", x, low=float("-inf"), high=2)).tolist() == [-1, 2]
+assert numpy.isnan(numpy.from_dlpack(tidepool.call("scale_shift", x, scale=1, shift=float("nan")))).all()
 print("passed")

@@ -10,6 +10,7 @@ The library is found by TIDEPOOL_LIBRARY, else as the system finds libtidepool.s
 import collections
 import ctypes
 import json
+import math
 import os
 import sys
 
@@ -212,6 +213,17 @@ def full(shape, value, dtype="float32"):
   return Array(_made(_array_full, None, DTYPES.index(dtype), len(shape), dims, value))
 
 
+def _attributes(values):
+  """As JSON, which has no numbers that are not finite: the library has "nan", "inf" and "-inf" for them."""
+
+  def plain(value):
+    if isinstance(value, float) and not math.isfinite(value):
+      return str(value)
+    return [plain(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+  return json.dumps({name: plain(value) for name, value in values.items()}, allow_nan=False).encode()
+
+
 def _handles(arrays):
   return (ctypes.c_void_p * len(arrays))(*[None if array is None else array._handle for array in arrays])
 
@@ -224,7 +236,7 @@ def _results(handles):
 def call(name, *inputs, outputs=1, **attributes):
   """An operator by its name; operators() lists them."""
   made = (ctypes.c_void_p * outputs)()
-  _call(name.encode(), json.dumps(attributes).encode(), _handles(inputs), len(inputs), made, outputs)
+  _call(name.encode(), _attributes(attributes), _handles(inputs), len(inputs), made, outputs)
   return _results(made)
 
 
@@ -233,7 +245,7 @@ class Operator(_Owned):
   _release = staticmethod(_operator_release)
 
   def __init__(self, name, outputs=1, **attributes):
-    super().__init__(_made(_operator_new, name.encode(), json.dumps(attributes).encode()))
+    super().__init__(_made(_operator_new, name.encode(), _attributes(attributes)))
     self._outputs = outputs
 
   def __call__(self, *inputs, out=None):
@@ -273,7 +285,7 @@ class Workspace(_Owned):
   _release = staticmethod(_workspace_release)
 
   def __init__(self, name, device=None, **config):
-    super().__init__(_made(_workspace_new, name.encode(), json.dumps(config).encode(), _utf8(device)))
+    super().__init__(_made(_workspace_new, name.encode(), _attributes(config), _utf8(device)))
 
   def __enter__(self):
     _workspace_begin(self._handle)
@@ -302,7 +314,7 @@ class Predictor(_Owned):
   _release = staticmethod(_predictor_release)
 
   def __init__(self, model, **options):
-    super().__init__(_made(_predictor_new, model._handle, json.dumps(options).encode()))
+    super().__init__(_made(_predictor_new, model._handle, _attributes(options)))
 
   def predict(self, features, results):
     """Of NumPy arrays in row-major order: features [examples, ...] to results [examples, ...], which are there."""

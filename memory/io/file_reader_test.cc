@@ -86,6 +86,23 @@ TEST(FileReader, DevicesHaveNoSize) {
   EXPECT_EQ(bytes, std::string(3, '\0'));
 }
 
+TEST(FileReader, AnyPlaceIsRead) {
+  const std::string path = testing::TempDir() + "places";
+  const int made = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+  ASSERT_EQ(write(made, "0123456789", 10), 10);
+  close(made);
+  const FileReader file(path);
+  std::string bytes(4, 'x');
+  file.ReadExactlyAt(6, Bytes(bytes), "the end");
+  EXPECT_EQ(bytes, "6789");
+  file.ReadExactlyAt(0, Bytes(bytes), "the beginning");
+  EXPECT_EQ(bytes, "0123");
+  EXPECT_THAT(ErrorOf([&] { file.ReadExactlyAt(8, Bytes(bytes), "beyond"); }),
+              IsError(absl::StatusCode::kDataLoss,
+                      {path, "byte 8: beyond: found 2 bytes before the end", "expected 4"}));
+  unlink(path.c_str());
+}
+
 TEST(FileReader, OddPathsStayOnOneLine) {
   EXPECT_THAT(ErrorOf([] { FileReader file("a\nb"); }),
               IsError(absl::StatusCode::kNotFound, {"a\\nb"}));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/profile/merged_owners.h"
 
 namespace tidepool {
 namespace {
@@ -287,6 +288,10 @@ void ReduceStrings(ProfileData& data, size_t limit) {
   size_t bytes = 0;
   for (const std::string& text : data.strings) bytes += text.size() + 3;
   if (bytes <= limit) return;
+  DropUnusedStrings(data);
+  bytes = 0;
+  for (const std::string& text : data.strings) bytes += text.size() + 3;
+  if (bytes <= limit) return;
   constexpr size_t kShort = 120;
   size_t cut = 0;
   for (std::string& text : data.strings) {
@@ -309,6 +314,7 @@ void ReduceStrings(ProfileData& data, size_t limit) {
 
 ProfileData Reduced(const ProfileData& data, const DetailLimits& limits) {
   ProfileData reduced = data;
+  MergeOwners(reduced, limits.owners);
   ReduceArrays(reduced, limits.arrays);
   ReduceSteps(reduced, limits.steps);
   ReduceCycles(reduced, limits.cycles);

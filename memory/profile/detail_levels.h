@@ -14,6 +14,7 @@ struct DetailLimits {
   size_t requests = 60000;  // of all kinds of cycles together
   size_t steps = 120000;
   size_t cycles = 20000;
+  size_t owners = 1000;
   size_t string_bytes = 1 << 20;
 };
 

@@ -102,6 +102,58 @@ TEST(DetailLevels, RequestsThatAreMergedKeepWhatTheyTook) {
   EXPECT_GE(Highest(reduced), Highest(data));
 }
 
+// Every request and array of an owner of its own, as a program with a stream for each has them.
+ProfileData WithOwnersOfTheirOwn(ProfileData data) {
+  const auto give = [&data](ProfileArray& array) {
+    array.owner = static_cast<uint32_t>(data.strings.size());
+    data.strings.push_back("stream " + std::to_string(array.owner) + " #forward");
+  };
+  for (ProfileArray& array : data.arrays) give(array);
+  for (ProfileCycleKind& kind : data.cycle_kinds)
+    std::for_each(kind.requests.begin(), kind.requests.end(), give);
+  return data;
+}
+
+TEST(DetailLevels, OwnersBeyondTheLimitAreOne) {
+  const ProfileData data = WithOwnersOfTheirOwn(UnevenRecording(3000, 40, 11));
+  DetailLimits limits;
+  limits.owners = 50;
+  const ProfileData reduced = Reduced(data, limits);
+  std::map<uint32_t, int64_t> bytes;
+  for (const ProfileArray& array : reduced.arrays) bytes[array.owner] += array.taken;
+  for (const ProfileStep& step : reduced.steps) bytes[step.owner] += 0;
+  for (const ProfileCycleKind& kind : reduced.cycle_kinds) {
+    for (const ProfileArray& request : kind.requests) bytes[request.owner] += request.taken;
+  }
+  EXPECT_LE(bytes.size(), 50u);
+  EXPECT_GE(bytes.size(), 40u);
+  EXPECT_EQ(Highest(reduced), Highest(data));
+  EXPECT_EQ(BytesAtEnd(reduced), BytesAtEnd(data));
+  ASSERT_FALSE(reduced.notes.empty());
+  EXPECT_NE(reduced.notes[0].find(" owners are merged into one"), std::string::npos)
+      << reduced.notes[0];
+  size_t ones = 0;
+  for (const auto& [owner, sum] : bytes)
+    ones += reduced.strings[owner].find(" smaller owners, merged)") != std::string::npos;
+  EXPECT_EQ(ones, 1u);
+  // The owner of what weighs most is not among those that are merged.
+  const auto lighter = [&data](const ProfileArray& a, const ProfileArray& b) {
+    const auto weight = [&data](const ProfileArray& array) {
+      return static_cast<double>(array.taken) *
+             static_cast<double>(std::min(array.died, data.duration) - array.born);
+    };
+    return weight(a) < weight(b);
+  };
+  const auto heaviest = std::max_element(data.arrays.begin(), data.arrays.end(), lighter);
+  EXPECT_TRUE(bytes.contains(heaviest->owner)) << data.strings[heaviest->owner];
+}
+
+TEST(DetailLevels, ManyOwnersHaveAPage) {
+  const std::string page = ProfilePage(WithOwnersOfTheirOwn(UnevenRecording(0, 4000, 12)));
+  EXPECT_LE(page.size(), kMostPageBytes);
+  EXPECT_NE(page.find(" owners are merged into one"), std::string::npos);
+}
+
 TEST(DetailLevels, APageIsNeverLargerThanItMayBe) {
   for (const ProfileData& data :
        {UnevenRecording(300000, 4000, 1), UnevenRecording(0, 20000, 2), TrainingRecording(40000)}) {

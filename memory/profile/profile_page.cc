@@ -71,6 +71,7 @@ std::string ProfilePage(const ProfileData& data, size_t most_bytes) {
     limits.requests /= 2;
     limits.steps /= 2;
     limits.cycles /= 2;
+    limits.owners /= 2;
     limits.string_bytes /= 2;
   }
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
@@ -107,6 +108,10 @@ Attributes::Attributes(std::string where, const char* json)
   } catch (const Json::out_of_range&) {
     expected = "numbers that float64 has";
   } catch (const Json::exception&) {
+    // As Python's json.dumps writes them, which is no JSON.
+    const absl::string_view text = json;
+    if (absl::StrContains(text, "NaN") || absl::StrContains(text, "Infinity"))
+      expected = "a JSON object, in which these are \"nan\", \"inf\" and \"-inf\", with quotes";
   }
   if (!parsed.is_object()) {
     ThrowInvalidArgument(

@@ -53,13 +53,22 @@ static void TestArrays(void) {
   CHECK(!info.in_workspace && !info.is_read_only && strcmp(info.device, "host") == 0);
   info.struct_size = 8;
   FAILS(TIDEPOOL_INVALID_ARGUMENT, "struct_size is 8", tidepool_array_get_info(x, &info));
-  // A caller with a later header: what it has more is left as it was.
+  // A caller with a later header: what it has more and the library does not know is 0, whatever was there.
   struct {
     tidepool_array_info now;
-    int64_t later;
-  } larger = {.now = {.struct_size = sizeof larger}, .later = 77};
+    int64_t later[2];
+    int64_t beyond;
+  } larger = {.now = {.struct_size = sizeof larger - 8}, .later = {77, -1}, .beyond = 78};
   OK(tidepool_array_get_info(x, &larger.now));
-  CHECK(larger.now.elements == 6 && larger.later == 77 && larger.now.struct_size == sizeof larger);
+  CHECK(larger.now.elements == 6 && larger.now.struct_size == sizeof larger - 8);
+  CHECK(larger.later[0] == 0 && larger.later[1] == 0 && larger.beyond == 78);
+  // One that forgot to set the size, which then is anything.
+  larger.now.struct_size = 4097, larger.later[0] = 77;
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "struct_size is 4097, expected 208 to 4096",
+        tidepool_array_get_info(x, &larger.now));
+  CHECK(larger.later[0] == 77);
+  larger.now.struct_size = (size_t)-1;
+  FAILS(TIDEPOOL_INVALID_ARGUMENT, "struct_size is", tidepool_array_get_info(x, &larger.now));
 
   const void* data;
   OK(tidepool_array_data(x, &data));

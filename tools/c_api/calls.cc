@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/tools/c_api/error_terms.h"
 #include "tidepool/tools/c_api/handle_table.h"
 
 namespace tidepool::c_api {
@@ -35,13 +36,13 @@ std::string Bounded(absl::string_view message) {
   return absl::StrCat(message.substr(0, end), "... (", message.size(), " bytes)");
 }
 
-tidepool_status Failed(absl::StatusCode code, const char* message,
+tidepool_status Failed(const char* function, absl::StatusCode code, const char* message,
                        const std::string* report = nullptr) noexcept {
   try {
     if (last_error.error == nullptr) last_error.error = new LastError();
     LastError& last = *last_error.error;
     last.message = last.report = "";
-    last.message_text = Bounded(message);
+    last.message_text = Bounded(InTermsOfC(function, message));
     last.message = last.message_text.c_str();
     if (report != nullptr) {
       last.report_text = *report;
@@ -78,15 +79,15 @@ tidepool_status Call(const char* function, absl::FunctionRef<void(const char*)> 
     body(function);
     return TIDEPOOL_OK;
   } catch (const OutOfMemoryError& error) {
-    return Failed(error.code(), error.what(), &error.report());
+    return Failed(function, error.code(), error.what(), &error.report());
   } catch (const Error& error) {
-    return Failed(error.code(), error.what());
+    return Failed(function, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return Failed(absl::StatusCode::kResourceExhausted, "no memory");
+    return Failed(function, absl::StatusCode::kResourceExhausted, "no memory");
   } catch (const std::exception& error) {
-    return Failed(absl::StatusCode::kInternal, error.what());
+    return Failed(function, absl::StatusCode::kInternal, error.what());
   } catch (...) {
-    return Failed(absl::StatusCode::kInternal, "an exception of an unknown type");
+    return Failed(function, absl::StatusCode::kInternal, "an exception of an unknown type");
   }
 }
 
@@ -106,9 +107,9 @@ void CheckGiven(const char* function, const char* name, const void* pointer) {
   if (pointer == nullptr) ThrowInvalidArgument(absl::StrCat(function, ": ", name, " is NULL"));
 }
 
-void ThrowBadStructSize(const char* function, size_t found, size_t expected) {
-  ThrowInvalidArgument(absl::StrCat(function, ": info->struct_size is ", found,
-                                    ", expected at least ", expected, ", the size of the struct"));
+void ThrowBadStructSize(const char* function, size_t found, size_t least) {
+  ThrowInvalidArgument(absl::StrCat(function, ": info->struct_size is ", found, ", expected ",
+                                    least, " to ", kMostInfoBytes, ", the size of the struct"));
 }
 
 char* NewText(absl::string_view text) {

@@ -26,7 +26,7 @@ tidepool_status Call(const char* function, absl::FunctionRef<void(const char*)> 
 
 // Throws kInvalidArgument "<function>: <name> is null" unless there is one.
 void CheckGiven(const char* function, const char* name, const void* pointer);
-[[noreturn]] void ThrowBadStructSize(const char* function, size_t found, size_t expected);
+[[noreturn]] void ThrowBadStructSize(const char* function, size_t found, size_t least);
 // The same, and what a function would give is nothing until it succeeds.
 template <typename T>
 void Clear(const char* function, const char* name, T** result) {
@@ -35,17 +35,22 @@ void Clear(const char* function, const char* name, T** result) {
 }
 
 // Of structs that begin with their size as the caller knows it: those of callers that were compiled with an older header are
-// smaller, but not than `first_bytes`, those of the first release.
+// smaller, but not than `first_bytes`, those of the first release. Those of callers with a later header are larger: members that
+// are not known here are 0 for them. Who forgot to set the size has any number there, which no struct of ours will ever have.
 inline constexpr size_t kFirstArrayInfoBytes = 208, kFirstManagerInfoBytes = 40;
+inline constexpr size_t kMostInfoBytes = 4096;
 template <typename Info>
 void CheckInfo(const char* function, const Info* info, size_t first_bytes) {
   CheckGiven(function, "info", info);
-  if (info->struct_size < first_bytes) ThrowBadStructSize(function, info->struct_size, first_bytes);
+  if (info->struct_size < first_bytes || info->struct_size > kMostInfoBytes)
+    ThrowBadStructSize(function, info->struct_size, first_bytes);
 }
 template <typename Info>
 void GiveInfo(Info found, Info* info) {
   found.struct_size = info->struct_size;
-  std::memcpy(info, &found, std::min(info->struct_size, sizeof(Info)));
+  const size_t known = std::min(info->struct_size, sizeof(Info));
+  std::memset(reinterpret_cast<char*>(info) + known, 0, info->struct_size - known);
+  std::memcpy(info, &found, known);
 }
 
 // A copy that tidepool_text_free() frees. Throws std::bad_alloc.

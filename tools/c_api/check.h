@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tidepool/tools/c_api/names_of_cpp.h"
 #include "tidepool/tools/c_api/tidepool.h"
 
 #define CHECK(condition)                                                                       \
@@ -19,7 +20,7 @@
 
 #define OK(call) CHECK((call) == TIDEPOOL_OK)
 
-// `call` fails with that status and a message that has `part`.
+// `call` fails with that status and a message that has `part` and names nothing of C++.
 #define FAILS(status, part, call)                                                             \
   do {                                                                                        \
     const tidepool_status found = (call);                                                     \
@@ -29,6 +30,7 @@
               tidepool_status_name(status), part);                                            \
       exit(1);                                                                                \
     }                                                                                         \
+    CHECK(NameOfCpp(tidepool_error_message()) == NULL);                                       \
   } while (0)
 
 // The whole number behind "key": in `json`, its first one; frees the text.

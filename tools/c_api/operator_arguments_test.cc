@@ -11,6 +11,8 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/tools/c_api/error_terms.h"
+#include "tidepool/tools/c_api/names_of_cpp.h"
 #include "tidepool/tools/c_api/operator_table.h"
 
 namespace tidepool::c_api {
@@ -133,6 +135,8 @@ TEST(OperatorArguments, AnyAreAnsweredByResultsOrAnError) {
         ++results;
       } catch (const Error& error) {
         EXPECT_NE(error.code(), absl::StatusCode::kInternal) << error.what();
+        const std::string message = InTermsOfC("tidepool_call", error.what());
+        EXPECT_EQ(NameOfCpp(message.c_str()), nullptr) << message;
         ++refused;
       }
     }

@@ -1,6 +1,7 @@
 #include "tidepool/tools/c_api/operator_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
@@ -159,6 +160,17 @@ TEST(Attributes, NumbersMayBeInfinite) {
   EXPECT_EQ(attributes.Number("b"), 2);
   EXPECT_EQ(attributes.Numbers("c").size(), 3u);
   EXPECT_EQ(attributes.Number("d", 0.5), 0.5);
+  EXPECT_TRUE(std::isnan(Attributes("x", "{\"a\": \"nan\"}").Number("a")));
+  // Whole numbers are never, and JSON has no literals for them.
+  EXPECT_THAT(MessageOf("{\"i\": \"inf\"}", [](Attributes& a) { a.Int("i"); }),
+              HasSubstr("attribute [i] is \"inf\", expected a whole number"));
+  EXPECT_THAT(MessageOf("{\"n\": \"Infinity\"}", [](Attributes& a) { a.Number("n"); }),
+              HasSubstr("attribute [n] is \"Infinity\", expected a number"));
+  for (const char* value : {"NaN", "Infinity", "-Infinity"}) {
+    EXPECT_THAT(MessageOf(("{\"n\": " + std::string(value) + "}").c_str(),
+                          [](Attributes& a) { a.Number("n"); }),
+                HasSubstr("these are \"nan\", \"inf\" and \"-inf\", with quotes"));
+  }
 }
 
 }  // namespace

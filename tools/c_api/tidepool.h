@@ -40,7 +40,9 @@
 // fork(): a child has its parent's arrays and handles, and threads of its own for operators.
 //
 // Binary interface: libtidepool.so.1. Functions, enumerators and members of structs are added, never changed or removed, and
-// each function has the version of its first release (TIDEPOOL_1.0). Structs begin with their size as the caller knows it.
+// each function has the version of its first release (TIDEPOOL_1.0). Structs begin with their size as the caller knows it,
+// 4096 bytes at most: of a smaller one as much is written as there is, of a larger one, by a caller with a later header, the
+// members that the library does not know are 0.
 #ifndef TIDEPOOL_TOOLS_C_API_TIDEPOOL_H_
 #define TIDEPOOL_TOOLS_C_API_TIDEPOOL_H_
 
@@ -149,9 +151,8 @@ tidepool_status tidepool_array_release(tidepool_array array);
 tidepool_status tidepool_array_close(tidepool_array array);
 
 typedef struct tidepool_array_info {
-  size_t
-      struct_size;  // sizeof(tidepool_array_info), set by the caller; members beyond it are not written
-  int32_t dtype;  // tidepool_dtype
+  size_t struct_size;  // sizeof(tidepool_array_info), set by the caller; no more is written
+  int32_t dtype;       // tidepool_dtype
   int32_t rank;
   int64_t dims[TIDEPOOL_MAX_RANK];
   int64_t strides[TIDEPOOL_MAX_RANK];  // in elements
@@ -206,7 +207,8 @@ tidepool_status tidepool_array_from_dlpack_versioned(struct DLManagedTensorVersi
 // ---- Operators ----
 //
 // By name, with attributes as a JSON object: {"axis": -1, "keep_dims": true}; NULL or "": none. Attributes that are not given
-// have their defaults; unknown ones are errors that name those there are, one that is there twice is an error, too. `inputs` in the operator's order; NULL for an
+// have their defaults; unknown ones are errors that name those there are, one that is there twice is an error, too. Numbers that
+// JSON has not are "nan", "inf" and "-inf", where a number need not be whole. `inputs` in the operator's order; NULL for an
 // optional one that is absent. `outputs` does not overlap it. Results live and are owned as new arrays are; views ("reshape",
 // "slice") share their input's bytes.
 
@@ -275,6 +277,7 @@ tidepool_status tidepool_manager_report(tidepool_manager manager, char** json);
 
 // `config`: JSON of what differs from the defaults: {"max_size": 1048576, "policy_learning": "kOptimized"}; names and values are
 // those of WorkspaceConfig (memory/workspace/workspace_config.h). NULL or "": all defaults. `device`: NULL: the host.
+// `name`: of a component, not of a request: each new one stays on the ledger.
 tidepool_status tidepool_workspace_new(const char* name, const char* config, const char* device,
                                        tidepool_workspace* workspace);
 // While its cycle is open: it goes when that ends.
