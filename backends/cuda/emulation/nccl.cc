@@ -22,8 +22,7 @@ using cuda_emulation::Mark;
 
 constexpr int kSuccess = 0, kSystemError = 2, kInvalidArgument = 4, kRemoteError = 6,
               kInProgress = 7;
-constexpr int kUint8 = 1, kFloat32 = 7, kFloat64 = 8, kSum = 0;
-constexpr int kMostRanks = 16;
+constexpr int kUint8 = 1, kFloat32 = 7, kFloat64 = 8, kSum = 0, kMostRanks = 16;
 
 struct UniqueId {
   char internal[128];
@@ -69,7 +68,7 @@ struct Comm {
   std::vector<cuda_emulation::Work> deferred;
 };
 
-struct State {
+struct State {  // guarded by the emulation's mutex
   EmulatedNccl kind = EmulatedNccl::kAbsent;
   bool slow = false;
   int async_errors[kMostRanks] = {};
@@ -79,12 +78,10 @@ struct State {
   std::vector<std::shared_ptr<Comm>> comms;
   int ids = 0;
 };
-// Guarded by the emulation's mutex.
 State& TheState() {
   static State* const state = new State();
   return *state;
 }
-int library = 0;  // has an address
 thread_local int group_depth = 0;
 
 bool Fails(const char* function, FaultPlan& faults = EmulatedNcclLibrary::Get().faults()) {
@@ -279,7 +276,8 @@ int End(const char* function, void* handle, bool aborts) {
   // One that is refused has ended all the same: nobody can say what else would be left of it.
   const bool fails = Fails(function);
   const std::shared_ptr<Comm> comm = CommOf(handle);
-  if (!aborts && (!comm->finalized || comm->polls > 0)) Die("NCCL: %s too early", function);
+  if (group_depth > 0 || (!aborts && (!comm->finalized || comm->polls > 0)))
+    Die("NCCL: %s too early", function);
   comm->gone = true;
   // What its own streams wait for is over; the others' wait on.
   for (auto& [number, meeting] : comm->clique->meetings) {
@@ -375,7 +373,7 @@ std::string EmulatedNcclLibrary::last_fault() const {
 void* OpenEmulatedNccl(const char* name) {
   const bool is_there =
       TheState().kind != EmulatedNccl::kAbsent && std::strcmp(name, "libnccl.so.2") == 0;
-  return is_there ? &library : nullptr;
+  return is_there ? &TheState() : nullptr;  // of any address
 }
 
 void* EmulatedNcclSymbol(const char* name) {
@@ -385,11 +383,13 @@ void* EmulatedNcclSymbol(const char* name) {
       std::strcmp(name, "ncclCommFinalize") == 0) {
     return nullptr;
   }
-#define TIDEPOOL_NAMES(X)                                                                          \
-  X(GetVersion)                                                                                    \
-  X(GetErrorString) X(GetLastError) X(GetUniqueId) X(CommInitRankConfig) X(CommGetAsyncError)      \
-      X(CommFinalize) X(CommDestroy) X(CommAbort) X(GroupStart) X(GroupEnd) X(AllReduce) X(Reduce) \
-          X(Broadcast) X(AllGather) X(ReduceScatter)
+#define TIDEPOOL_NAMES(X)                                                                \
+  X(GetVersion)                                                                          \
+  X(GetErrorString)                                                                      \
+  X(GetLastError)                                                                        \
+  X(GetUniqueId)                                                                         \
+  X(CommInitRankConfig) X(CommGetAsyncError) X(CommFinalize) X(CommDestroy) X(CommAbort) \
+      X(GroupStart) X(GroupEnd) X(AllReduce) X(Reduce) X(Broadcast) X(AllGather) X(ReduceScatter)
 #define TIDEPOOL_SYMBOL(Name) \
   if (std::strcmp(name, "nccl" #Name) == 0) return reinterpret_cast<void*>(&Name);
   TIDEPOOL_NAMES(TIDEPOOL_SYMBOL)
