@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/device.h"
+#include "tidepool/memory/provider/device_provider.h"
 
 namespace tidepool::nn {
 
@@ -25,15 +27,19 @@ const char* CollectiveKindName(CollectiveKind kind);  // "all-reduce"
 enum class ElementType : uint8_t { kBytes, kFloat32, kFloat64 };
 size_t BytesOf(ElementType type);
 
-// Memory on the host that collectives work on in place.
+// Memory that collectives work on in place: the host's, or that of the device whose memory the
+// transport moves (Communicator::device).
 struct Elements {
   void* data = nullptr;
   int64_t count = 0;
   ElementType type = ElementType::kBytes;
+  Device device = Host();
+  QueuePoint after;  // on a device: what wrote them, and reads what is to be written over
 
   Elements() = default;
-  Elements(void* its_data, int64_t its_count, ElementType its_type)
-      : data(its_data), count(its_count), type(its_type) {}
+  Elements(void* its_data, int64_t its_count, ElementType its_type, Device its_device = Host(),
+           QueuePoint behind = {})
+      : data(its_data), count(its_count), type(its_type), device(its_device), after(behind) {}
   Elements(absl::Span<float> of)
       : Elements(of.data(), Count(of), ElementType::kFloat32) {}  // NOLINT
   Elements(absl::Span<double> of)

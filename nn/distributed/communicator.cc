@@ -75,6 +75,7 @@ void Communicator::Loop(const std::function<std::unique_ptr<Transport>()>& open)
     const std::lock_guard<std::mutex> lock(mutex_);
     rank_ = transport->rank();
     size_ = transport->size();
+    device_ = transport->device();
     transport_ = transport.get();
     collectives_ = &collectives;
     opened_ = true;
@@ -131,7 +132,18 @@ void Communicator::ThrowIfFailed() const {
   if (failure_.has_value()) throw Error(*failure_);
 }
 
+void Communicator::CheckMoves(const CollectiveCall& call) const {
+  const Device device = call.elements.device;
+  if (device == Host() || device == device_) return;
+  ThrowUnimplemented(absl::StrCat(
+      "distributed: ", CollectiveKindName(call.kind), " [", call.site, "] of memory of ",
+      DeviceName(device), ", expected that of the host",
+      device_ == Host() ? ": the transport moves no memory of devices, which \"nccl\" does"
+                        : absl::StrCat(" or of ", DeviceName(device_))));
+}
+
 void Communicator::Enqueue(Pending& pending) {
+  CheckMoves(pending.call_);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ThrowIfFailed();

@@ -9,7 +9,8 @@
 //
 // All ranks call the same collectives, of as many elements, in the same order. They run one behind
 // the other on a thread of the communicator's own, so what is started goes on while the caller
-// computes. Elements are the caller's memory on the host, which stays until the collective is done.
+// computes. Elements are the caller's memory, which stays until the collective is done: on the host,
+// or on the device whose memory the transport moves (nccl_transport.h).
 // Sums have the same bits on all ranks and in each run (collectives.h).
 //
 // Failure. What goes wrong in one collective ends the communicator: that call and all to come throw
@@ -67,7 +68,7 @@ class Pending {
 // Since the communicator began.
 struct CommunicatorStats {
   int64_t collectives = 0;    // done
-  int64_t bytes_sent = 0;     // by this rank, in exchanges
+  int64_t bytes_sent = 0;     // by this rank, in exchanges: not those of a library's collectives
   int64_t messages_sent = 0;  // likewise
   double busy_seconds = 0;    // that collectives took
   double waited_seconds = 0;  // that callers waited for them: the rest was hidden behind other work
@@ -96,9 +97,12 @@ class Communicator {
   // This process's number, from 0, and how many there are.
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // The device whose memory may be among elements, beside the host's; the host: there is none.
+  Device device() const { return device_; }
 
   // In place, called by all ranks in the same order; collectives.h says what each does and what parts are. `site` says
-  // what it is for; a literal. Throw kInvalidArgument (collectives.h), and what the communicator ended with.
+  // what it is for; a literal. Throw kInvalidArgument (collectives.h), kUnimplemented for memory of another device than
+  // device(), and what the communicator ended with.
   void Broadcast(Elements elements, int root, const char* site);
   void AllReduce(Elements elements, const char* site) {
     Run({CollectiveKind::kAllReduce, elements, 0, site, 0});
@@ -144,8 +148,10 @@ class Communicator {
   void Loop(const std::function<std::unique_ptr<Transport>()>& open);
   void Serve();
   void ThrowIfFailed() const;
+  void CheckMoves(const CollectiveCall& call) const;
 
   int rank_ = 0, size_ = 1;
+  Device device_ = Host();
   std::atomic<int64_t> step_{0}, begun_{0}, done_{0};
 
   mutable std::mutex mutex_;

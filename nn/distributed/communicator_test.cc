@@ -272,7 +272,24 @@ TEST(Communicator, ATransportThatIsNotLinkedNamesItsTarget) {
                     HasSubstr("//nn/distributed:mpi")));
   EXPECT_THAT(ErrorOf([] { Communicator::Open("nccl"); }).message(),
               AllOf(HasSubstr("no transport \"nccl\" is linked (found: none)"),
-                    HasSubstr("Tidepool has //nn/distributed:mpi alone")));
+                    HasSubstr("//nn/distributed:nccl among the program's deps")));
+  EXPECT_THAT(ErrorOf([] { Communicator::Open("gloo"); }).message(),
+              HasSubstr("Tidepool has //nn/distributed:mpi and :nccl"));
+}
+
+TEST(Communicator, MemoryOfADeviceIsRefusedByATransportThatMovesNone) {
+  ThreadRanks ranks(1);
+  ranks.Run([](Communicator& communicator) {
+    EXPECT_EQ(communicator.device(), Host());
+    float value = 1;  // stands for one on a device: nobody looks at it
+    Pending pending;
+    const Elements elements(&value, 1, ElementType::kFloat32, {DeviceType::Named("simulated"), 1});
+    EXPECT_THAT(
+        ErrorOf([&] { communicator.Start(CollectiveKind::kAllReduce, elements, pending, "sums"); }),
+        IsError(absl::StatusCode::kUnimplemented,
+                {"all-reduce [sums] of memory of simulated:1", "which \"nccl\" does"}));
+    communicator.Barrier("goes on");
+  });
 }
 
 TEST(Communicator, PartsAreConsecutiveAndDifferByOneAtMost) {

@@ -1,11 +1,15 @@
 // What of the time that sums of gradients take a backward pass hides, by ranks and links: the times
 // at which buckets are complete are measured, as processor time of the thread, which a busy machine
-// changes little; what sums take is the model's (cost_model.h). And the same measured, by two ranks
-// that are threads, over links whose messages are delayed.
+// changes little; what sums take is the model's (cost_model.h). The same measured, by two ranks
+// that are threads, over links whose messages are delayed. And with layers that sleep, which take
+// no processor from the communicator, beside the most that the order of buckets lets be hidden.
 #include <benchmark/benchmark.h>
 #include <time.h>
 
+#include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,6 +23,7 @@
 #include "tidepool/nn/distributed/gradient_buckets.h"
 #include "tidepool/nn/distributed/hidden_share.h"
 #include "tidepool/nn/distributed/thread_ranks.h"
+#include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/models.h"
 
 namespace tidepool::nn {
@@ -92,8 +97,8 @@ void BM_HiddenBehindTheBackwardPass(benchmark::State& state) {
   state.counters["hidden_percent"] = 100 * (1 - exposed / communication);
 }
 void Cases(benchmark::internal::Benchmark* benchmark) {
-  for (const int ranks : {8, 64, 256, 1024}) {
-    for (const int kib : {256, 1 << 20}) {
+  for (const int ranks : {2, 8, 64, 256, 1024}) {
+    for (const int kib : {64, 256, 1 << 20}) {
       benchmark->Args({ranks, kib, 2, 80});    // 100 Gb/s
       benchmark->Args({ranks, kib, 20, 800});  // 10 Gb/s
     }
@@ -137,6 +142,97 @@ void BM_HiddenOverDelayedLinks(benchmark::State& state) {
 BENCHMARK(BM_HiddenOverDelayedLinks)
     ->ArgNames({"bucket_KiB", "alpha_us", "beta_ps", "parts"})
     ->ArgsProduct({{64, 256, 1 << 20}, {20}, {800, 8000}, {0, 1, 2}})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
+// What it is given; each pass takes that long and no processor.
+class Sleeping final : public Layer {
+ public:
+  explicit Sleeping(std::chrono::milliseconds time) : time_(time) {}
+  std::string Kind() const override { return "sleeping"; }
+  Shape OutputShape(const Shape& input) const override { return input; }
+  NDArray Forward(LayerContext& context, const NDArray& input) const override {
+    if (context.training) std::this_thread::sleep_for(time_);
+    NDArray output;
+    {
+      const NoGradientScope none;
+      output = input.Dup();
+    }
+    SetGradient("sleeping", {&input, 1}, {&output, 1},
+                [time = time_](absl::Span<const NDArray> gradients) {
+                  std::this_thread::sleep_for(time);
+                  return std::vector<NDArray>{gradients[0].Dup()};
+                });
+    return output;
+  }
+
+ private:
+  const std::chrono::milliseconds time_;
+};
+
+// Arguments: layers in a bucket, milliseconds of a layer's pass. Sums of a layer's 64 KiB take 20 ms, so that what a busy
+// machine adds to a sleep or a message is little beside it.
+void BM_HiddenBehindLayersThatSleep(benchmark::State& state) {
+  constexpr int kRanks = 2, kLayers = 6, kSteps = 4;
+  constexpr int64_t kBytes = 128 * 128 * 4;
+  const LinkCost link{1e-3, 9e-3 / (kBytes / 2)};
+  const std::chrono::milliseconds pass(state.range(1));
+  double busy = 0, waited = 0;
+  for (auto _ : state) {
+    ThreadRanks ranks(kRanks);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([&, rank] {
+        Communicator communicator(
+            [&] { return std::make_unique<DelayedTransport>(ranks.Open(rank), link); });
+        WorkerPool pool(1);
+        const ThreadPoolScope thread(pool);
+        std::vector<AnyLayer> layers;
+        for (int i = 0; i < kLayers; ++i) {
+          layers.push_back(Dense(128, Activation::kIdentity, {.bias = false}));
+          layers.push_back(Sleeping(pass));
+        }
+        Network network(NetworkConfig::Sequential({128}, layers));
+        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+        DistributedTrainer distributed(trainer, communicator,
+                                       {.bucket_bytes = kBytes * state.range(0)});
+        const auto step = [&] {
+          distributed.Step([] {
+            return std::optional<Batch>(Batch(Zeros({1, 128}), Zeros({1}, DType::kInt64)));
+          });
+        };
+        for (int i = 0; i < 2; ++i) step();
+        communicator.Barrier("before");
+        const CommunicatorStats before = communicator.stats();
+        for (int i = 0; i < kSteps; ++i) step();
+        const CommunicatorStats after = communicator.stats();
+        communicator.Barrier("behind");
+        if (rank > 0) return;
+        busy = (after.busy_seconds - before.busy_seconds) / kSteps;
+        waited = (after.waited_seconds - before.waited_seconds) / kSteps;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  // A layer's gradient is complete when the pass of its sleeper and those behind is over; the first layer's sleeper ends
+  // the whole pass. Words at a step's beginning are behind the forward pass, those at its end are not.
+  const double words = SecondsOf(CollectiveKind::kAllReduce, 32, kRanks, link);
+  const int of_bucket = static_cast<int>(state.range(0));
+  std::vector<BucketTime> times;
+  for (int end = of_bucket; end <= kLayers; end += of_bucket)
+    times.push_back({1e-3 * static_cast<double>(end * state.range(1)), kBytes * of_bucket});
+  const Overlap most =
+      OverlapOf(times, 1e-3 * static_cast<double>(kLayers * state.range(1)), kRanks, link);
+  state.counters["communication_ms"] = 1e3 * busy;
+  state.counters["waited_ms"] = 1e3 * waited;
+  state.counters["hidden_percent"] = 100 * (1 - waited / busy);
+  state.counters["most_percent"] =
+      100 * (1 - (most.exposed + words) / (most.communication + 2 * words));
+}
+BENCHMARK(BM_HiddenBehindLayersThatSleep)
+    ->ArgNames({"layers_of_bucket", "pass_ms"})
+    ->ArgsProduct({{1, 2, 3, 6}, {30}})
+    ->Args({1, 15})
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 

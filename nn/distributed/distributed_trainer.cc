@@ -28,6 +28,15 @@ bool HasFeatures(const MultiDataSet& set) {
   return !set.features.empty() && set.features[0].is_defined();
 }
 
+// The same on all ranks, or none can train: on the host, or on each rank's device of the transport.
+std::string WhereParametersAre(Trainer& trainer, const Communicator& communicator) {
+  const Device device = trainer.network().device();
+  if (device == Host()) return "on the host";
+  if (device == communicator.device()) return "on the rank's device";
+  return absl::StrCat("on ", DeviceName(device), " beside a transport that moves memory of ",
+                      DeviceName(communicator.device()));
+}
+
 }  // namespace
 
 DistributedTrainer::DistributedTrainer(Trainer& trainer, Communicator& communicator,
@@ -63,7 +72,18 @@ DistributedTrainer::DistributedTrainer(Trainer& trainer, Communicator& communica
                          ? absl::StrCat("in parts, ", config.gather_ahead, " gathered ahead")
                          : "whole");
   facts.emplace_back("parameters at first", trainer.network().is_hosted() ? "hosted" : "there");
+  facts.emplace_back("where parameters are", WhereParametersAre(trainer, communicator));
   CheckFacts(communicator, facts);
+  const Device device = trainer.network().device();
+  if (device != Host() && device != communicator.device()) {
+    ThrowUnimplemented(
+        absl::StrCat(kName, ": network [", trainer.network().name(), "] is on ", DeviceName(device),
+                     ", expected it on ",
+                     communicator.device() == Host()
+                         ? "the host: the transport moves no memory of devices, which \"nccl\" does"
+                         : absl::StrCat(DeviceName(communicator.device()),
+                                        ", whose memory the transport moves on this rank")));
+  }
   if (config.shard_parameters) {
     TakeParts();
     return;

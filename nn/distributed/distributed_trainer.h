@@ -96,7 +96,7 @@ class DistributedTrainer {
   // 0's parameters, updater's state and counters: so what is resumed is loaded there. Throws
   // as CheckFacts (rank_agreement.h); kFailedPrecondition where the job has other than
   // config.ranks; kInvalidArgument for numbers below 1; kUnimplemented for a trainer with graphs
-  // and a network on a device.
+  // and a network on another device than the communicator's.
   DistributedTrainer(Trainer& trainer, Communicator& communicator,
                      const DistributedConfig& config = {});
   ~DistributedTrainer();

@@ -5,21 +5,36 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/queue_use.h"
+#include "tidepool/ndarray/host_view.h"
+#include "tidepool/nn/distributed/collectives.h"
 
 namespace tidepool::nn {
 
-Elements ElementsOf(const NDArray& array) {
-  if (array.device() != Host()) {
-    ThrowUnimplemented(absl::StrCat(
-        "distributed: an array on ", DeviceName(array.device()),
-        ", expected one on the host: no transport that is linked moves memory of devices"));
-  }
+namespace {
+
+template <typename T>
+Elements ElementsAs(ElementType type, const NDArray& array) {
   NDArray writable = array;
+  const int64_t count = array.NumElements();
+  if (array.device() == Host()) return {writable.mutable_data<T>(), count, type};
+  T* data;
+  {
+    DeviceView<T> view(writable);
+    data = view.data();
+  }
+  // Who goes on in the thread's queue has waited for the collective by then.
+  return {data, count, type, array.device(), PointAfterUses(*array.buffer().get())};
+}
+
+}  // namespace
+
+Elements ElementsOf(const NDArray& array) {
   switch (array.dtype()) {
     case DType::kFloat32:
-      return {writable.mutable_data<float>(), array.NumElements(), ElementType::kFloat32};
+      return ElementsAs<float>(ElementType::kFloat32, array);
     case DType::kFloat64:
-      return {writable.mutable_data<double>(), array.NumElements(), ElementType::kFloat64};
+      return ElementsAs<double>(ElementType::kFloat64, array);
     default:
       break;
   }
@@ -53,9 +68,29 @@ GradientBuckets::GradientBuckets(const Network& network, Communicator& communica
     ++bucket.parameters;
     bucket_of_[k] = static_cast<int>(buckets_.size()) - 1;
   }
+  SplitOffTheFirst(begins, element_bytes);
   order_.resize(buckets_.size());
   std::iota(order_.begin(), order_.end(), 0);
   completed_.reserve(buckets_.size());
+}
+
+void GradientBuckets::SplitOffTheFirst(const std::vector<int64_t>& begins, int64_t element_bytes) {
+  if (buckets_.empty()) return;
+  Bucket& last = buckets_.back();
+  const int64_t bytes = last.end * element_bytes;
+  const auto tree = static_cast<int64_t>(Collectives::kTreeBytes);
+  if (bytes <= tree) return;
+  int first = last.parameters - 1;
+  while (first > 0 &&
+         begins[static_cast<size_t>(first)] * element_bytes > std::min(tree, bytes / 4))
+    --first;
+  if (first == 0) return;
+  const int64_t end = begins[static_cast<size_t>(first)];
+  last.begin = end;
+  last.parameters -= first;
+  std::fill_n(bucket_of_.begin(), first, static_cast<int>(buckets_.size()));
+  buckets_.push_back(
+      {.begin = 0, .end = end, .parameters = first, .sum = std::make_unique<Pending>()});
 }
 
 void GradientBuckets::Begin() {

@@ -5,7 +5,9 @@
 // begun when the gradients of all its parameters are final and all buckets before it in the order
 // have been begun; the order is the same on all ranks, whatever happens on each. At first it is
 // from the array's end, where the last layers are; then, learned, that in which buckets became
-// complete.
+// complete. What is complete last, with the pass, is hidden by nothing: of a bucket that goes round
+// a ring the first parameters, up to a quarter of it, are one of their own that goes up a tree
+// (collectives.h).
 //
 // Threads: one, of the steps.
 #ifndef TIDEPOOL_NN_DISTRIBUTED_GRADIENT_BUCKETS_H_
@@ -63,6 +65,7 @@ class GradientBuckets final : public GradientListener {
     std::unique_ptr<Pending> sum;
   };
   void BeginComplete();
+  void SplitOffTheFirst(const std::vector<int64_t>& begins, int64_t element_bytes);
   void Start(Bucket& bucket);
 
   const Network& network_;
@@ -75,7 +78,8 @@ class GradientBuckets final : public GradientListener {
   size_t begun_ = 0;                // of order_
 };
 
-// Memory of a dense array on the host. Throws kUnimplemented for one elsewhere.
+// Memory of a dense array, to be read and written behind what is queued to use it by now, wherever it
+// is. Throws kInvalidArgument for types other than f32 and f64, and as DeviceView.
 Elements ElementsOf(const NDArray& array);
 
 }  // namespace tidepool::nn

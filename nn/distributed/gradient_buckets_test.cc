@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tidepool/memory/io/testing/error_of.h"
@@ -52,6 +53,32 @@ TEST(GradientBuckets, AreBegunInOrderOnceTheirGradientsAreFinal) {
                   buckets.set_order({0, 0, 1, 2, 3, 4, 5, 6});
                 }).message(),
                 HasSubstr("expected one of each of 8"));
+  });
+}
+
+TEST(GradientBuckets, TheFirstParametersOfALongBucketAreOneOfTheirOwn) {
+  ThreadRanks(1).Run([](Communicator& communicator) {
+    using Range = std::pair<int64_t, int64_t>;
+    const Network lenet = NetworkOf("lenet");
+    const int64_t first = lenet.named_parameters()[2].begin, all = lenet.trained_elements();
+    GradientBuckets one(lenet, communicator, int64_t{1} << 30);
+    ASSERT_EQ(one.count(), 2);
+    EXPECT_EQ(one.range(0), Range(first, all));
+    EXPECT_EQ(one.range(1), Range(0, first));
+    one.Begin();
+    for (const int parameter : {7, 6, 5, 4, 3, 1}) one.GradientIsFinal(parameter);
+    EXPECT_EQ(one.begun(), 0);
+    one.GradientIsFinal(2);  // of all but the first layer
+    EXPECT_EQ(one.begun(), 1);
+    one.GradientIsFinal(0);
+    EXPECT_EQ(one.begun(), 2);
+    one.Wait();
+    EXPECT_EQ(one.OwnRanges(), std::vector<Range>({{0, first}, {first, all}}));
+    // Short ones, and those that begin with most of what they have, stay whole.
+    const Network small(NetworkConfig::Sequential({4}, {Dense(3), Dense(900)}));
+    EXPECT_EQ(GradientBuckets(small, communicator, int64_t{1} << 30).count(), 1);
+    const Network wide(NetworkConfig::Sequential({900}, {Dense(100), Dense(3)}));
+    EXPECT_EQ(GradientBuckets(wide, communicator, int64_t{1} << 30).count(), 1);
   });
 }
 

@@ -109,8 +109,9 @@ void CheckFacts(Communicator& communicator, const RankFacts& facts) {
 void CheckSameParameters(Communicator& communicator, const Network& network,
                          const std::string& where) {
   // Of hosted parameters no rank has another's.
-  const NDArray& arrays = network.is_hosted() ? network.untrained() : network.arrays();
-  if (!arrays.is_defined()) return;
+  const NDArray& of_network = network.is_hosted() ? network.untrained() : network.arrays();
+  if (!of_network.is_defined()) return;
+  const NDArray arrays = of_network.To(Host());
   const void* const data = network.dtype() == DType::kFloat64
                                ? static_cast<const void*>(arrays.data<double>())
                                : arrays.data<float>();

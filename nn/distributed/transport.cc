@@ -12,11 +12,15 @@
 namespace tidepool::nn {
 namespace {
 
-constexpr char kMpi[] = "mpi";
+constexpr char kMpi[] = "mpi", kNccl[] = "nccl";
 
+struct Entry {
+  TransportFactory factory;
+  bool by_name_only;
+};
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, TransportFactory> factories;
+  std::map<std::string, Entry> factories;
 };
 
 Registry& TheRegistry() {
@@ -26,10 +30,12 @@ Registry& TheRegistry() {
 
 }  // namespace
 
-TransportRegistrar::TransportRegistrar(const char* name, TransportFactory factory) {
+TransportRegistrar::TransportRegistrar(const char* name, TransportFactory factory,
+                                       bool by_name_only) {
   Registry& registry = TheRegistry();
   const std::lock_guard<std::mutex> lock(registry.mutex);
-  if (factory != nullptr && registry.factories.emplace(name, factory).second) return;
+  if (factory != nullptr && registry.factories.emplace(name, Entry{factory, by_name_only}).second)
+    return;
   std::fprintf(stderr, "distributed: transport \"%s\" is registered twice or has no factory\n",
                name);
   std::abort();
@@ -39,30 +45,35 @@ std::vector<std::string> LinkedTransports() {
   Registry& registry = TheRegistry();
   const std::lock_guard<std::mutex> lock(registry.mutex);
   std::vector<std::string> names;
-  for (const auto& [name, factory] : registry.factories) names.push_back(name);
+  for (const auto& [name, entry] : registry.factories) names.push_back(name);
   return names;
 }
 
 std::unique_ptr<Transport> OpenTransport(const std::string& name) {
   const std::vector<std::string> linked = LinkedTransports();
   const std::string found = linked.empty() ? "none" : absl::StrJoin(linked, ", ");
-  if (name.empty() && linked.size() > 1) {
-    ThrowInvalidArgument(absl::StrCat("distributed: linked are the transports ", found,
-                                      ", expected the name of one"));
-  }
   TransportFactory factory = nullptr;
+  int candidates = 0;
   {
     Registry& registry = TheRegistry();
     const std::lock_guard<std::mutex> lock(registry.mutex);
-    const auto at = name.empty() ? registry.factories.begin() : registry.factories.find(name);
-    if (at != registry.factories.end()) factory = at->second;
+    for (const auto& [its_name, entry] : registry.factories) {
+      if (name.empty() ? entry.by_name_only : its_name != name) continue;
+      factory = entry.factory;
+      ++candidates;
+    }
+  }
+  if (candidates > 1) {
+    ThrowInvalidArgument(absl::StrCat("distributed: linked are the transports ", found,
+                                      ", expected the name of one"));
   }
   if (factory == nullptr) {
     const std::string wanted = name.empty() ? kMpi : name;
     ThrowUnimplemented(absl::StrCat(
         "distributed: no transport \"", wanted, "\" is linked (found: ", found, "), expected ",
-        wanted == kMpi ? "//nn/distributed:mpi"
-                       : "the target that registers it (Tidepool has //nn/distributed:mpi alone)",
+        wanted == kMpi || wanted == kNccl
+            ? absl::StrCat("//nn/distributed:", wanted)
+            : "the target that registers it (Tidepool has //nn/distributed:mpi and :nccl)",
         " among the program's deps"));
   }
   return factory();

@@ -5,7 +5,7 @@
 // initialiser, as
 // //nn/distributed:mpi (Open MPI), which alwayslink keeps. ThreadRanks (thread_ranks.h) is one
 // within a process, for tests. A transport whose library has collectives of its own and moves
-// memory of devices (NCCL) overrides those.
+// memory of devices (nccl_transport.h) overrides those.
 //
 // Threads: all but Interrupt() on the one that opened it.
 #ifndef TIDEPOOL_NN_DISTRIBUTED_TRANSPORT_H_
@@ -44,7 +44,10 @@ class Transport {
   // rank is gone.
   virtual bool Run(const Exchange& exchange) = 0;
 
-  // The whole collective by the library's own; kNotMine: as the communicator does it, by exchanges.
+  // The device whose memory RunCollective moves; the host: of none.
+  virtual Device device() const { return Host(); }
+  // The whole collective by the library's own; kNotMine, of memory of the host alone: as the
+  // communicator does it, by exchanges. kDone: what is on a device is there as well.
   enum class Answer { kDone, kInterrupted, kNotMine };
   virtual Answer RunCollective(const CollectiveCall& /*call*/) { return Answer::kNotMine; }
 
@@ -56,13 +59,14 @@ class Transport {
 using TransportFactory = std::unique_ptr<Transport> (*)();
 
 struct TransportRegistrar {
-  // `name`: "mpi"; a literal. A name that is registered already ends the program.
-  TransportRegistrar(const char* name, TransportFactory factory);
+  // `name`: "mpi"; a literal. A name that is registered already ends the program. `by_name_only`:
+  // of one that is opened over another, which is what programs get that name none.
+  TransportRegistrar(const char* name, TransportFactory factory, bool by_name_only = false);
 };
 
 // Sorted.
 std::vector<std::string> LinkedTransports();
-// Empty: the only one that is linked. Throws kUnimplemented, naming the target to link, where there
+// Empty: the only one that is linked, but for those by name only. Throws kUnimplemented, naming the target to link, where there
 // is none of that name; kInvalidArgument where an empty name could be several.
 std::unique_ptr<Transport> OpenTransport(const std::string& name = "");
 
