@@ -2,11 +2,11 @@
 //
 //   bazel run //memory/workspace:footprint_benchmark -- --benchmark_filter=Families
 //
-// Families/NAME/arrays and /raw: seeds 1 to 12 of a family (stream_families.h) in a workspace of defaults, as arrays
-// and as raw bytes, and the same by malloc, each in a process of its own; the most that cycles 300 to 449 hold.
-// times_malloc: the worst seed's, whose numbers the others are; beyond: seeds that hold more than 1.05 times malloc's
-// and 1 MiB; beside_MiB: the most of any seed beyond 1.125 times malloc's; asked: requests to the system in a cycle,
-// the mean of the seeds. Families/table, last, prints all that ran before it as a table on stderr.
+// Families/NAME: seeds 1 to 12 of a family (stream_families.h) in a workspace of defaults, as arrays and as raw bytes, and
+// the same by malloc, each in a process of its own; the most that cycles 300 to 449 hold. times_malloc: of the worst
+// seed, whose numbers the others are; beyond: seeds that hold more than 1.05 times malloc's and 1 MiB; beside_MiB: the
+// most of any seed beyond 1.125 times malloc's; asked: requests to the system in a cycle, the mean of the seeds.
+// Families/table, last, prints all that ran before it as a table on stderr.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,40 +68,41 @@ std::vector<Rows>& Found() {
   return found;
 }
 
-Row Count(StreamPlayer player, const StreamFamily& family) {
-  Row row;
-  const int seeds = RunsOnce() ? 1 : 12;
-  for (int seed = 1; seed <= seeds; ++seed) {
-    const StreamBytes peer = InAnotherProcess(StreamPlayer::kMalloc, family, seed);
-    const StreamBytes ours = InAnotherProcess(player, family, seed);
-    const double held = static_cast<double>(ours.held) / kMiB;
-    const double theirs = static_cast<double>(peer.held) / kMiB;
-    ++row.streams;
-    row.beyond += held > 1.05 * theirs + 1;
-    row.beside = std::max(row.beside, held - 1.125 * theirs);
-    row.asked += ours.asked / seeds;
-    row.times.push_back(held / theirs);
-    if (seed > 1 && held / theirs <= row.worst()) continue;
-    row.alive = static_cast<double>(ours.alive) / kMiB;
-    row.peer = theirs;
-    row.held = held;
-  }
-  return row;
+void Add(Row& row, const StreamBytes& ours, const StreamBytes& peer) {
+  const double held = static_cast<double>(ours.held) / kMiB;
+  const double theirs = static_cast<double>(peer.held) / kMiB;
+  ++row.streams;
+  row.beyond += held > 1.05 * theirs + 1;
+  row.beside = std::max(row.beside, held - 1.125 * theirs);
+  row.asked += ours.asked;
+  row.times.push_back(held / theirs);
+  if (row.streams > 1 && held / theirs <= row.worst()) return;
+  row.alive = static_cast<double>(ours.alive) / kMiB;
+  row.peer = theirs;
+  row.held = held;
 }
 
-void Report(benchmark::State& state, const StreamFamily& family, StreamPlayer player) {
-  Row row;
-  for (auto _ : state) row = Count(player, family);
-  state.counters["alive_MiB"] = row.alive;
-  state.counters["malloc_MiB"] = row.peer;
-  state.counters["held_MiB"] = row.held;
-  state.counters["times_malloc"] = row.worst();
-  state.counters["beyond"] = row.beyond;
-  state.counters["beside_MiB"] = row.beside;
-  state.counters["asked"] = row.asked;
-  if (Found().empty() || Found().back().name != family.name)
-    Found().push_back({family.name, family.what, {}});
-  Found().back().rows[player == StreamPlayer::kRaw] = std::move(row);
+void Count(benchmark::State& state, const StreamFamily& family) {
+  Rows found{family.name, family.what, {}};
+  for (auto _ : state) {
+    for (uint64_t seed = 1; seed <= (RunsOnce() ? 1 : 12); ++seed) {
+      const StreamBytes peer = InAnotherProcess(StreamPlayer::kMalloc, family, seed);
+      Add(found.rows[0], InAnotherProcess(StreamPlayer::kArrays, family, seed), peer);
+      Add(found.rows[1], InAnotherProcess(StreamPlayer::kRaw, family, seed), peer);
+    }
+  }
+  for (const bool raw : {false, true}) {
+    const Row& row = found.rows[raw];
+    const std::string of = raw ? "raw_" : "arrays_";
+    state.counters[of + "alive_MiB"] = row.alive;
+    state.counters[of + "malloc_MiB"] = row.peer;
+    state.counters[of + "held_MiB"] = row.held;
+    state.counters[of + "times_malloc"] = row.worst();
+    state.counters[of + "beyond"] = row.beyond;
+    state.counters[of + "beside_MiB"] = row.beside;
+    state.counters[of + "asked"] = row.asked / row.streams;
+  }
+  Found().push_back(std::move(found));
 }
 
 void Print(benchmark::State& state) {
@@ -115,16 +116,12 @@ void Print(benchmark::State& state) {
       std::fprintf(stderr, "| %s | %s", found.name.c_str(), found.what.c_str());
       for (int i = 0; i < 2; ++i) {
         const Row& row = found.rows[i];
-        if (row.streams == 0) {
-          std::fprintf(stderr, " | | | | |");
-          continue;
-        }
         std::fprintf(stderr, " | %.1f | %.1f | %.1f | %.2f | %d", row.alive, row.peer, row.held,
                      row.worst(), row.beyond);
         sums[i].streams += row.streams;
         sums[i].beyond += row.beyond;
         sums[i].beside = std::max(sums[i].beside, row.beside);
-        sums[i].asked += row.asked * row.streams;
+        sums[i].asked += row.asked;
         sums[i].times.insert(sums[i].times.end(), row.times.begin(), row.times.end());
       }
       std::fprintf(stderr, " |\n");
@@ -147,15 +144,10 @@ void Print(benchmark::State& state) {
 
 const int registered = [] {
   for (const StreamFamily& family : StreamFamilies()) {
-    for (const StreamPlayer player : {StreamPlayer::kArrays, StreamPlayer::kRaw}) {
-      const std::string name =
-          "Families/" + family.name + (player == StreamPlayer::kRaw ? "/raw" : "/arrays");
-      benchmark::RegisterBenchmark(
-          name.c_str(),
-          [family, player](benchmark::State& state) { Report(state, family, player); })
-          ->Iterations(1)
-          ->Unit(benchmark::kMillisecond);
-    }
+    benchmark::RegisterBenchmark(("Families/" + family.name).c_str(),
+                                 [family](benchmark::State& state) { Count(state, family); })
+        ->Iterations(1)
+        ->Unit(benchmark::kMillisecond);
   }
   benchmark::RegisterBenchmark("Families/table", &Print)->Iterations(1);
   return 0;
