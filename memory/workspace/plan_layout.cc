@@ -50,6 +50,7 @@ PlanLayout::PlanLayout(absl::Span<const LifetimeBuffer> requests, absl::Span<con
     slots_.push_back({bytes, begin, tenants_begin, tenants_end, sole_tenant});
     bytes_ += bytes;
   }
+  tenants_.shrink_to_fit();
 }
 
 size_t PlanLayout::bytes_of(uint32_t begin, uint32_t end) const {

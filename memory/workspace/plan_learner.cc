@@ -239,7 +239,11 @@ size_t PlanLearner::Load(std::vector<PlacedRequests> cycles, const std::string& 
   const size_t most = std::min(most_bytes(), believed);
   std::vector<std::shared_ptr<const CyclePlan>> plans;
   plans.reserve(cycles.size());
-  size_t room = PlanSet::kMostBytes;
+  size_t largest = std::max(plans_.peak_bytes(), plans_.loaded_peak_bytes());
+  for (const PlacedRequests& cycle : cycles) {
+    if (cycle.peak_bytes <= most) largest = std::max(largest, cycle.peak_bytes);
+  }
+  size_t room = plans_.most_bytes(largest);
   // Each is looked for among the others: many tiny ones of a file would take minutes.
   constexpr size_t kMostLoaded = 4096;
   for (PlacedRequests& cycle : cycles) {

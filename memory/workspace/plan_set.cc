@@ -39,7 +39,8 @@ bool PlanSet::Holds(const LearnedCycle* cycle) const {
 
 bool PlanSet::HasRoom(uint64_t now, bool surely) const {
   if (surely || cycles_.empty() || most_plans_ == 1) return true;
-  if (cycles_.size() < most_plans_ && plan_bytes_ + plan_bytes_ / cycles_.size() <= most_bytes_) {
+  const size_t most = most_bytes(std::max(peak_bytes_, loaded_peak_bytes_));
+  if (cycles_.size() < most_plans_ && plan_bytes_ + plan_bytes_ / cycles_.size() <= most) {
     return true;
   }
   uint64_t used_first = now;
@@ -101,6 +102,8 @@ LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCyc
   // All there are may be forgotten without memory.
   forgotten_.reserve(std::min(kMostForgotten, forgotten_.size() + cycles_.size() + 1));
   const size_t bytes = BytesOf(*cycle);
+  const size_t most =
+      most_bytes(std::max({peak_bytes_, loaded_peak_bytes_, cycle->plan->layout.peak_bytes()}));
   size_t kept_bytes = plan_bytes_ - (same != nullptr ? BytesOf(*same) : 0);
   Cycles cycles;
   cycles.reserve(cycles_.size() + 1);
@@ -110,7 +113,7 @@ LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCyc
   }
   Cycles dropped;
   dropped.reserve(cycles.size());
-  while (cycles.size() > 1 && (cycles.size() > most_plans_ || kept_bytes + bytes > most_bytes_)) {
+  while (cycles.size() > 1 && (cycles.size() > most_plans_ || kept_bytes + bytes > most)) {
     kept_bytes -= BytesOf(*cycles.back());
     dropped.push_back(std::move(cycles.back()));
     cycles.pop_back();

@@ -3,7 +3,9 @@
 // Each is known by the sizes of its requests in order. A cycle that turns out to be another one
 // than was expected is recognised by what it has requested so far.
 //
-// What is kept: plans of at most `most_bytes` of heap memory. When there is no room, the one that was
+// What is kept: plans of at most kFewBytes of heap memory and as much as the pages of the largest of them, together
+// `most_bytes`: what is written down of many kinds of cycles is not far more than what it serves. When there is no
+// room, the one that was
 // used longest ago goes for one that is surely wanted, else only if it was not used for so long that
 // the cycles would not take turns at being forgotten. Plans that need a quarter more pages than all
 // others (outliers: one huge batch) are kept only while they are used: kPatience cycles without them
@@ -119,6 +121,7 @@ class PlanList {
 class PlanSet {
  public:
   static constexpr size_t kMostBytes = size_t{64} << 20;
+  static constexpr size_t kFewBytes = size_t{16} << 20;
   static constexpr uint64_t kPatience = 3;  // cycles
   static constexpr uint64_t kMostPatience = 192;
   static constexpr uint64_t kMostCyclesAway = 1 << 14;
@@ -139,6 +142,10 @@ class PlanSet {
   // Of the largest of the others; 0: there are none.
   size_t loaded_peak_bytes() const { return loaded_peak_bytes_; }
   size_t state_bytes() const;  // heap memory
+  // That plans may have where the largest needs pages of `peak` bytes.
+  size_t most_bytes(size_t peak) const {
+    return std::min(most_bytes_, kFewBytes + std::min(peak, most_bytes_));
+  }
 
   bool Holds(const LearnedCycle* cycle) const;
   // The cycle with exactly these requests; null if there is none.

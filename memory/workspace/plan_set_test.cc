@@ -50,6 +50,34 @@ TEST(PlanSet, TheLeastRecentlyUsedGoesWhenFull) {
   EXPECT_NE(FindOneRequest(plans, 64), nullptr);
 }
 
+// `kind` tells apart; one of `bytes` among `count` tiny ones.
+std::shared_ptr<const CyclePlan> ManyRequests(int64_t kind, int64_t count, int64_t bytes) {
+  std::vector<LifetimeBuffer> requests = {{0, 1, 64 * (1 + kind)}, {1, 2, bytes}};
+  for (int64_t i = 2; i < count; ++i) requests.push_back({i, i + 1, 64});
+  return MakeCyclePlan(PlaceRequests(requests, {}, 64), SIZE_MAX);
+}
+
+// What is written down of many kinds of small cycles is not many times what they need themselves.
+TEST(PlanSet, PlansTakeLittleMoreThanTheyServeAndAConstant) {
+  constexpr int64_t kRequests = 4000;
+  for (const int64_t bytes : {int64_t{64}, int64_t{16} << 20, int64_t{200} << 20}) {
+    PlanSet plans;
+    const size_t each = sizeof(LearnedCycle) + ManyRequests(0, kRequests, bytes)->state_bytes();
+    EXPECT_LE(each, kRequests * 72 + 4096) << "68 bytes for a request of one tenant";
+    int64_t kinds = 0;
+    while (kinds < 400 && plans.HasRoom(static_cast<uint64_t>(kinds), /*surely=*/false)) {
+      plans.Add(ManyRequests(kinds, kRequests, bytes), static_cast<uint64_t>(kinds));
+      ++kinds;
+    }
+    const size_t most = std::min(PlanSet::kMostBytes, PlanSet::kFewBytes + plans.peak_bytes());
+    EXPECT_EQ(plans.size(), most / each) << bytes;
+    // One that is surely wanted comes all the same, and others go for it.
+    plans.Add(ManyRequests(kinds, kRequests, bytes), static_cast<uint64_t>(kinds));
+    EXPECT_EQ(plans.size(), most / each) << bytes;
+    EXPECT_EQ(plans.last_used().plan->requests[0].size, 64 * (1 + kinds));
+  }
+}
+
 // However plans come, take another's place and go.
 TEST(PlanSet, ListsPlansByWhatTheirRequestsBeginWith) {
   std::mt19937_64 random(20261127);

@@ -2,7 +2,6 @@
 // bytes of the ledger. What glibc's malloc holds is said beside each (arena and maps, the most of any seed, in times of
 // what is alive).
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/stream_script.h"
 #include "tidepool/memory/workspace/streams.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
@@ -26,43 +26,6 @@ constexpr size_t kKiB = size_t{1} << 10, kMiB = size_t{1} << 20;
 using Random = std::mt19937_64;
 // The next cycle; `random` goes on from cycle to cycle.
 using Stream = std::function<std::vector<Step>(Random& random, int cycle)>;
-
-class Script {
- public:
-  uint32_t Get(size_t bytes) {
-    steps_.push_back({next_, bytes});
-    alive_.push_back(next_);
-    return next_++;
-  }
-  void Put(uint32_t number) {
-    steps_.push_back({number, 0});
-    std::erase(alive_, number);
-  }
-  void PutOneOf(size_t draw) { Put(alive_[draw % alive_.size()]); }
-  size_t alive() const { return alive_.size(); }
-  std::vector<Step> Finish() {
-    while (!alive_.empty()) Put(alive_.back());
-    return std::move(steps_);
-  }
-
- private:
-  std::vector<Step> steps_;
-  std::vector<uint32_t> alive_;
-  uint32_t next_ = 0;
-};
-
-size_t DrawSize(Random& random, size_t least, size_t most) {
-  const double low = std::log2(static_cast<double>(least));
-  const double power =
-      (std::log2(static_cast<double>(most)) - low) * static_cast<double>(random() % 100000);
-  return static_cast<size_t>(std::exp2(low + power / 100000.0));
-}
-
-// At most `most` alive, and each may go at any time.
-void ReleaseSome(Script& script, Random& lives, size_t most) {
-  while (script.alive() > most || (script.alive() > 0 && lives() % 3 == 0))
-    script.PutOneOf(lives());
-}
 
 struct Held {
   size_t alive = 0;  // the most at once
@@ -127,7 +90,7 @@ Stream BeginAlike(uint64_t seed) {
     const uint64_t kinds = 2 + seed % 12,
                    kind = static_cast<uint64_t>(cycle * 7 + cycle / 3) % kinds;
     Random sizes(seed), lives(seed + 1 + kind);
-    Script script;
+    StreamScript script;
     for (int i = 0; i < 60; ++i) {
       if (i == 30) sizes.seed(seed * 100 + kind);
       script.Get(DrawSize(sizes, 64 * kKiB, 4 * kMiB));
@@ -162,7 +125,7 @@ TEST(StreamPeers, WhatLiesBesideThePagesHasNoChunkEach) {
   const auto checkered = [](uint64_t seed) {
     return Stream([seed](Random& random, int) {
       const size_t unit = (64 + random() % 512) * kKiB;
-      Script script;
+      StreamScript script;
       for (int i = 0; i < 40; ++i) script.Get(unit);
       for (uint32_t i = 0; i < 40; i += 2) script.Put(i);
       for (int i = 0; i < 18; ++i) script.Get(unit + unit / (2 + seed % 8));
@@ -177,7 +140,7 @@ TEST(StreamPeers, GapsGoWhereALargeRequestFitsNoneOfThem) {
   const auto varied = [](uint64_t seed) {
     return Stream([seed](Random& random, int) {
       Random sizes(seed), lives(seed + 1);
-      Script script;
+      StreamScript script;
       for (uint64_t i = 0; i < 10 + seed % 50; ++i) {
         const size_t bytes = DrawSize(sizes, 4 * kKiB, (1 + seed % 16) * kMiB);
         const double factor = i == 0 ? 1 : 0.8 + static_cast<double>(random() % 1000) / 2500.0;
@@ -194,7 +157,7 @@ TEST(StreamPeers, GapsGoWhereALargeRequestFitsNoneOfThem) {
 TEST(StreamPeers, SmallOnesThatStayLeaveNoGapsBetweenLargeOnes) {
   const auto late = [](uint64_t seed) {
     return Stream([seed](Random& random, int) {
-      Script script;
+      StreamScript script;
       std::vector<uint32_t> large;
       for (int i = 0; i < 80; ++i) {
         large.push_back(script.Get(256 * kKiB + random() % (2 * kMiB)));
@@ -210,7 +173,7 @@ TEST(StreamPeers, SmallOnesThatStayLeaveNoGapsBetweenLargeOnes) {
   ExpectHeld("small ones that stay (malloc 1.82)", late, /*raw=*/false, 1.25, 5 * kMiB);
   const auto single = [](uint64_t seed) {
     return Stream([seed](Random& random, int) {
-      Script script;
+      StreamScript script;
       for (int i = 0; i < 60; ++i) {
         const uint32_t large = script.Get(kMiB + random() % (4 * kMiB));
         script.Get(16 + random() % (size_t{256} << seed % 8));
@@ -228,7 +191,7 @@ TEST(StreamPeers, WhatGrowsHasNoChunkForWhatNeverComesAgain) {
   const auto growing = [](uint64_t seed) {
     return Stream([seed](Random&, int cycle) {
       Random sizes(seed), lives(seed + 1);
-      Script script;
+      StreamScript script;
       for (uint64_t i = 0; i < 10 + seed % 30; ++i) {
         const size_t bytes = DrawSize(sizes, 64 * kKiB, 2 * kMiB);
         script.Get(10 * static_cast<size_t>(static_cast<double>(bytes) * (1 + 0.01 * cycle)));
