@@ -17,6 +17,8 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kHeader = 64;  // of a large block
+// Measured: containers that grow to 32 MiB and more.
+constexpr double kHugeGrowthBound = 1.6;
 
 // Sizes of which few fit in a span, powers of two among them, which with their headers are more.
 TEST(BlockFootprintTest, EqualLargeBlocksKeepLittleMoreThanWasAlive) {
@@ -120,6 +122,40 @@ TEST(BlockFootprintTest, ContainersThatGrowTheSameInEachCycleSettle) {
       EXPECT_LE(workspace.stats().block_bytes,
                 growth.bound * static_cast<double>(most_live) + most_live / 16.0 + 5.0 * kMiB)
           << growth.containers << " by " << growth.factor << ", " << most_bytes;
+    }
+  }
+}
+
+// Likewise to any size, also where their largest buffers are blocks of 32 MiB and more: what cycles
+// need of their range of addresses is there after some twenty, and nothing is asked for from then on.
+TEST(BlockFootprintTest, ContainersThatGrowToHugeSizesSettle) {
+  const MemoryTracker& tracker = MemoryTracker::Global();
+  for (const int containers : {1, 2, 3, 4}) {
+    for (const size_t mib : {20, 32, 36, 48, 73, 100, 128, 150, 192}) {
+      Workspace workspace("grows", WorkspaceConfig::Inference());
+      size_t most_live = 0;
+      int64_t asked = 0;
+      for (int cycle = 0; cycle < 40; ++cycle) {
+        if (cycle == 30) asked = tracker.system_allocations();
+        WorkspaceScope scope(workspace);
+        std::vector<std::pair<void*, size_t>> buffers(static_cast<size_t>(containers));
+        size_t live = 0;
+        const auto grow_to = [&](size_t new_bytes) {
+          for (auto& [buffer, old_bytes] : buffers) {
+            void* const grown = AllocateBytes(workspace, new_bytes);
+            most_live = std::max(most_live, live += new_bytes);
+            ReleaseBytes(std::exchange(buffer, grown), old_bytes);
+            live -= std::exchange(old_bytes, new_bytes);
+          }
+        };
+        for (size_t bytes = 4096; bytes < mib * kMiB; bytes *= 2) grow_to(bytes);
+        grow_to(mib * kMiB);
+        for (const auto& [buffer, bytes] : buffers) ReleaseBytes(buffer, bytes);
+      }
+      EXPECT_EQ(tracker.system_allocations(), asked) << containers << " to " << mib << " MiB";
+      EXPECT_LE(workspace.stats().block_bytes,
+                kHugeGrowthBound * static_cast<double>(most_live) + 5.0 * kMiB)
+          << containers << " to " << mib << " MiB";
     }
   }
 }

@@ -83,7 +83,10 @@
 // pay for what they do not have with a request now and then, one for twelve huge blocks in the mean.
 // Where such requests are other ones in each use, or uses of more than 32 MiB grow and eight of them
 // running had no room, it is so beyond 17/16 of what was live and 8 MiB already: a larger arena would
-// serve the next one by chance only. A block that gets no memory there has a chunk of its own. Coarse blocks of some uses lie beside the arena of others: up to twice what was
+// serve the next one by chance only. Uses that are equal, release for release, to each of the 16
+// before lie as those lay: they may hold twice what was live and 1 MiB, as far as they reach it, and
+// ask for nothing any more, until another use takes memory. A block that gets no memory there has a
+// chunk of its own. Coarse blocks of some uses lie beside the arena of others: up to twice what was
 // live is kept of both, as above.
 //
 // Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
@@ -282,6 +285,9 @@ class Pool final : public MemoryResource {
   // Running, of no kind that is known, which their arena was too small for.
   static constexpr uint8_t kStrangers = 8;
   uint8_t strangers_ = 0;
+  // Running, that were as the one before. Kinds in turns drawn at random seldom do so that often.
+  static constexpr uint8_t kEqualUses = 16;
+  uint8_t equal_uses_ = 0;
   size_t arena_peak_ = 0;  // what was live when it was decided how large they are
   int strikes_ = 0;        // uses after which it would have been better to have them
   int overflows_ =

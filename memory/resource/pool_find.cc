@@ -101,8 +101,10 @@ bool Pool::Fill(Block& block) {
 void Pool::MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept {
   Pages& pages = *chunk.pages;
   const size_t peak = std::max({peak_fine_bytes_, last_peak_fine_bytes_, live});
-  const size_t most =
+  size_t most =
       few_gaps_ ? std::min(MostWithFewGaps(peak), MostWithGaps(peak)) : MostWithGaps(peak);
+  // What goes of a use that is the same again is what it needs again.
+  if (equal_uses_ == kEqualUses) most = std::max(most, 2 * peak + kArenaSlack);
   // No more of them than their table is worth.
   const size_t least = std::max(kLeastHole, most / kMostHoles);
   const auto excess = [&] {

@@ -186,6 +186,35 @@ TEST(PoolHuge, OtherOrdersHoldAQuarterMoreThanIsLive) {
   EXPECT_LE(owned, peak + peak / 4 + 2 * kMiB);
 }
 
+// A buffer that doubles, and takes another step at last, needs 1.4 times. It asked for pages in each use.
+TEST(PoolHuge, EqualUsesAskForNothingUntilAnotherTakesMemory) {
+  PagesResource pages(kUntouched);
+  Pool pool(pages, kMiB / 4, 64, {.grows = true});
+  size_t peak = 0;
+  const auto grow_to = [&](size_t most) {
+    size_t old_bytes = 0;
+    void* old = nullptr;
+    for (size_t bytes = 4096; old_bytes < most; bytes = std::min(2 * bytes, most)) {
+      void* const grown = pool.Allocate(bytes, 64).token;
+      peak = std::max(peak, bytes + old_bytes);
+      if (old != nullptr) pool.Release(old, old_bytes, 64);
+      old = grown;
+      old_bytes = bytes;
+    }
+    pool.Release(old, old_bytes, 64);
+    pool.TrimIdle(64);
+  };
+  for (int use = 0; use < 25; ++use) grow_to(48 * kMiB);
+  const int64_t asked = Asked();
+  for (int use = 0; use < 50; ++use) grow_to(48 * kMiB);
+  EXPECT_EQ(Asked(), asked);
+  EXPECT_LE(pool.owned_bytes(), 2 * peak + kMiB);
+  // What such uses hold is not for those that differ.
+  HugeUses uses(5);
+  for (uint32_t use = 0; use < 20; ++use) uses.Play(pool, use % 2);
+  EXPECT_LE(pool.owned_bytes(), std::max(peak, uses.peak) * 5 / 4 + 2 * kMiB);
+}
+
 // On a device that refuses now and then and ends the test when memory is used that it has back:
 // blocks keep their bytes to the readable tail, and all that is owned is the device's.
 TEST(PoolHuge, BlocksStayWhatTheyAreWhateverGoesBack) {

@@ -132,6 +132,10 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
   if (!grows_) return;
   const uint64_t kind = std::exchange(kind_, 0);
   const bool at_once = std::exchange(last_kind_, kind) == kind;
+  if (!at_once || kind == 0)
+    equal_uses_ = 0;
+  else if (equal_uses_ < kEqualUses)
+    ++equal_uses_;
   const size_t beside = std::exchange(peak_beside_bytes_, beside_bytes_);
   keeps_blocks_ = fine_bytes_ > 0;
   if (keeps_blocks_) return;

@@ -12,8 +12,10 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/host_provider.h"
+#include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/pool_memory.h"
 
 namespace tidepool {
@@ -90,6 +92,46 @@ TEST(PoolGrowth, AHoleThatCouldNotBeCutOffIsFilledByWhatComesNext) {
   pool.memory.Give(large);
   pool.memory.Trim();
   EXPECT_EQ(pool.memory.usage().held_bytes, 0u);
+}
+
+// A cycle that ends while memory is taken for another was open beside it: so much was open at once.
+TEST(PoolGrowth, WhatEndsWhileItGrowsCountsAsOpenBesideIt) {
+  SimulatedDevice& device = SimulatedDevice::Get();
+  for (const bool in_hole : {false, true}) {
+    device.Reset();
+    {
+      MemoryOwner& owner = MemoryOwner::Process().Child("ends meanwhile");
+      const WorkspaceConfig config = WorkspaceConfig::Inference();
+      PoolMemory memory("ends meanwhile", config, kMaxAlignment, device, owner);
+      PoolMemory::Range small;
+      if (in_hole) {
+        const PoolMemory::Range giant = memory.Take(40 * kMiB);
+        small = memory.Take(4096);
+        memory.Give(giant);
+        memory.Trim();
+      }
+      const PoolMemory::Range first = memory.Take(in_hole ? 60 * kMiB : 30 * kMiB);
+      int ended = 0;
+      const Reclaimer::Registration ends =
+          Reclaimer::Global().Register("ends", [&](ReclaimDepth) -> int64_t {
+            if (ended++ > 0) return 0;
+            memory.Give(first);
+            return 1;
+          });
+      device.faults().FailRequest(0);
+      const PoolMemory::Range next = memory.Take(40 * kMiB);
+      EXPECT_EQ(ended, 1);
+      const PoolMemory::Usage usage = memory.usage();
+      EXPECT_GE(usage.most_range_bytes, in_hole ? 100 * kMiB : 70 * kMiB);
+      EXPECT_LE(usage.held_bytes, usage.most_range_bytes * 11 / 10 + (size_t{100} << 10));
+      memory.Give(next);
+      if (in_hole) {
+        EXPECT_LT(next.data, small.data);
+        memory.Give(small);
+      }
+    }
+    device.Reset();
+  }
 }
 
 }  // namespace

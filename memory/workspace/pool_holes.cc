@@ -62,6 +62,8 @@ void PoolMemory::Resize(Lock& lock, Span& span, size_t bytes) {
 
 // For `bytes` above all that is in it, where there is no room for them. Gaps go for what is taken.
 void PoolMemory::Extend(Lock& lock, Span& span, size_t bytes) {
+  // It is open from here on: cycles that end meanwhile are open beside it, and memory is taken for that.
+  const size_t open = range_bytes_ + bytes;
   const size_t top = span.ranges.top(), end = top + bytes;
   const size_t lacks = end - span.ranges.end();
   std::vector<Gap> gaps = GapsToGive(span, lacks, bytes, /*above=*/false);
@@ -72,6 +74,7 @@ void PoolMemory::Extend(Lock& lock, Span& span, size_t bytes) {
     span.pages.Resize(end);
   });
   span.ranges.SetEnd(std::max(end, span.ranges.top()));
+  CountOpen(open);
 }
 
 // Addresses of which some have no memory, which they get. None: there are none so long, or no
@@ -82,6 +85,7 @@ PoolMemory::Range PoolMemory::GrowInHoles(Lock& lock, size_t bytes) {
     if (!range.is_taken()) continue;
     Span& span = *spans_[i];
     const size_t offset = span.ranges.offset(range.range), end = offset + bytes;
+    const size_t open = range_bytes_ + bytes;  // as in Extend()
     size_t lacks = 0;
     for (const Pages::Hole& hole : span.pages.holes()) {
       const size_t begin = std::max(hole.begin, offset);
@@ -97,6 +101,7 @@ PoolMemory::Range PoolMemory::GrowInHoles(Lock& lock, size_t bytes) {
       span.holes.push_back(range.range);
       throw;
     }
+    CountOpen(open);
     return range;
   }
   return {};

@@ -85,10 +85,15 @@ PoolMemory::Range PoolMemory::Take(size_t bytes) {
   if (!range.is_taken()) range = Grow(lock, rounded);
   ++ranges_;
   range_bytes_ += rounded;
-  if (range_bytes_ > most_range_bytes_) most_range_bytes_ = range_bytes_;
-  most_open_ = std::max<size_t>(most_open_, range_bytes_);
-  most_in_use_ = std::max(most_in_use_, InUse());
+  CountOpen(range_bytes_);
   return range;
+}
+
+// Bytes of ranges at once.
+void PoolMemory::CountOpen(size_t bytes) noexcept {
+  if (bytes > most_range_bytes_) most_range_bytes_ = bytes;
+  most_open_ = std::max(most_open_, bytes);
+  most_in_use_ = std::max(most_in_use_, bytes + chunk_range_bytes_);
 }
 
 PoolMemory::Range PoolMemory::TakeFromAny(size_t bytes) {

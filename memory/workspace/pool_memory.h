@@ -168,6 +168,7 @@ class PoolMemory {
   Range GrowInHoles(Lock& lock, size_t bytes);
   Range PlaceOverHoles(uint32_t span, size_t bytes);
   void Extend(Lock& lock, Span& span, size_t bytes);
+  void CountOpen(size_t bytes) noexcept;
   std::vector<Gap> GapsToGive(Span& span, size_t lacks, size_t bytes, bool above) noexcept;
   bool TakeGap(Span& span, size_t bytes, bool splits, std::vector<Gap>& gaps) noexcept;
   size_t InUse() const { return range_bytes_ + chunk_range_bytes_; }
