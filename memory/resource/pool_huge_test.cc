@@ -186,7 +186,7 @@ TEST(PoolHuge, OtherOrdersHoldAQuarterMoreThanIsLive) {
   EXPECT_LE(owned, peak + peak / 4 + 2 * kMiB);
 }
 
-// A buffer that doubles, and takes another step at last, needs 1.4 times. It asked for pages in each use.
+// A buffer that doubles, and takes another step at last, needs 1.5 times. It asked for pages in each use.
 TEST(PoolHuge, EqualUsesAskForNothingUntilAnotherTakesMemory) {
   PagesResource pages(kUntouched);
   Pool pool(pages, kMiB / 4, 64, {.grows = true});
@@ -204,9 +204,9 @@ TEST(PoolHuge, EqualUsesAskForNothingUntilAnotherTakesMemory) {
     pool.Release(old, old_bytes, 64);
     pool.TrimIdle(64);
   };
-  for (int use = 0; use < 25; ++use) grow_to(48 * kMiB);
+  for (int use = 0; use < 25; ++use) grow_to(37 * kMiB);
   const int64_t asked = Asked();
-  for (int use = 0; use < 50; ++use) grow_to(48 * kMiB);
+  for (int use = 0; use < 50; ++use) grow_to(37 * kMiB);
   EXPECT_EQ(Asked(), asked);
   EXPECT_LE(pool.owned_bytes(), 2 * peak + kMiB);
   // What such uses hold is not for those that differ.
