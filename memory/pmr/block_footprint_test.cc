@@ -127,7 +127,7 @@ TEST(BlockFootprintTest, ContainersThatGrowTheSameInEachCycleSettle) {
 }
 
 // Likewise to any size, also where their largest buffers are blocks of 32 MiB and more: what cycles
-// need of their range of addresses is there after some twenty, and nothing is asked for from then on.
+// need of their range of addresses is there after some eight, and nothing is asked for from then on.
 TEST(BlockFootprintTest, ContainersThatGrowToHugeSizesSettle) {
   const MemoryTracker& tracker = MemoryTracker::Global();
   for (const int containers : {1, 2, 3, 4}) {
@@ -136,7 +136,7 @@ TEST(BlockFootprintTest, ContainersThatGrowToHugeSizesSettle) {
       size_t most_live = 0;
       int64_t asked = 0;
       for (int cycle = 0; cycle < 40; ++cycle) {
-        if (cycle == 30) asked = tracker.system_allocations();
+        if (cycle == 10) asked = tracker.system_allocations();
         WorkspaceScope scope(workspace);
         std::vector<std::pair<void*, size_t>> buffers(static_cast<size_t>(containers));
         size_t live = 0;

@@ -273,11 +273,15 @@ Pages::Hole Pages::PagesOf(size_t offset, size_t bytes) const {
 }
 
 size_t Pages::HoleBytesIn(size_t offset, size_t bytes) const {
+  // Holes are whole pages, so it takes none of the provider's to see that they are apart.
+  const size_t end = offset + bytes + kReadableTailBytes;
+  const auto first = std::partition_point(
+      holes_.begin(), holes_.end(), [offset](const Hole& hole) { return hole.end <= offset; });
+  if (first == holes_.end() || first->begin >= end) return 0;
   const Hole wanted = PagesOf(offset, bytes);
   size_t found = 0;
-  for (const Hole& hole : holes_) {
-    const size_t begin = std::max(hole.begin, wanted.begin);
-    found += std::max(std::min(hole.end, wanted.end), begin) - begin;
+  for (auto hole = first; hole != holes_.end() && hole->begin < wanted.end; ++hole) {
+    found += std::min(hole->end, wanted.end) - std::max(hole->begin, wanted.begin);
   }
   return found;
 }

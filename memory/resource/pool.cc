@@ -202,19 +202,22 @@ void Pool::ReserveRecords() {
 
 Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
   const bool large = bytes > shared_bytes_;
-  const size_t arena = coarse || !std::exchange(arena_is_due_, false) ? 0 : arena_bytes_;
-  size_t wanted = arena > 0 ? std::max(arena, bytes) : ChunkBytesFor(bytes, coarse);
+  size_t arena = coarse || !std::exchange(arena_is_due_, false) ? 0 : arena_bytes_;
   ReserveRecords();
   auto chunk = std::make_unique<Chunk>();
   Allocation taken = {};
   if (arena > 0 && arena_in_parts_) {
-    chunk->bytes = wanted;
-    chunk->pages = upstream_.ReservePages(wanted);
-    if (chunk->pages != nullptr) taken = {chunk->pages->base(), chunk->pages.get()};
-    // Without addresses that have no memory it is no larger than what may be held.
-    if (chunk->pages == nullptr && few_gaps_)
-      wanted = std::max(MostWithFewGaps(arena_peak_), bytes);
+    chunk->bytes = std::max(arena, bytes);
+    chunk->pages = upstream_.ReservePages(chunk->bytes);
+    if (chunk->pages != nullptr) {
+      taken = {chunk->pages->base(), chunk->pages.get()};
+    } else {  // then it is not worth it as soon
+      reserves_ = arena_in_parts_ = has_arenas_ = false;
+      arena = arena_bytes_ = 0;
+      strikes_ = 0;
+    }
   }
+  size_t wanted = arena > 0 ? std::max(arena, bytes) : ChunkBytesFor(bytes, coarse);
   if (!taken) taken = TakeChunk(wanted, coarse, &chunk->bytes);
   const bool is_arena = taken && arena > 0;
   if (!taken && taken.refusal != Refusal::kImpossible && bytes < wanted) {
@@ -254,20 +257,28 @@ Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
 
 // ---- blocks ---------------------------------------------------------------------------------
 
+// In an arena what is large comes from the end: between the small ones it would leave gaps that are too small for the
+// next of another size. But not where less memory would have to come at the front.
+bool Pool::IsFromEnd(const Block& block, size_t bytes) const noexcept {
+  const Pages* const pages = arena_->pages.get();
+  if (bytes < (pages != nullptr ? arena_peak_ : arena_->bytes) / kGrowth) return false;
+  if (pages == nullptr) return true;
+  const auto offset = static_cast<size_t>(block.data - pages->base());
+  const size_t lacks = pages->HoleBytesIn(offset + block.size - bytes, bytes);
+  return lacks == 0 || lacks <= pages->HoleBytesIn(offset, bytes);
+}
+
 // As many bytes of a free block, for a live one; the rest stays free.
 Pool::Block* Pool::Cut(Block* block, size_t bytes, bool coarse) noexcept {
   const bool begins = coarse_alignment_ > 0 && block->chunk->idle();
   TakeFree(block);
   if (begins) {  // from here on it is for blocks of this kind
+    kinds_share_ |= block->chunk->coarse != coarse;
     block->chunk->coarse = coarse;
     SetRoom(*block->chunk, block->chunk->room);
   }
   if (block->size > bytes) {
-    // In an arena what is large comes from the end: between the small ones it would leave gaps that
-    // are too small for the next of another size.
-    const bool from_end =
-        block->chunk == arena_ &&
-        bytes >= (arena_->pages != nullptr ? arena_peak_ : arena_->bytes) / kGrowth;
+    const bool from_end = block->chunk == arena_ && IsFromEnd(*block, bytes);
     Block* const rest = NewNode();
     rest->size = block->size - bytes;
     rest->chunk = block->chunk;

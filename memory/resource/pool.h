@@ -62,31 +62,41 @@
 // take and give back some chunks in each turn.
 //
 // Uses that end without live blocks (but those of coarse_alignment_), and of which three made room
-// or owned more than 1.25 times what was live and 1 MiB, get one chunk for all that is not coarse,
-// the arena, in the place of those there were. Each request is the best fit of it, a sixteenth of
-// it and more from the end of what fits, so that small blocks leave no gaps between large ones. It
-// is empty when a use begins, so a use that is the same again lies as it lay before: what fitted
-// once fits again, and uses of one kind or of many in turns ask for nothing. It has 17/16 of what
-// was live and 1 MiB at first. A request that its gaps leave no room for has a chunk of its own,
-// which goes with the use, or sooner when another is needed, and the next arena is larger by what
-// was live beside it: to twice what was live where the same use, release for release, had that
-// before (of the last 256), else to 1.25 times, or 1.375 after three others. So uses that are ever
-// different go on asking only where that is too little. A smaller one comes when so much less is
-// live than when its size was decided that it was 1.5 times that and 1 MiB; none, when nothing was
-// in chunks for n uses. There comes none where requests of 32 MiB or more are other ones in each
-// use, as above.
+// or owned more than 17/16 of what was live and 1 MiB (1.25 times where what it wraps has no
+// MemoryResource::ReservePages, where the use was the same as the last one, and where coarse blocks
+// and others had one chunk after each other: such chunks serve them for nothing), get one chunk for
+// all that is not coarse, the arena, in the place of those there were. Each request is the best fit
+// of it, a sixteenth of what is live and more from the end of what fits, so that small blocks leave
+// no gaps between large ones. It is empty when a use begins, so a use that is the same again lies
+// as it lay before: what fitted once fits again, and uses of one kind or of many in turns ask for
+// nothing.
 //
-// Where uses with such requests would make it larger than 1.25 times what was live and 1 MiB, it has
-// addresses for three times as much (MemoryResource::ReservePages, where the pool's has that), and
-// memory where blocks are or were: before more is held than that, what lies free goes back, some
-// pages of it, and comes again when a block is cut there. So such uses in turns hold no more and
-// pay for what they do not have with a request now and then, one for twelve huge blocks in the mean.
-// Where such requests are other ones in each use, or uses of more than 32 MiB grow and eight of them
-// running had no room, it is so beyond 17/16 of what was live and 8 MiB already: a larger arena would
-// serve the next one by chance only. Uses that are equal, release for release, to each of the 16
-// before lie as those lay: they may hold twice what was live and 1 MiB, as far as they reach it, and
-// ask for nothing any more, until another use takes memory. A block that gets no memory there has a
-// chunk of its own. Coarse blocks of some uses lie beside the arena of others: up to twice what was
+// It has addresses for three times what was live, and memory where blocks are or were: before more
+// is held than 1.125 times what was live and 1 MiB, what lies free goes back, some pages of it, and
+// comes again when a block is cut there; as a use ends, what is beyond that goes too. What is large
+// comes from the front of what fits where less memory has to come there. A use that had to give
+// back and is known, release for release, of the last 256 such, may hold an eighth more from then
+// on, up to 2.5 times, or 1.25 with requests of 32 MiB or more (a stream of Robson's kind needs 2.2
+// times, and holds as much of a malloc): so what comes again settles in memory rather than in
+// system calls, until none of 64 uses was known. A use that was the same as the last one, release
+// for release, and had to give back, settles at once: those after it that are the same hold what
+// they reach, up to twice what was live and 1 MiB, and what that was is the bound of others then.
+// (With requests of 32 MiB or more only if there were no others since there are arenas, or when 16
+// running were the same; others do not inherit it. Kinds in turns, drawn, would else hold twice
+// what is live.) Others that give back often, of less than 32 MiB, get 1.25 times. Where requests
+// of 32 MiB or more are other ones in each use, 33/32 of what was live and 2 MiB are held. A block
+// that gets no memory there has a chunk of its own, which goes with the use. Another arena comes
+// when an eighth and 1 MiB less is live than when it was made, or when what is live outgrows its
+// addresses; none, when nothing was in chunks for n uses.
+//
+// Below 1 MiB of what is live, and where what it wraps has no such addresses, it has all of its
+// memory at once: 17/16 of what was live and 1 MiB at first. A request that its gaps leave no room
+// for has a chunk of its own, which goes with the use, or sooner when another is needed, and the
+// next arena is larger by what was live beside it: to twice what was live where the same use,
+// release for release, had that before (of the last 256), else to 1.25 times, or 1.375 after three
+// others. A smaller one comes when so much less is live than when its size was decided that it was
+// 1.5 times that and 1 MiB. There comes none where requests of 32 MiB or more are other ones in each
+// use, as above. Coarse blocks of some uses lie beside the arena of others: up to twice what was
 // live is kept of both, as above.
 //
 // Every block has the readable tail of what it wraps behind it (that of the last one of a chunk);
@@ -165,7 +175,13 @@ class Pool final : public MemoryResource {
   static constexpr int kLoose = 2;  // uses that made room until large chunks are shared
   static constexpr int kMostLoose = kLoose + 2;           // until twice what was live is kept
   static constexpr size_t kArenaSlack = size_t{1} << 20;  // of an arena, beside what is live
-  static constexpr size_t kFewGaps = size_t{8} << 20;
+  // What an arena whose memory comes and goes in parts holds beside what is live, in sixteenths of that: at first,
+  // where it gives back kManyHoles times in a use, and where such uses are known.
+  static constexpr size_t kFewestGaps = 2, kManyGaps = 4, kMostGaps = 24;
+  static constexpr int kManyHoles = 12;
+  static constexpr int kForgets = 64;
+  // Of less that is live an arena has all of its memory at once.
+  static constexpr size_t kLeastInParts = size_t{1} << 20;
   static constexpr size_t kGrowth = 16;  // a chunk is at most one part in so many of what was live
   // Fewer of a size in a chunk than this, and its end would be missed.
   static constexpr size_t kMany = 16;
@@ -196,11 +212,14 @@ class Pool final : public MemoryResource {
     bool idle() const { return first->free && first->next_in_chunk == nullptr; }
   };
 
+  bool IsFromEnd(const Block& block, size_t bytes) const noexcept;
   Block* Cut(Block* block, size_t bytes, bool coarse) noexcept;
   void Join(Block* block) noexcept;
   bool Fill(Block& block);
   bool FillOrJoin(Block* block);
   void MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept;
+  void FitHeld(size_t most) noexcept;
+  void NoteFootprint(Chunk& chunk) noexcept;
   Block* FindLarge(size_t bytes, bool coarse) const noexcept;
   Block* FindShared(size_t bytes, bool coarse) noexcept;
   Block* FindBest(size_t bytes, bool coarse) const noexcept;
@@ -218,10 +237,17 @@ class Pool final : public MemoryResource {
   void FitArena(bool made_room, bool strange, uint64_t kept) noexcept;
   size_t ArenaBytesFor(size_t peak) const;
   void ReplaceArena(size_t bytes, size_t peak, bool in_parts = false) noexcept;
-  // What an arena has of which parts have no memory.
+  void AskWhetherItReserves() noexcept;
+  void FitGaps(uint64_t kind, size_t peak, bool huge, bool reached) noexcept;
+  void FitParts(size_t peak, size_t beside) noexcept;
+  // What an arena has that has all of its memory.
   static size_t MostWithGaps(size_t peak) { return peak + peak / 4 + kArenaSlack; }
-  // Likewise where huge requests, or much at all, are other ones in each use.
-  static size_t MostWithFewGaps(size_t peak) { return peak + peak / kGrowth + kFewGaps; }
+  // What one holds whose memory comes and goes in parts.
+  size_t MostHeld(size_t peak) const {
+    const size_t gaps = peak + peak / kGrowth * gaps_ + kArenaSlack;
+    const size_t held = few_gaps_ ? std::min(gaps, peak + peak / 32 + 2 * kArenaSlack) : gaps;
+    return reaches_ ? std::max(held, 2 * peak + kArenaSlack) : held;
+  }
   template <typename Predicate>
   size_t GiveBackWhere(const Predicate& goes) noexcept;
   static size_t RoundedTo(size_t granule, size_t bytes) {
@@ -281,15 +307,20 @@ class Pool final : public MemoryResource {
   bool arena_is_due_ = false;    // the next chunk of such is one
   bool keeps_blocks_ = false;    // such were live when the last use ended
   bool arena_in_parts_ = false;  // and its memory comes and goes in parts
-  bool few_gaps_ = false;        // the last uses were other ones each time
-  // Running, of no kind that is known, which their arena was too small for.
-  static constexpr uint8_t kStrangers = 8;
-  uint8_t strangers_ = 0;
+  size_t gaps_ = kFewestGaps;    // what it holds beside what is live, in sixteenths of that
+  int made_holes_ = 0;           // since the last use ended, how often
+  int unknown_uses_ = 0;         // running, while more is held for those that are known
+  bool reserves_ = false;        // what it wraps has addresses without memory
+  bool asked_reserves_ = false;
+  bool few_gaps_ = false;  // the last uses were other ones each time
   // Running, that were as the one before. Kinds in turns drawn at random seldom do so that often.
   static constexpr uint8_t kEqualUses = 16;
   uint8_t equal_uses_ = 0;
-  size_t arena_peak_ = 0;  // what was live when it was decided how large they are
-  int strikes_ = 0;        // uses after which it would have been better to have them
+  bool had_others_ = false;   // since it was decided to have arenas
+  bool reaches_ = false;      // the next ones, if they are equal too, hold what they reach
+  bool kinds_share_ = false;  // in this use a chunk served coarse blocks and others
+  size_t arena_peak_ = 0;     // what was live when it was decided how large they are
+  int strikes_ = 0;           // uses after which it would have been better to have them
   int overflows_ =
       0;  // uses that are not known, which an arena of the size for those had no room for
   KnownKinds overflowed_;    // uses that an arena had no room for

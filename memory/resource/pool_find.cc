@@ -12,6 +12,7 @@ namespace {
 // Smaller ones do not go: each is a system call and a part of the system's books.
 constexpr size_t kLeastHole = size_t{256} << 10;
 constexpr size_t kMostHoles = 128;
+constexpr size_t kAhead = 64, kLeastAhead = size_t{64} << 10, kMostAhead = size_t{1} << 20;
 
 }  // namespace
 
@@ -72,19 +73,31 @@ Pool::Block* Pool::FindBest(size_t bytes, bool coarse) const noexcept {
 // parts; nobody else comes to it meanwhile.
 bool Pool::Fill(Block& block) {
   Chunk& chunk = *block.chunk;
-  const auto offset = static_cast<size_t>(block.data - chunk.pages->base());
-  const size_t lacks = chunk.pages->HoleBytesIn(offset, block.size);
-  if (lacks == 0) return true;
+  auto offset = static_cast<size_t>(block.data - chunk.pages->base());
+  size_t bytes = block.size;
+  if (chunk.pages->HoleBytesIn(offset, bytes) == 0) return true;
+  // Not for each small one.
+  const size_t ahead = std::clamp(arena_peak_ / kAhead, kLeastAhead, kMostAhead);
+  if (bytes < ahead) {
+    const size_t more = ahead - bytes;
+    const Block* const next = block.next_in_chunk;
+    const Block* const previous = block.previous_in_chunk;
+    if (next != nullptr && next->free) {
+      bytes += std::min(more, next->size);
+    } else if (previous != nullptr && previous->free) {
+      const size_t below = std::min(more, previous->size);
+      offset -= below, bytes += below;
+    }
+  }
+  const size_t lacks = chunk.pages->HoleBytesIn(offset, bytes);
   const auto note = [&] {
-    owned_bytes_ -= std::exchange(chunk.footprint, chunk.pages->committed_bytes());
-    owned_bytes_ += chunk.footprint;
     chunk.busy = false;
-    UpdateShared();
+    NoteFootprint(chunk);
   };
   chunk.busy = true;
   MakeHoles(chunk, fine_bytes_ + block.size, lacks);
   try {
-    chunk.pages->FillHole(offset, block.size);
+    chunk.pages->FillHole(offset, bytes);
   } catch (const OutOfMemoryError&) {
     note();
     return false;
@@ -101,10 +114,7 @@ bool Pool::Fill(Block& block) {
 void Pool::MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept {
   Pages& pages = *chunk.pages;
   const size_t peak = std::max({peak_fine_bytes_, last_peak_fine_bytes_, live});
-  size_t most =
-      few_gaps_ ? std::min(MostWithFewGaps(peak), MostWithGaps(peak)) : MostWithGaps(peak);
-  // What goes of a use that is the same again is what it needs again.
-  if (equal_uses_ == kEqualUses) most = std::max(most, 2 * peak + kArenaSlack);
+  const size_t most = MostHeld(peak);
   // No more of them than their table is worth.
   const size_t least = std::max(kLeastHole, most / kMostHoles);
   const auto excess = [&] {
@@ -114,11 +124,33 @@ void Pool::MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept {
   for (Block* block = chunk.first; block != nullptr; block = block->next_in_chunk) {
     const size_t goes = excess();
     if (goes == 0) return;
+    ++made_holes_;
     if (!block->free || block->size < least) continue;
     const auto offset = static_cast<size_t>(block->data - pages.base());
     const size_t bytes = std::max(goes, least) + pages.HoleBytesIn(offset, block->size);
     pages.MakeHole(offset, std::min(block->size, bytes), /*splits=*/true);
   }
+}
+
+// Of an arena without live blocks: what lies beside its largest hole, which blocks come to last.
+void Pool::FitHeld(size_t most) noexcept {
+  Pages& pages = *arena_->pages;
+  const size_t held = pages.committed_bytes();
+  if (held <= most || pages.holes().empty()) return;
+  const Pages::Hole largest =
+      *std::max_element(pages.holes().begin(), pages.holes().end(),
+                        [](auto& a, auto& b) { return a.end - a.begin < b.end - b.begin; });
+  const size_t half = std::max((held - most) / 2, kLeastHole);
+  const size_t below = std::min(half, largest.begin);
+  pages.MakeHole(largest.begin - below, below, /*splits=*/true);
+  pages.MakeHole(largest.end, half, /*splits=*/true);
+  NoteFootprint(*arena_);
+}
+
+void Pool::NoteFootprint(Chunk& chunk) noexcept {
+  owned_bytes_ -= std::exchange(chunk.footprint, chunk.pages->committed_bytes());
+  owned_bytes_ += chunk.footprint;
+  UpdateShared();
 }
 
 }  // namespace tidepool

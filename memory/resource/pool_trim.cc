@@ -127,50 +127,66 @@ void Pool::ReplaceArena(size_t bytes, size_t peak, bool in_parts) noexcept {
   arena_is_due_ = true;
 }
 
+// Once, where it matters: whether what it wraps has addresses without memory.
+void Pool::AskWhetherItReserves() noexcept {
+  asked_reserves_ = true;
+  try {
+    reserves_ = upstream_.ReservePages(kLeastInParts) != nullptr;
+  } catch (...) {  // no memory for it, or the device is lost: it does without
+  }
+}
+
 // What chunks of many sizes hold beyond what is live is none of one that all sizes share.
 void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
   if (!grows_) return;
   const uint64_t kind = std::exchange(kind_, 0);
   const bool at_once = std::exchange(last_kind_, kind) == kind;
-  if (!at_once || kind == 0)
+  if (!at_once || kind == 0) {
     equal_uses_ = 0;
-  else if (equal_uses_ < kEqualUses)
+    had_others_ = true;
+  } else if (equal_uses_ < kEqualUses) {
     ++equal_uses_;
+  }
   const size_t beside = std::exchange(peak_beside_bytes_, beside_bytes_);
   keeps_blocks_ = fine_bytes_ > 0;
+  const bool kinds_share = std::exchange(kinds_share_, false);
+  const bool huge = last_huge_use_ > 0 && use_ - last_huge_use_ < kept;
+  const bool reached = reaches_;
+  reaches_ = equal_uses_ == kEqualUses || (reached && equal_uses_ > 0);
   if (keeps_blocks_) return;
   const size_t peak = std::max(peak_fine_bytes_, last_peak_fine_bytes_);
   const size_t most = MostWithGaps(peak);
-  if (at_once) strangers_ = 0;
   if (!has_arenas_) {
     size_t owned = 0;
     for (const auto& chunk : chunks_) owned += chunk->coarse ? 0 : chunk->bytes;
-    strikes_ += !strange && (made_room || owned > most);
+    if (!asked_reserves_ && (made_room || owned > ArenaBytesFor(peak))) AskWhetherItReserves();
+    // Chunks that serve the same uses, or small and large blocks in turns, serve them for nothing.
+    const bool settles = kinds_share || equal_uses_ > 0 || !reserves_;
+    const bool wastes = made_room || owned > (settles ? most : ArenaBytesFor(peak));
+    strikes_ += wastes && (!strange || reserves_);
     if (strikes_ < kStrikes) return;
     has_arenas_ = true;
+    had_others_ = equal_uses_ == 0;
     overflows_ = 0;
-    return ReplaceArena(ArenaBytesFor(peak), peak);
+    if (!reserves_ || peak < kLeastInParts) return ReplaceArena(ArenaBytesFor(peak), peak);
+    few_gaps_ = strange;
+    return FitParts(peak, /*beside=*/0);
   }
-  const bool huge = last_huge_use_ > 0 && use_ - last_huge_use_ < kept;
-  const auto differ = [&] { return strange || (strangers_ == kStrangers && peak >= kHugeBytes); };
-  few_gaps_ = differ();
+  if (reserves_ && (peak >= kLeastInParts || (arena_ != nullptr && arena_->pages != nullptr))) {
+    few_gaps_ = strange;
+    FitGaps(kind, peak, huge, reached);
+    return FitParts(peak, beside);
+  }
   if (beside > 0) {
     const bool comes_again = overflowed_.Note(kind);
     if (!comes_again) overflows_ = std::min(overflows_ + 1, kOverflowsBeforeWide + 1);
-    if (strangers_ < kStrangers && peak > arena_peak_ + arena_peak_ / kArenaPart) ++strangers_;
-    if (comes_again) strangers_ = 0;
     if (arena_ == nullptr) {  // it had to go for something larger
-      return ReplaceArena(std::max(ArenaBytesFor(peak), arena_bytes_), peak, arena_in_parts_);
+      return ReplaceArena(std::max(ArenaBytesFor(peak), arena_bytes_), peak);
     }
     const size_t wide = overflows_ > kOverflowsBeforeWide ? most + peak / 8 : most;
     const size_t step = at_once ? std::min(beside, peak / 8 + kArenaSlack) : beside;
     const size_t wanted =
         std::min(arena_->bytes + step, comes_again ? 2 * peak + kArenaSlack : wide);
-    // Beyond that huge requests, and much that is ever different, get addresses, but no memory to keep.
-    if (arena_->bytes + step > (differ() ? MostWithFewGaps(peak) : most) && (huge || differ())) {
-      const size_t addresses = kAddresses * peak + kArenaSlack;
-      if (addresses > arena_->bytes) return ReplaceArena(addresses, peak, /*in_parts=*/true);
-    }
     if (wanted > arena_->bytes) return ReplaceArena(wanted, peak);
     GiveBackWhere([this](const Chunk& chunk) { return !chunk.coarse && &chunk != arena_; });
     return;
@@ -180,15 +196,50 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
   if (arena_peak_ - std::min(arena_peak_, peak) > peak / 2 + kArenaSlack) {
     return ReplaceArena(ArenaBytesFor(peak), peak);
   }
-  if (arena_ != nullptr && arena_->pages != nullptr) {
-    // What was ever different comes again.
-    if (!huge && !differ()) return ReplaceArena(ArenaBytesFor(peak), peak);
-    // Before a request finds no addresses among so much.
-    if (few_gaps_ && arena_->bytes < kFewestAddresses * peak) {
-      return ReplaceArena(kAddresses * peak + kArenaSlack, peak, /*in_parts=*/true);
-    }
-  }
   arena_is_due_ = arena_ == nullptr;  // nothing was asked for, and it had to go for coarse blocks
+}
+
+// What comes again settles in memory rather than in system calls, until others come for so many uses; but not huge
+// requests, beside which a malloc that maps them holds nothing.
+void Pool::FitGaps(uint64_t kind, size_t peak, bool huge, bool reached) noexcept {
+  const int made = std::exchange(made_holes_, 0);
+  const size_t most = huge ? kManyGaps : kMostGaps;
+  gaps_ = std::min(gaps_, most);
+  const bool is_loose = gaps_ > kManyGaps;
+  const bool known = (made > 0 || is_loose) && overflowed_.Note(kind);
+  if (known || !is_loose) {
+    unknown_uses_ = 0;
+  } else if (++unknown_uses_ == kForgets) {
+    gaps_ = kManyGaps;
+  }
+  const bool equal = equal_uses_ > 0;
+  if (equal && reached && !huge && arena_ != nullptr) {
+    const size_t beside = arena_->footprint - std::min(arena_->footprint, peak + kArenaSlack);
+    gaps_ = std::clamp(beside / std::max<size_t>(peak / kGrowth, 1) + 1, gaps_, most);
+  }
+  // What went back of such a use comes again in the next one. (At once it would be held where there is no need: the
+  // bound makes large blocks find memory that others left.)
+  if (equal && made > 0 && !(huge && had_others_)) reaches_ = true;
+  if (made > 0 && known) {
+    gaps_ = std::min(gaps_ + 2, most);
+  } else if (made > kManyHoles && peak < kHugeBytes) {
+    gaps_ = std::max(gaps_, std::min(gaps_ + 1, kManyGaps));
+  }
+}
+
+// Its memory comes where blocks are, so it has addresses enough.
+void Pool::FitParts(size_t peak, size_t beside) noexcept {
+  const size_t addresses = kAddresses * peak + kArenaSlack;
+  const bool lacks = arena_ == nullptr || arena_->pages == nullptr ||
+                     arena_->bytes < kFewestAddresses * peak ||
+                     (beside > 0 && addresses > arena_->bytes);
+  // All of its pages come anew with another one.
+  const bool far_less = arena_peak_ - std::min(arena_peak_, peak) > peak / 8 + kArenaSlack;
+  if (far_less) gaps_ = kFewestGaps;
+  if (lacks || far_less) return ReplaceArena(addresses, peak, /*in_parts=*/true);
+  if (beside > 0)
+    GiveBackWhere([this](const Chunk& chunk) { return !chunk.coarse && &chunk != arena_; });
+  FitHeld(MostHeld(peak));
 }
 
 size_t Pool::TrimIdle(int uses) noexcept {

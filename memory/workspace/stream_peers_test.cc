@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/stream_families.h"
 #include "tidepool/memory/workspace/stream_script.h"
 #include "tidepool/memory/workspace/streams.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -201,6 +202,33 @@ TEST(StreamPeers, WhatGrowsHasNoChunkForWhatNeverComesAgain) {
     });
   };
   ExpectHeld("growing, raw (malloc 1.06)", growing, /*raw=*/true, 1.0625, 12 * kMiB, 300, 400);
+}
+
+// Raw bytes have memory where blocks are or were: kinds in turns held twice what was alive, buffers that grow three times.
+TEST(StreamPeers, RawBytesHoldLittleMoreThanIsAlive) {
+  struct Bound {
+    const char* family;
+    double factor;
+    double asked;  // requests to the system in a cycle
+  };
+  const std::vector<StreamFamily> families = StreamFamilies();
+  for (const Bound& bound :
+       {Bound{"fixed", 1.25, 0}, Bound{"kinds", 1.25, 0.1}, Bound{"bursts", 1.25, 4},
+        Bound{"smalllarge", 1.3, 0.1}, Bound{"smallhuge", 1.0625, 1},
+        Bound{"growingbyhalf", 1.6, 4}, Bound{"drawn", 1.25, 1}}) {
+    const auto family = std::find_if(families.begin(), families.end(),
+                                     [&](const auto& other) { return other.name == bound.family; });
+    ASSERT_NE(family, families.end()) << bound.family;
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      const StreamBytes found =
+          CountStream(StreamPlayer::kRaw, family->stream(seed), seed, 120, 240);
+      const double alive = static_cast<double>(found.alive), held = static_cast<double>(found.held);
+      std::printf("%s, raw %d: %.2f MiB alive, %.2f held, %.2f times, asked %.2f\n", bound.family,
+                  static_cast<int>(seed), alive / kMiB, held / kMiB, held / alive, found.asked);
+      EXPECT_LE(held, bound.factor * alive + 2.5 * kMiB) << bound.family << ", seed " << seed;
+      EXPECT_LE(found.asked, bound.asked) << bound.family << ", seed " << seed;
+    }
+  }
 }
 
 }  // namespace
