@@ -151,8 +151,7 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
   keeps_blocks_ = fine_bytes_ > 0;
   const bool kinds_share = std::exchange(kinds_share_, false);
   const bool huge = last_huge_use_ > 0 && use_ - last_huge_use_ < kept;
-  const bool reached = reaches_;
-  reaches_ = equal_uses_ == kEqualUses || (reached && equal_uses_ > 0);
+  const bool reached = std::exchange(reaches_, false);
   if (keeps_blocks_) return;
   const size_t peak = std::max(peak_fine_bytes_, last_peak_fine_bytes_);
   const size_t most = MostWithGaps(peak);
@@ -203,8 +202,9 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
 // requests, beside which a malloc that maps them holds nothing.
 void Pool::FitGaps(uint64_t kind, size_t peak, bool huge, bool reached) noexcept {
   const int made = std::exchange(made_holes_, 0);
+  const bool equal = equal_uses_ > 0;
   const size_t most = huge ? kManyGaps : kMostGaps;
-  gaps_ = std::min(gaps_, most);
+  if (!equal) gaps_ = std::min(gaps_, most);
   const bool is_loose = gaps_ > kManyGaps;
   const bool known = (made > 0 || is_loose) && overflowed_.Note(kind);
   if (known || !is_loose) {
@@ -212,16 +212,15 @@ void Pool::FitGaps(uint64_t kind, size_t peak, bool huge, bool reached) noexcept
   } else if (++unknown_uses_ == kForgets) {
     gaps_ = kManyGaps;
   }
-  const bool equal = equal_uses_ > 0;
-  if (equal && reached && !huge && arena_ != nullptr) {
+  if (equal && reached && arena_ != nullptr) {
     const size_t beside = arena_->footprint - std::min(arena_->footprint, peak + kArenaSlack);
-    gaps_ = std::clamp(beside / std::max<size_t>(peak / kGrowth, 1) + 1, gaps_, most);
+    gaps_ = std::clamp(beside / std::max<size_t>(peak / kGrowth, 1) + 1, gaps_, kMostGaps);
   }
   // What went back of such a use comes again in the next one. (At once it would be held where there is no need: the
   // bound makes large blocks find memory that others left.)
-  if (equal && made > 0 && !(huge && had_others_)) reaches_ = true;
+  reaches_ = equal && made > 0 && (!(huge && had_others_) || equal_uses_ == kEqualUses);
   if (made > 0 && known) {
-    gaps_ = std::min(gaps_ + 2, most);
+    gaps_ = std::max(gaps_, std::min(gaps_ + 2, most));
   } else if (made > kManyHoles && peak < kHugeBytes) {
     gaps_ = std::max(gaps_, std::min(gaps_ + 1, kManyGaps));
   }
