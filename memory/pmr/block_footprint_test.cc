@@ -220,6 +220,23 @@ TEST(BlockFootprintTest, SmallAndLargeBlocksShareWhatIsKept) {
   EXPECT_LE(workspace.stats().block_bytes, 24 * kMiB);
 }
 
+// Likewise of other sizes in each cycle. One range for the large ones would lie beside the chunks of the small ones.
+TEST(BlockFootprintTest, SmallAndLargeBlocksThatDifferShareWhatIsKept) {
+  Workspace workspace("shared", WorkspaceConfig::Inference());
+  std::mt19937 random(1);
+  for (int cycle = 0; cycle < 40; ++cycle) {
+    WorkspaceScope scope(workspace);
+    for (const size_t bytes : {size_t{1000}, 3000 + random() % 1000, 100000 + random() % 100000}) {
+      std::vector<void*> blocks;
+      for (size_t sum = 0; sum < 16 * kMiB; sum += bytes) {
+        blocks.push_back(AllocateBytes(workspace, bytes));
+      }
+      for (void* const block : blocks) ReleaseBytes(block, bytes);
+    }
+    EXPECT_LE(workspace.stats().block_bytes, 24 * kMiB) << cycle;
+  }
+}
+
 // docs/containers.md, "Memory": a span after 64 cycles, a chunk's after as many again.
 TEST(BlockFootprintTest, WhatCyclesDidNotNeedGoesBack) {
   for (const size_t bytes : {size_t{64} << 20, size_t{100000}, size_t{10}}) {
