@@ -126,7 +126,8 @@ void WriteSpills(const SpillCounters& spilled, ExpositionWriter& text) {
   };
   both_ways("tidepool_spill_bytes_total", "Bytes to spill files and back.",
             of(&SpillWayCounters::bytes));
-  both_ways("tidepool_spill_stored_bytes_total", "Of these, as they are in the file, packed or not.",
+  both_ways("tidepool_spill_stored_bytes_total",
+            "Of these, as they are in the file, packed or not.",
             of(&SpillWayCounters::stored_bytes));
   both_ways("tidepool_spill_transfers_total", "Transfers that were done.",
             of(&SpillWayCounters::transfers));

@@ -383,13 +383,14 @@ void* EmulatedNcclSymbol(const char* name) {
       std::strcmp(name, "ncclCommFinalize") == 0) {
     return nullptr;
   }
-#define TIDEPOOL_NAMES(X)                                                                \
-  X(GetVersion)                                                                          \
-  X(GetErrorString)                                                                      \
-  X(GetLastError)                                                                        \
-  X(GetUniqueId)                                                                         \
-  X(CommInitRankConfig) X(CommGetAsyncError) X(CommFinalize) X(CommDestroy) X(CommAbort) \
-      X(GroupStart) X(GroupEnd) X(AllReduce) X(Reduce) X(Broadcast) X(AllGather) X(ReduceScatter)
+#define TIDEPOOL_NAMES(X)                                                                    \
+  X(GetVersion)                                                                              \
+  X(GetErrorString)                                                                          \
+  X(GetLastError)                                                                            \
+  X(GetUniqueId)                                                                             \
+  X(CommInitRankConfig)                                                                      \
+  X(CommGetAsyncError) X(CommFinalize) X(CommDestroy) X(CommAbort) X(GroupStart) X(GroupEnd) \
+      X(AllReduce) X(Reduce) X(Broadcast) X(AllGather) X(ReduceScatter)
 #define TIDEPOOL_SYMBOL(Name) \
   if (std::strcmp(name, "nccl" #Name) == 0) return reinterpret_cast<void*>(&Name);
   TIDEPOOL_NAMES(TIDEPOOL_SYMBOL)
