@@ -383,14 +383,13 @@ void* EmulatedNcclSymbol(const char* name) {
       std::strcmp(name, "ncclCommFinalize") == 0) {
     return nullptr;
   }
-#define TIDEPOOL_NAMES(X)                                                                    \
-  X(GetVersion)                                                                              \
-  X(GetErrorString)                                                                          \
-  X(GetLastError)                                                                            \
-  X(GetUniqueId)                                                                             \
-  X(CommInitRankConfig)                                                                      \
-  X(CommGetAsyncError) X(CommFinalize) X(CommDestroy) X(CommAbort) X(GroupStart) X(GroupEnd) \
-      X(AllReduce) X(Reduce) X(Broadcast) X(AllGather) X(ReduceScatter)
+// clang-format writes this list in another way each time.
+// clang-format off
+#define TIDEPOOL_NAMES(X)                                                                       \
+  X(GetVersion) X(GetErrorString) X(GetLastError) X(GetUniqueId) X(CommInitRankConfig)          \
+  X(CommGetAsyncError) X(CommFinalize) X(CommDestroy) X(CommAbort) X(GroupStart) X(GroupEnd)    \
+  X(AllReduce) X(Reduce) X(Broadcast) X(AllGather) X(ReduceScatter)
+// clang-format on
 #define TIDEPOOL_SYMBOL(Name) \
   if (std::strcmp(name, "nccl" #Name) == 0) return reinterpret_cast<void*>(&Name);
   TIDEPOOL_NAMES(TIDEPOOL_SYMBOL)
