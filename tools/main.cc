@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
             "workspace_mode", "device", "graphs", "threads", "memory_log", "memory_profile",
             "trace_file", "save", "memory_budget"},
            &RunTrain,
-           "More (docs: budgets, distributed, data)",
+           "More (see docs)",
            {"budget_strategy", "spill_folder", "spill_compression", "distributed", "ranks",
             "checkpoints", "checkpoint_every", "shard_updater", "shard_parameters", "rank_limit",
             "prefetch"}},
