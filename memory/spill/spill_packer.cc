@@ -52,7 +52,10 @@ size_t SpillPacker::Pack(const std::byte* from, size_t bytes, std::byte* to) {
   if (!packs() || bytes <= kPage) return 0;
   const size_t room = WholePages(bytes) - kPage;  // a page is saved, or nothing is done
   if (mode_ == SpillCompression::kAuto) {
-    if (raw_in_turn_ > 0) return --raw_in_turn_, 0;
+    if (raw_in_turn_ > 0) {
+      --raw_in_turn_;
+      return 0;
+    }
     if (pace_.seconds_per_byte() == 0) return 0;
     if (!PackingPays(Estimate(from, bytes), pace_.seconds_per_byte())) return 0;
     if (++packed_in_turn_ == kMostPackedInTurn) {
@@ -64,10 +67,10 @@ size_t SpillPacker::Pack(const std::byte* from, size_t bytes, std::byte* to) {
 }
 
 size_t SpillPacker::PackAll(const std::byte* from, size_t bytes, std::byte* to, size_t room) {
-  return static_cast<size_t>(std::max(
-      0, LZ4_compress_fast_extState(state_.get(), reinterpret_cast<const char*>(from),
-                                    reinterpret_cast<char*>(to), static_cast<int>(bytes),
-                                    static_cast<int>(std::min(room, bytes)), /*acceleration=*/1)));
+  return static_cast<size_t>(
+      std::max(0, LZ4_compress_fast_extState(state_.get(), reinterpret_cast<const char*>(from),
+                                             reinterpret_cast<char*>(to), static_cast<int>(bytes),
+                                             static_cast<int>(room), /*acceleration=*/1)));
 }
 
 // What a piece does not shrink to counts as not saved.
@@ -77,7 +80,7 @@ PackingEstimate SpillPacker::Estimate(const std::byte* from, size_t bytes) {
   const Clock::time_point begin = Clock::now();
   for (size_t i = 0; i < kPieces; ++i) {
     const size_t at = (bytes - piece) / (kPieces - 1) * i;
-    const size_t one = PackAll(from + at, piece, sample_.get(), kPieceBytes);
+    const size_t one = PackAll(from + at, piece, sample_.get(), piece);
     packed += one == 0 ? piece : one;
   }
   const double times = static_cast<double>(bytes) / static_cast<double>(piece * kPieces);

@@ -85,29 +85,23 @@ void ExpectHeld(const char* what, const std::function<Stream(uint64_t seed)>& fa
   }
 }
 
-// Kinds in turns of which 30 requests are the same, but not when they go: each would have its place as long as in any.
-Stream BeginAlike(uint64_t seed) {
-  return [seed](Random&, int cycle) {
-    const uint64_t kinds = 2 + seed % 12,
-                   kind = static_cast<uint64_t>(cycle * 7 + cycle / 3) % kinds;
-    Random sizes(seed), lives(seed + 1 + kind);
-    StreamScript script;
-    for (int i = 0; i < 60; ++i) {
-      if (i == 30) sizes.seed(seed * 100 + kind);
-      script.Get(DrawSize(sizes, 64 * kKiB, 4 * kMiB));
-      ReleaseSome(script, lives, 2 + seed % 12);
-    }
-    return script.Finish();
-  };
+// Streams of the family of that name, by seed.
+std::function<Stream(uint64_t seed)> Family(const std::string& name) {
+  for (const StreamFamily& family : StreamFamilies()) {
+    if (family.name == name) return family.stream;
+  }
+  ADD_FAILURE() << "there is no family of streams \"" << name << "\"";
+  return {};
 }
 
+// Of 60 requests the first 30 are the same: each would have its place as long as in any kind.
 TEST(StreamPeers, KindsThatBeginAlikeHoldNoMoreThanWithoutPlans) {
-  ExpectHeld("begin alike (malloc 1.37)", BeginAlike, /*raw=*/false, 1.25, 5 * kMiB);
+  ExpectHeld("begin alike (malloc 1.37)", Family("beginalike"), /*raw=*/false, 1.25, 5 * kMiB);
 }
 
 // One that goes on alone is planned again, and none takes turns at being planned and given up.
 TEST(StreamPeers, OfKindsThatBeginAlikeOneThatGoesOnAloneHasAPlanAgain) {
-  const Stream turns = BeginAlike(6);
+  const Stream turns = Family("beginalike")(6);
   Random random(1);
   const Held all = Play(turns, /*raw=*/false, 1, 100, 2000);
   EXPECT_EQ(all.stats.plans_kept, 0u);
@@ -211,18 +205,14 @@ TEST(StreamPeers, RawBytesHoldLittleMoreThanIsAlive) {
     double factor;
     double asked;  // requests to the system in a cycle
   };
-  const std::vector<StreamFamily> families = StreamFamilies();
   // Bursts are of 30 equal cycles, with a huge block in some: after 16 these settle at what they reach.
   for (const Bound& bound :
        {Bound{"fixed", 1.25, 0}, Bound{"kinds", 1.25, 0.1}, Bound{"bursts", 1.75, 2},
         Bound{"smalllarge", 1.3, 0.1}, Bound{"smallhuge", 1.0625, 1},
         Bound{"growingbyhalf", 1.6, 4}, Bound{"drawn", 1.25, 1}}) {
-    const auto family = std::find_if(families.begin(), families.end(),
-                                     [&](const auto& other) { return other.name == bound.family; });
-    ASSERT_NE(family, families.end()) << bound.family;
+    const auto stream = Family(bound.family);
     for (uint64_t seed = 1; seed <= 4; ++seed) {
-      const StreamBytes found =
-          CountStream(StreamPlayer::kRaw, family->stream(seed), seed, 120, 240);
+      const StreamBytes found = CountStream(StreamPlayer::kRaw, stream(seed), seed, 120, 240);
       const double alive = static_cast<double>(found.alive), held = static_cast<double>(found.held);
       std::printf("%s, raw %d: %.2f MiB alive, %.2f held, %.2f times, asked %.2f\n", bound.family,
                   static_cast<int>(seed), alive / kMiB, held / kMiB, held / alive, found.asked);
