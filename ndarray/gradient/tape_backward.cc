@@ -54,15 +54,14 @@ void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const Tape
   const auto [begin, end] = view.Extent();
   uint32_t seen = 0;
   std::string writer;
-  for (const Write& write : writes_) {
-    // The numbers go round.
-    const auto behind = static_cast<int32_t>(write.version - view.version);
-    if (write.buffer_id != view.buffer->id || behind <= 0) continue;
+  writes_.VisitBackwards(view.buffer->id, [&](size_t, const WriteLog::Write& write) {
+    if (!write.IsLaterThan(view.version)) return false;
     ++seen;
-    if (write.begin < end && begin < write.end && writer.empty()) {
+    if (write.Overlaps(begin, end)) {
       writer = absl::StrCat("Op [", write.op, "]", CalledAt(write.site.get()), " overwrote it");
     }
-  }
+    return true;
+  });
   // Every write was to another part.
   if (writer.empty() && seen == now - view.version) return;
   if (writer.empty()) {
@@ -158,7 +157,7 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs,
     shadows_.Clear();
     kept_.Clear();
     records_.Clear();
-    writes_.clear();
+    writes_.Clear();
     for (const auto& watched : Watched()) watched->gradient = NDArray();
     state_ = State::kFailed;
     frame_.Leave();
@@ -169,7 +168,7 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs,
   if (!keep) {
     kept_.Clear();
     records_.Clear();
-    writes_.clear();
+    writes_.Clear();
   }
 }
 

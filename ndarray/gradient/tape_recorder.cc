@@ -43,7 +43,7 @@ void GradientTape::Recorder::Clear() {
   shadows_.Clear();
   kept_.Clear();
   records_.Clear();
-  writes_.clear();
+  writes_.Clear();
   slots_.Clear();
   // Views hold no buffers, and Watch() writes all of them anew.
   for (const auto& watched : Watched()) watched->destination = watched->gradient = NDArray();
@@ -130,7 +130,7 @@ void GradientTape::Recorder::NoteWrites(const char* op, absl::Span<NDArray* cons
       site = std::make_shared<AllocationTrace>();
       site->Capture();
     }
-    writes_.push_back({buffer->id, version, begin, end, op, std::move(site)});
+    writes_.Add({buffer->id, version, begin, end, op, std::move(site)});
   }
 }
 
@@ -204,7 +204,7 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
         slot.ends_with_relu->views[slot.ends_with_relu->input_count].IsSame(record->views[0]);
   }
   slots_.Reserve(outputs.size());
-  writes_.reserve(writes_.size() + outputs.size());
+  writes_.Reserve(outputs.size());
 
   Dispatch(op, inputs, outputs, attributes);
 

@@ -13,6 +13,7 @@
 #include "tidepool/ndarray/gradient/shadow_memory.h"
 #include "tidepool/ndarray/gradient/slot_table.h"
 #include "tidepool/ndarray/gradient/tape_record.h"
+#include "tidepool/ndarray/gradient/write_log.h"
 #include "tidepool/ndarray/ops/gradient_task.h"
 
 namespace tidepool {
@@ -75,14 +76,6 @@ class GradientTape::Recorder final : public CallRecorder {
     Recorder& tape_;
   };
   enum class State : uint8_t { kRecording, kStopped, kBackward, kKept, kDone, kFailed };
-  // A write to something that may be kept.
-  struct Write {
-    uint64_t buffer_id;
-    uint32_t version;
-    int64_t begin, end;  // elements
-    const char* op;
-    std::shared_ptr<const AllocationTrace> site;  // null unless MemoryTracing was on
-  };
 
   void CheckThread(const char* what) const;
   // The slot of its buffer, if it has one.
@@ -145,7 +138,7 @@ class GradientTape::Recorder final : public CallRecorder {
   TapeRecords records_;
   ShadowMemory shadows_;
   GradientTask task_;
-  std::vector<Write> writes_;
+  WriteLog writes_;  // to what may be kept
   KeptArrays kept_;
   BackwardPlacement* placement_ = nullptr;
   GradientListener* listener_ = nullptr;

@@ -1,11 +1,11 @@
 // Segments that are computed again: what they read and write in their first run, and their second one.
 #include <memory>
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
@@ -51,20 +51,22 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   std::vector<SegmentRead> TakeReads(absl::Span<const NDArray> inputs,
                                      absl::Span<const NDArray> outputs) {
     std::vector<SegmentRead> kept;
+    kept.reserve(reads_.size());
     for (SegmentRead& read : reads_) {
-      const OwnWrite* before = nullptr;
+      const auto [begin, end] = read.view.Extent();
+      const WriteLog::Write* captured = nullptr;
       bool moved_on = false;
-      for (const OwnWrite& write : own_writes_) {
-        if (write.buffer_id != read.buffer_id || !Overlap(write, read)) continue;
+      own_writes_.VisitBackwards(read.buffer_id, [&](size_t, const WriteLog::Write& write) {
+        if (!write.Overlaps(begin, end)) return true;
         // State that it moves on, an average say, is computed from what it was.
-        moved_on =
-            moved_on || (read.unrecorded && static_cast<int32_t>(write.version - read.version) > 0);
-        if (IsCaptured(write, inputs, outputs)) before = &write;
-      }
+        moved_on = moved_on || (read.unrecorded && write.IsLaterThan(read.version));
+        if (captured == nullptr && IsCaptured(write.buffer_id, inputs, outputs)) captured = &write;
+        return true;
+      });
       if (moved_on) continue;
-      if (before != nullptr) {
+      if (captured != nullptr) {
         ThrowInvalidArgument(absl::StrCat("Op [", read.op, "] in a segment reads ",
-                                          Described(read.view), ", which Op [", before->op,
+                                          Described(read.view), ", which Op [", captured->op,
                                           "] in the segment overwrites and would overwrite again "
                                           "in Backward(); expected a result "
                                           "of its own (x = f(x) instead of in place)"));
@@ -104,15 +106,6 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
    private:
     SegmentRun& run_;
   };
-  // A write to what no operator in the segment has made. By number: a handle would hold the memory of what is made otherwise to
-  // the segment's end.
-  struct OwnWrite {
-    uint64_t buffer_id;
-    uint32_t version;
-    int64_t begin, end;  // elements
-    const char* op;
-  };
-
   void See(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
            AttributesRef attributes, CallRecorder* beyond, bool unrecorded) {
     const RecorderFrame::Only only(beyond);
@@ -131,10 +124,11 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       if (buffer == nullptr) continue;
       const uint32_t version = buffer->version.load(std::memory_order_relaxed);
       if (version <= 1) {
-        made_.insert(buffer->id);
-      } else if (!made_.contains(buffer->id)) {
+        seen_[buffer->id] = kMade;
+      } else if (const auto seen = seen_.find(buffer->id);
+                 seen == seen_.end() || seen->second != kMade) {
         const auto [begin, end] = TapedView(*output).Extent();
-        own_writes_.push_back({buffer->id, version, begin, end, Info(op).name});
+        own_writes_.Add({buffer->id, version, begin, end, Info(op).name, nullptr});
       }
     }
   }
@@ -149,24 +143,30 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   }
   void NoteRead(const char* op, const NDArray& array, bool unrecorded) {
     const Buffer* const buffer = array.buffer().get();
-    if (buffer == nullptr || made_.contains(buffer->id)) return;
-    reads_.push_back({buffer->id, buffer->version.load(std::memory_order_relaxed), TapedView(array),
-                      op, unrecorded});
-  }
-  static bool Overlap(const OwnWrite& write, const SegmentRead& read) {
-    const auto [begin, end] = read.view.Extent();
-    return write.begin < end && begin < write.end;
+    if (buffer == nullptr) return;
+    const uint32_t version = buffer->version.load(std::memory_order_relaxed);
+    const TapedView view(array);
+    const auto [last, is_first] = seen_.try_emplace(buffer->id, reads_.size());
+    if (!is_first) {
+      if (last->second == kMade) return;
+      // Parameters are read at each place of a sequence.
+      const SegmentRead& read = reads_[last->second];
+      if (read.version == version && read.unrecorded == unrecorded && read.view.IsSame(view))
+        return;
+      last->second = reads_.size();
+    }
+    reads_.push_back({buffer->id, version, view, op, unrecorded});
   }
   // Whether it is sure to have been there before the segment, and is not one of its inputs, whose versions tell. A thread takes
   // numbers of buffers in blocks, in order; of what workspaces and other threads have made the order is not known.
-  bool IsCaptured(const OwnWrite& write, absl::Span<const NDArray> inputs,
+  bool IsCaptured(uint64_t buffer_id, absl::Span<const NDArray> inputs,
                   absl::Span<const NDArray> outputs) const {
     const auto block = [](uint64_t id) { return (id - 1) / kBufferIdsAtOnce; };
-    if (write.buffer_id >= first_id_ || block(write.buffer_id) != block(first_id_)) return false;
+    if (buffer_id >= first_id_ || block(buffer_id) != block(first_id_)) return false;
     for (const auto& arrays : {inputs, outputs}) {
       for (const NDArray& array : arrays) {
         if (array.is_defined() && array.buffer().get() != nullptr &&
-            array.buffer()->id == write.buffer_id)
+            array.buffer()->id == buffer_id)
           return false;
       }
     }
@@ -187,9 +187,13 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   CallRecorder* beyond_ = nullptr;
   Unrecorded unrecorded_{*this};
   const uint64_t first_id_ = NextBufferId();
-  std::unordered_set<uint64_t> made_;  // in it: nobody else writes to those
+  // By buffer: that it was made in the segment, where nobody else writes to it, or its last read, in reads_.
+  static constexpr size_t kMade = SIZE_MAX;
+  absl::flat_hash_map<uint64_t, size_t> seen_;
   std::vector<SegmentRead> reads_;
-  std::vector<OwnWrite> own_writes_;
+  // To what no operator in the segment has made. By number: a handle would hold the memory of what is made otherwise to
+  // the segment's end.
+  WriteLog own_writes_;
 };
 
 void GradientTape::Recorder::Unrecorded::Run(OpCode op, absl::Span<const NDArray* const> inputs,
@@ -254,21 +258,27 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
 }
 
 void GradientTape::Recorder::CheckReadsUnchanged(const TapeRecord& record) const {
-  for (size_t w = record.extra->writes_before; w < writes_.size(); ++w) {
-    const Write& write = writes_[w];
-    for (const SegmentRead& read : record.extra->reads) {
-      if (write.buffer_id != read.buffer_id ||
-          static_cast<int32_t>(write.version - read.version) <= 0)
-        continue;
-      const auto [begin, end] = read.view.Extent();
-      if (write.begin >= end || begin >= write.end) continue;
-      ThrowFailedPrecondition(absl::StrCat(
-          "gradient tape: Op [", read.op, "] in a segment read ", Described(read.view),
-          " (version ", read.version, "), which it reads again in Backward(), and Op [", write.op,
-          "]", write.site != nullptr ? absl::StrCat(" (called at ", write.site->Site(), ")") : "",
-          " overwrote it (version ", write.version, "); expected it unchanged until Backward()"));
-    }
+  // The first write that is in the way, as nothing behind it matters.
+  size_t first = writes_.size();
+  const SegmentRead* changed = nullptr;
+  for (const SegmentRead& read : record.extra->reads) {
+    const auto [begin, end] = read.view.Extent();
+    writes_.VisitBackwards(read.buffer_id, [&](size_t number, const WriteLog::Write& write) {
+      if (number < record.extra->writes_before || !write.IsLaterThan(read.version)) return false;
+      if (number < first && write.Overlaps(begin, end)) {
+        first = number;
+        changed = &read;
+      }
+      return true;
+    });
   }
+  if (changed == nullptr) return;
+  const WriteLog::Write& write = writes_[first];
+  ThrowFailedPrecondition(absl::StrCat(
+      "gradient tape: Op [", changed->op, "] in a segment read ", Described(changed->view),
+      " (version ", changed->version, "), which it reads again in Backward(), and Op [", write.op,
+      "]", write.site != nullptr ? absl::StrCat(" (called at ", write.site->Site(), ")") : "",
+      " overwrote it (version ", write.version, "); expected it unchanged until Backward()"));
 }
 
 void GradientTape::Recorder::BackThroughSegment(TapeRecord& record, bool keep) {

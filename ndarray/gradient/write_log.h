@@ -1,0 +1,66 @@
+// Writes to buffers that something may have kept, in their order, and found by buffer.
+#ifndef TIDEPOOL_NDARRAY_GRADIENT_WRITE_LOG_H_
+#define TIDEPOOL_NDARRAY_GRADIENT_WRITE_LOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tidepool/memory/accounting/memory_tracing.h"
+
+namespace tidepool {
+
+class WriteLog {
+ public:
+  struct Write {
+    uint64_t buffer_id;
+    uint32_t version;    // of the buffer, by it
+    int64_t begin, end;  // elements
+    const char* op;
+    std::shared_ptr<const AllocationTrace> site;  // null unless MemoryTracing was on
+    size_t before = kNone;  // the one before it whose buffer has the same hash
+
+    bool Overlaps(int64_t first, int64_t last) const { return begin < last && first < end; }
+    // Than a version of its buffer. The numbers go round.
+    bool IsLaterThan(uint32_t other) const { return static_cast<int32_t>(version - other) > 0; }
+  };
+
+  size_t size() const { return writes_.size(); }
+  const Write& operator[](size_t number) const { return writes_[number]; }
+  // So that so many more take no memory.
+  void Reserve(size_t more) {
+    if (writes_.size() + more > last_.size()) Grow(more);
+  }
+  void Add(Write write) {
+    Reserve(1);
+    size_t& last = last_[Hash(write.buffer_id)];
+    write.before = std::exchange(last, writes_.size());
+    writes_.push_back(std::move(write));
+  }
+  // Calls visit(number, write) for those to the buffer, the latest first, as long as it returns true.
+  template <typename Visit>
+  void VisitBackwards(uint64_t buffer_id, const Visit& visit) const {
+    if (writes_.empty()) return;
+    for (size_t w = last_[Hash(buffer_id)]; w != kNone; w = writes_[w].before) {
+      if (writes_[w].buffer_id == buffer_id && !visit(w, writes_[w])) return;
+    }
+  }
+  // Keeps the memory.
+  void Clear();
+
+ private:
+  static constexpr size_t kNone = SIZE_MAX;
+  size_t Hash(uint64_t id) const {
+    return static_cast<size_t>((id * 0x9E3779B97F4A7C15u) >> 32) & (last_.size() - 1);
+  }
+  void Grow(size_t more);
+
+  std::vector<Write> writes_;
+  std::vector<size_t> last_;  // by hash of the buffer, in writes_; of a power of two
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_GRADIENT_WRITE_LOG_H_
