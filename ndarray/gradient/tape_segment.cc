@@ -1,6 +1,8 @@
 // Segments that are computed again: what they read and write in their first run, and their second one.
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -123,14 +125,25 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       const Buffer* const buffer = output != nullptr ? output->buffer().get() : nullptr;
       if (buffer == nullptr) continue;
       const uint32_t version = buffer->version.load(std::memory_order_relaxed);
-      if (version <= 1) {
-        seen_[buffer->id] = kMade;
-      } else if (const auto seen = seen_.find(buffer->id);
-                 seen == seen_.end() || seen->second != kMade) {
-        const auto [begin, end] = TapedView(*output).Extent();
-        own_writes_.Add({buffer->id, version, begin, end, Info(op).name, nullptr});
-      }
+      Seen& seen = seen_[buffer->id];
+      if (version <= 1) seen.is_made = true;
+      if (seen.is_made) continue;
+      const TapedView view(*output);
+      const auto [begin, end] = view.Extent();
+      own_writes_.Add({buffer->id, version, begin, end, Info(op).name, nullptr});
+      if (!view.IsDense() || AddsToResult(op, attributes.data()) || Info(op).updates()) continue;
+      if (!IsIn(*buffer, inputs)) seen.Compute(BytesOf(view));
     }
+  }
+  static std::pair<int64_t, int64_t> BytesOf(const TapedView& view) {
+    const auto [begin, end] = view.Extent();
+    const auto each = static_cast<int64_t>(DTypeBytes(view.dtype));
+    return {begin * each, end * each};
+  }
+  static bool IsIn(const Buffer& buffer, absl::Span<const NDArray* const> arrays) {
+    return std::any_of(arrays.begin(), arrays.end(), [&](const NDArray* array) {
+      return array != nullptr && array->buffer().get() == &buffer;
+    });
   }
   static bool IsOneOf(const NDArray& input, absl::Span<NDArray* const> outputs) {
     for (const NDArray* const output : outputs) {
@@ -146,15 +159,15 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     if (buffer == nullptr) return;
     const uint32_t version = buffer->version.load(std::memory_order_relaxed);
     const TapedView view(array);
-    const auto [last, is_first] = seen_.try_emplace(buffer->id, reads_.size());
-    if (!is_first) {
-      if (last->second == kMade) return;
+    Seen& seen = seen_[buffer->id];
+    if (seen.is_made || seen.HasComputed(BytesOf(view))) return;
+    if (seen.last_read != Seen::kNone) {
       // Parameters are read at each place of a sequence.
-      const SegmentRead& read = reads_[last->second];
+      const SegmentRead& read = reads_[seen.last_read];
       if (read.version == version && read.unrecorded == unrecorded && read.view.IsSame(view))
         return;
-      last->second = reads_.size();
     }
+    seen.last_read = reads_.size();
     reads_.push_back({buffer->id, version, view, op, unrecorded});
   }
   // Whether it is sure to have been there before the segment, and is not one of its inputs, whose versions tell. A thread takes
@@ -187,9 +200,28 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   CallRecorder* beyond_ = nullptr;
   Unrecorded unrecorded_{*this};
   const uint64_t first_id_ = NextBufferId();
-  // By buffer: that it was made in the segment, where nobody else writes to it, or its last read, in reads_.
-  static constexpr size_t kMade = SIZE_MAX;
-  absl::flat_hash_map<uint64_t, size_t> seen_;
+  // What a buffer was used for.
+  struct Seen {
+    static constexpr size_t kNone = SIZE_MAX;
+    bool is_made = false;      // in the segment, where nobody else writes to it
+    size_t last_read = kNone;  // in reads_
+    // Bytes, one behind the other, that the segment has computed from others: whatever becomes of them meanwhile, it computes
+    // them again before it reads them. Buffers of planned memory are there before the segment that uses them.
+    int64_t begin = 0, end = 0;
+
+    void Compute(std::pair<int64_t, int64_t> bytes) {
+      if (bytes.first > end || begin > bytes.second) {
+        std::tie(begin, end) = bytes;
+      } else {
+        begin = std::min(begin, bytes.first);
+        end = std::max(end, bytes.second);
+      }
+    }
+    bool HasComputed(std::pair<int64_t, int64_t> bytes) const {
+      return begin <= bytes.first && bytes.second <= end;
+    }
+  };
+  absl::flat_hash_map<uint64_t, Seen> seen_;  // by buffer
   std::vector<SegmentRead> reads_;
   // To what no operator in the segment has made. By number: a handle would hold the memory of what is made otherwise to
   // the segment's end.

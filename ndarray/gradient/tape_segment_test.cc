@@ -223,6 +223,45 @@ TEST(TapeSegment, RefusesToReadWhatItOverwroteItself) {
   }
 }
 
+// Planned memory is there before the segment that computes into it, and serves others behind it.
+TEST(TapeSegment, MayReadWhatItHasComputedWhoeverWritesThereLater) {
+  const NDArray x = Of(2), three = Of(3);
+  NDArray scratch = Of(0);
+  GradientTape tape;
+  tape.Watch(x);
+  const NDArray y = Recomputed(
+      [&](Inputs in) {
+        NDArray begin = scratch.Slice(0, 0, 2), end = scratch.Slice(0, 2, 3);
+        CopyInto(three.Slice(0, 0, 2), begin);
+        CopyInto(three.Slice(0, 2, 3), end);
+        return Arrays{in[0] * scratch};
+      },
+      {&x, 1})[0];
+  scratch += 5.0;
+  tape.Backward(Sum(y));
+  EXPECT_THAT(tape.Gradient(x).ToVector<double>(), Each(3));
+}
+
+TEST(TapeSegment, HasNotComputedWhatItWroteBesideOrInBetween) {
+  const NDArray x = Of(2), three = Of(3);
+  for (const int64_t step : {1, 2}) {
+    NDArray scratch = Of(0);
+    GradientTape tape;
+    tape.Watch(x);
+    EXPECT_THAT(MessageOf([&] {
+                  Recomputed(
+                      [&](Inputs in) {
+                        NDArray part = scratch.Slice(0, 0, step + 1, step);
+                        CopyInto(three.Slice(0, 0, part.shape()[0]), part);
+                        return Arrays{in[0] * scratch};
+                      },
+                      {&x, 1});
+                }),
+                HasSubstr("in a segment reads f64 [3], which Op [copy] in the segment overwrites"))
+        << step;
+  }
+}
+
 TEST(TapeSegment, MovesItsStateOnWithoutGradients) {
   const NDArray x = Of(2);
   NDArray average = Of(1);
