@@ -3,15 +3,23 @@
 #include <utility>
 
 #include "tidepool/memory/pins.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
 namespace {
 
 // Never destroyed: tensors may be released by static destructors.
 internal::BufferHolds& Holds() {
-  static auto& holds = *new internal::BufferHolds;
+  static auto& holds = []() -> internal::BufferHolds& {
+    static constinit const ForkHandlers handlers{[] { Holds().LockForFork(); },
+                                                 [] { Holds().UnlockAfterFork(); },
+                                                 [] { Holds().UnlockAfterFork(); }};
+    HandleFork(ForkLevel::kHolds, &handlers);
+    return *new internal::BufferHolds;
+  }();
   return holds;
 }
+[[maybe_unused]] const internal::BufferHolds& at_start = Holds();
 
 }  // namespace
 

@@ -47,6 +47,8 @@ Table& TheTable() {
   }();
   return *table;
 }
+// Before there are threads, for a child of fork() to have it.
+[[maybe_unused]] const Table& at_start = TheTable();
 
 std::string NameOf(const MemoryOwner* owner) {
   const std::string tag = owner->Tag();

@@ -22,6 +22,8 @@ std::mutex& TreeMutex() {
   }();
   return *mutex;
 }
+// Before there are threads, for a child of fork() to have it.
+[[maybe_unused]] const std::mutex& at_start = TreeMutex();
 uint32_t owners = 1;  // guarded by TreeMutex(); the process is there
 
 }  // namespace

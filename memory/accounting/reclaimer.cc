@@ -46,6 +46,9 @@ Reclaimer& Reclaimer::Global() {
   return *reclaimer;
 }
 
+// Before there are threads, for a child of fork() to have it.
+[[maybe_unused]] static const Reclaimer& at_start = Reclaimer::Global();
+
 void Reclaimer::LockForFork() noexcept {
   window_mutex_.lock();
   std::unique_lock<std::mutex> lock(entries_mutex_);

@@ -32,6 +32,8 @@ Counts& Global() {
   }();
   return counts;
 }
+// Before there are threads, for a child of fork() to have it.
+[[maybe_unused]] const Counts& at_start = Global();
 
 void Add(MirrorCounters& counters, bool to_device, size_t bytes) {
   ++(to_device ? counters.copies_to_device : counters.copies_to_host);

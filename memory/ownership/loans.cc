@@ -19,6 +19,8 @@ constinit LoanBook<StdSync, Loan, Buffer, OwnerNode> book;
 
 }  // namespace
 
+StdSync::Mutex& internal::LoanMutex() noexcept { return book.mutex(); }
+
 void Ownership::Lend(const BufferHandle& handle) {
   const BufferHandle* one = &handle;
   LendAll(absl::MakeConstSpan(&one, 1));

@@ -2,13 +2,17 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <cassert>
+#include <functional>
 #include <mutex>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/owner_budgets.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
 
@@ -24,6 +28,40 @@ constinit SpinLock free_lock;
 constinit OwnerNode* free_nodes = nullptr;  // free_lock
 constinit std::mutex slab_mutex;
 constinit uint64_t nodes_made = 0;  // indices 1 to this; slab_mutex
+
+// Of which a fork takes the locks, in the order of their addresses; slab_mutex.
+std::vector<OwnerNode*>& SlabsByAddress() {
+  static auto& slabs = *new std::vector<OwnerNode*>;
+  return slabs;
+}
+[[maybe_unused]] const std::vector<OwnerNode*>& slabs_at_start = SlabsByAddress();
+
+template <typename Function>
+void ForEachNode(const Function& function) {
+  for (OwnerNode* const slab : SlabsByAddress()) {
+    for (size_t i = 0; i < kSlabNodes; ++i) function(slab[i]);
+  }
+}
+
+// A child finds every node whole and no lock taken, whatever other threads were attaching and closing.
+void LockAllForFork() {
+  slab_mutex.lock();
+  ForEachNode([](OwnerNode& node) { node.lock.lock(); });
+  internal::LoanMutex().lock();
+  free_lock.lock();
+}
+void UnlockAllAfterFork() {
+  free_lock.unlock();
+  internal::LoanMutex().unlock();
+  ForEachNode([](OwnerNode& node) { node.lock.unlock(); });
+  slab_mutex.unlock();
+}
+[[maybe_unused]] const bool handles_forks = [] {
+  static constinit const ForkHandlers handlers{&LockAllForFork, &UnlockAllAfterFork,
+                                               &UnlockAllAfterFork};
+  HandleFork(ForkLevel::kOwners, &handlers);
+  return true;
+}();
 
 // A thread keeps some for itself, so that opening and closing a node in a loop shares nothing.
 struct ThreadNodes {
@@ -77,6 +115,8 @@ OwnerNode* NewNode() {
     ThrowResourceExhausted(
         absl::StrCat("owners: ", nodes_made, " are open at once, which is all there can be"));
   }
+  std::vector<OwnerNode*>& by_address = SlabsByAddress();
+  by_address.reserve(by_address.size() + 1);
   auto slab = std::make_unique<OwnerNode[]>(kSlabNodes);
   const uint64_t first = nodes_made + 1;
   for (size_t i = 0; i < kSlabNodes; ++i) {
@@ -84,6 +124,8 @@ OwnerNode* NewNode() {
     slab[i].next_free = i + 1 < kSlabNodes ? &slab[i + 1] : nullptr;
   }
   OwnerNode* node = slab.get();
+  by_address.insert(
+      std::upper_bound(by_address.begin(), by_address.end(), node, std::less<OwnerNode*>()), node);
   nodes_made += kSlabNodes;
   internal::slabs[(first - 1) >> kSlabBits].store(slab.release(), std::memory_order_release);
   std::lock_guard<SpinLock> lock(free_lock);

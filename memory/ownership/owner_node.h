@@ -161,6 +161,7 @@ int64_t ListLoans(OwnerNode& node,
 // Under the node's lock, of a buffer that leaves it: true when it is lent, and lives on for that as its
 // handles'.
 bool OutlivesOwner(Buffer* buffer) noexcept;
+StdSync::Mutex& LoanMutex() noexcept;
 OwnerNode* NewNode();  // as RecycleNode left it; throws kResourceExhausted
 void RecycleNode(OwnerNode* node) noexcept;
 void InstallHooks();

@@ -23,6 +23,7 @@ constexpr size_t kStackBytes = size_t{32} << 20;
 constexpr uint32_t kTurnsUntilOldest = 4;
 
 std::atomic<BackgroundPlanner*> shared_planner{nullptr};
+std::atomic<bool> stops_at_exit{false};
 
 // Of the calling thread.
 void YieldToOthers() {
@@ -80,12 +81,7 @@ BackgroundPlanner& BackgroundPlanner::Shared() {
   // No lock that a fork could leave taken.
   BackgroundPlanner* planner = shared_planner.load(std::memory_order_acquire);
   if (planner != nullptr) return *planner;
-  static const bool is_registered = [] {
-    std::atexit(&StopSharedAtExit);
-    pthread_atfork(nullptr, nullptr, &ForgetSharedInChild);
-    return true;
-  }();
-  static_cast<void>(is_registered);
+  if (!stops_at_exit.exchange(true)) std::atexit(&StopSharedAtExit);
   auto fresh = std::make_unique<BackgroundPlanner>();
   if (shared_planner.compare_exchange_strong(planner, fresh.get(), std::memory_order_acq_rel)) {
     return *fresh.release();
@@ -105,6 +101,10 @@ void BackgroundPlanner::ForgetSharedInChild() {
   // Its thread does not exist here and its lock may be held by one that does not: leave it be.
   shared_planner.store(nullptr, std::memory_order_release);
 }
+
+// Before there are threads: a child would wait for one that was about to do it.
+const int BackgroundPlanner::registered_at_start =
+    pthread_atfork(nullptr, nullptr, &BackgroundPlanner::ForgetSharedInChild);
 
 BackgroundPlanner::BackgroundPlanner() : handover_(std::make_shared<PlannerHandover>()) {}
 

@@ -138,6 +138,7 @@ class BackgroundPlanner {
  private:
   static void StopSharedAtExit();
   static void ForgetSharedInChild();
+  static const int registered_at_start;
 
   bool StartThread();
   void StopLocked();

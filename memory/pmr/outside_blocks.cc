@@ -27,6 +27,9 @@ OutsideBlocks& OutsideBlocks::Global() {
   return *blocks;
 }
 
+// Before there are threads, for a child of fork() to have it.
+[[maybe_unused]] static const OutsideBlocks& at_start = OutsideBlocks::Global();
+
 OutsideBlocks::OutsideBlocks()
     : pages_(HostProvider(), {.large_pages = false, .prefault = false}),
       charged_(pages_, MemoryKind::kAllocated, nullptr, "blocks outside of workspaces"),

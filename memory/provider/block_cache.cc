@@ -47,14 +47,18 @@ struct EmptiedAtThreadEnd {
   }
 };
 
-// False when the thread is ending: nothing may be kept any more.
-bool Keeps(Magazine& magazine) noexcept {
-  if (magazine.limit > 0) return true;
-  if (cache.ended) return false;
+[[maybe_unused]] const bool handles_forks = [] {
   static constinit const ForkHandlers handlers{[] { small_blocks.LockAll(); },
                                                [] { small_blocks.UnlockAll(); },
                                                [] { small_blocks.UnlockAll(); }};
   HandleFork(ForkLevel::kSmallBlocks, &handlers);
+  return true;
+}();
+
+// False when the thread is ending: nothing may be kept any more.
+bool Keeps(Magazine& magazine) noexcept {
+  if (magazine.limit > 0) return true;
+  if (cache.ended) return false;
   static thread_local EmptiedAtThreadEnd emptied;
   static_cast<void>(&emptied);
   magazine.limit = kMostKept;

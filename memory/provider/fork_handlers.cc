@@ -10,6 +10,7 @@ namespace {
 constinit std::atomic<const ForkHandlers*> registered[kForkLevels] = {};
 // By the fork under way, which has the locks: a level may be registered meanwhile.
 constinit const ForkHandlers* taken[kForkLevels] = {};
+constinit std::atomic<uint64_t> forks{0};
 
 void Before() {
   for (int level = 0; level < kForkLevels; ++level) {
@@ -30,15 +31,27 @@ void After() {
   }
 }
 
+void InChild() {
+  forks.fetch_add(1, std::memory_order_relaxed);
+  After<&ForkHandlers::in_child>();
+}
+
+// Before there are threads: a child would wait for one that was about to do it.
+[[maybe_unused]] const int registered_at_start =
+    pthread_atfork(&Before, &After<&ForkHandlers::in_parent>, &InChild);
+
 }  // namespace
 
 void HandleFork(ForkLevel level, const ForkHandlers* handlers) {
-  static const int once =
-      pthread_atfork(&Before, &After<&ForkHandlers::in_parent>, &After<&ForkHandlers::in_child>);
-  static_cast<void>(once);
   const ForkHandlers* none = nullptr;
   registered[static_cast<int>(level)].compare_exchange_strong(none, handlers,
                                                               std::memory_order_acq_rel);
 }
+
+bool IsForkHandled(ForkLevel level) noexcept {
+  return registered[static_cast<int>(level)].load(std::memory_order_acquire) != nullptr;
+}
+
+uint64_t ForksBehind() noexcept { return forks.load(std::memory_order_relaxed); }
 
 }  // namespace tidepool

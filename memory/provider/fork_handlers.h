@@ -9,10 +9,14 @@
 #ifndef TIDEPOOL_MEMORY_PROVIDER_FORK_HANDLERS_H_
 #define TIDEPOOL_MEMORY_PROVIDER_FORK_HANDLERS_H_
 
+#include <cstdint>
+
 namespace tidepool {
 
 enum class ForkLevel {
   kReclaimer,
+  kOwners,  // of arrays (memory/ownership)
+  kHolds,
   kWorkspaceCensus,
   kRingCensus,
   kPoolCensus,
@@ -23,9 +27,10 @@ enum class ForkLevel {
   kWorkspaceNames,
   kHostBlocks,
   kSmallBlocks,
+  kSinks,
   kMemoryEvents
 };
-inline constexpr int kForkLevels = 12;
+inline constexpr int kForkLevels = 15;
 
 struct ForkHandlers {
   void (*before)();     // takes the locks
@@ -34,7 +39,16 @@ struct ForkHandlers {
 };
 
 // `handlers` must stay. One for each level; later calls for the same level do nothing.
+//
+// To be called before there are threads, from a static initialiser of whoever has the lock: what
+// another thread was about to register, or to make, at a fork would never be there in the child.
 void HandleFork(ForkLevel level, const ForkHandlers* handlers);
+// Whether it has been.
+bool IsForkHandled(ForkLevel level) noexcept;
+
+// How many forks lie between the process that was started and this one. Whoever finds another number
+// than an object was made under may have a lock of it that belongs to a thread that is not here. A load.
+uint64_t ForksBehind() noexcept;
 
 }  // namespace tidepool
 

@@ -81,6 +81,9 @@ class OverAligned {
   std::atomic<int64_t> count_{0};
 };
 
+// Before there are threads, for a child of fork() to have it.
+[[maybe_unused]] const OverAligned& at_start = OverAligned::Blocks();
+
 size_t PageBytes() {
   static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return bytes;

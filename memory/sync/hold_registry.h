@@ -66,6 +66,10 @@ class HoldRegistry {
     return true;
   }
 
+  // For fork(), which takes the lock: a child finds the holds whole.
+  void LockForFork() noexcept { mutex_.lock(); }
+  void UnlockAfterFork() noexcept { mutex_.unlock(); }
+
  private:
   template <typename T>
   using Plain = typename Sync::template Plain<T>;

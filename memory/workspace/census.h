@@ -11,6 +11,9 @@
 // nothing else, so a census keeps nothing alive. Group has members `std::string id`, `Device device`, is
 // copied, and `add` adds a member to it: `alive`, or its counters alone when it leaves.
 //
+// fork() takes the lock, and that of each member where `add` takes one, so that a child can read whatever
+// other threads were doing.
+//
 // Threads: any. Cost: joining and leaving a lock and a search, reading a lock for as long as all members take;
 // what members do meanwhile costs nothing.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_CENSUS_H_
@@ -35,10 +38,16 @@ template <typename Member, typename Group>
 class Census {
  public:
   using Add = void (*)(Member& member, bool alive, Group* group);
+  // The lock of a member that `add` takes. Who holds it waits for no other member's.
+  struct MemberLock {
+    void (*lock)(Member& member) = nullptr;
+    void (*unlock)(Member& member) = nullptr;
+  };
   static constexpr char kOthers[] = "(others)";
 
-  Census(Add add, void (*add_groups)(const Group& gone, Group* sum), size_t most_empty)
-      : add_(add), add_groups_(add_groups), most_empty_(most_empty) {}
+  Census(Add add, void (*add_groups)(const Group& gone, Group* sum), size_t most_empty,
+         MemberLock member_lock = {})
+      : add_(add), add_groups_(add_groups), most_empty_(most_empty), member_lock_(member_lock) {}
   Census(const Census&) = delete;
   Census& operator=(const Census&) = delete;
 
@@ -78,8 +87,14 @@ class Census {
     return groups;
   }
 
-  void LockForFork() { mutex_.lock(); }
-  void UnlockAfterFork() { mutex_.unlock(); }
+  void LockForFork() {
+    mutex_.lock();
+    ForEachMember(member_lock_.lock);
+  }
+  void UnlockAfterFork() {
+    ForEachMember(member_lock_.unlock);
+    mutex_.unlock();
+  }
 
  private:
   struct Entry;
@@ -102,6 +117,13 @@ class Census {
       return View(a) < View(b);
     }
   };
+
+  void ForEachMember(void (*function)(Member& member)) {
+    if (function == nullptr) return;
+    for (auto& [key, entry] : entries_) {
+      for (Member* const member : entry.members) function(*member);
+    }
+  }
 
   static View KeyView(std::string_view id, Device device) {
     return {id, device.type.number(), device.index};
@@ -138,6 +160,7 @@ class Census {
   const Add add_;
   void (*const add_groups_)(const Group& gone, Group* sum);
   const size_t most_empty_;
+  const MemberLock member_lock_;
   std::mutex mutex_;
   // Guarded by it:
   std::map<Key, Entry, Less> entries_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
 namespace {
@@ -38,6 +39,9 @@ class Sink {
     return true;
   }
 
+  void LockForFork() { mutex_.lock(); }
+  void UnlockAfterFork() { mutex_.unlock(); }
+
  private:
   std::mutex mutex_;
   std::shared_ptr<Function> function_;
@@ -51,6 +55,23 @@ Sink<CycleFinding>& FindingSink() {
   static auto* const sink = new Sink<CycleFinding>;
   return *sink;
 }
+
+// Before there are threads, for a child of fork() to have them.
+[[maybe_unused]] const bool handles_forks = [] {
+  static constexpr auto kUnlock = [] {
+    FindingSink().UnlockAfterFork();
+    LeakSink().UnlockAfterFork();
+  };
+  static constinit const ForkHandlers handlers{[] {
+                                                 LeakSink().LockForFork();
+                                                 FindingSink().LockForFork();
+                                               },
+                                               kUnlock, kUnlock};
+  HandleFork(ForkLevel::kSinks, &handlers);
+  LeakSink();
+  FindingSink();
+  return true;
+}();
 
 }  // namespace
 

@@ -173,6 +173,9 @@ class LeaseList {
     return totals;
   }
 
+  void LockForFork() const noexcept { mutex_.lock(); }
+  void UnlockAfterFork() const noexcept { mutex_.unlock(); }
+
  private:
   using Mutex = typename Sync::Mutex;
   template <typename T>

@@ -28,10 +28,16 @@ PoolCensus& TheCensus() {
                                                  [] { TheCensus().UnlockAfterFork(); },
                                                  [] { TheCensus().UnlockAfterFork(); }};
     HandleFork(ForkLevel::kPoolCensus, &handlers);
-    return new PoolCensus(&Add, &AddGroups, kEmptyRemembered);  // outlives every static pool
+    return new PoolCensus(&Add, &AddGroups, kEmptyRemembered,
+                          {[](const internal::WatchedPool& pool) { pool.LockForFork(); },
+                           [](const internal::WatchedPool& pool) {
+                             pool.UnlockAfterFork();
+                           }});  // outlives every static pool
   }();
   return *census;
 }
+// Before there are threads, for a child of fork() to have it.
+[[maybe_unused]] const PoolCensus& at_start = TheCensus();
 
 }  // namespace
 

@@ -65,6 +65,9 @@ inline constexpr StatsField<WorkspacePoolStats> kPoolFields[] = {
 class WatchedPool {
  public:
   virtual WorkspacePoolStats StatsInPassing() const noexcept = 0;
+  // Those locks, for fork().
+  virtual void LockForFork() const noexcept = 0;
+  virtual void UnlockAfterFork() const noexcept = 0;
 
  protected:
   ~WatchedPool() = default;

@@ -8,6 +8,7 @@
 #include "tidepool/memory/accounting/callbacks.h"
 #include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 #include "tidepool/memory/resource/pages_resource.h"
 #include "tidepool/memory/resource/pool.h"
 
@@ -66,7 +67,7 @@ PoolMemory::PoolMemory(const std::string& id, const WorkspaceConfig& config, siz
 
 PoolMemory::~PoolMemory() {
   reclaimer_.Reset();
-  Trim();
+  if (Lock lock = LockUnlessLeftLocked()) TrimAll(lock);
   MemoryTracker::Global().Unregister(&account_);
 }
 
@@ -244,10 +245,17 @@ size_t PoolMemory::Trim() noexcept {
   return TrimAll(lock);
 }
 
+// In a child of fork() a thread that is not here may hold it for ever.
+PoolMemory::Lock PoolMemory::LockUnlessLeftLocked() noexcept {
+  if (ForksBehind() == forks_behind_) return Lock(mutex_);
+  return Lock(mutex_, std::try_to_lock);
+}
+
 // Waits for nothing but the lock, which nobody holds while he waits.
 int64_t PoolMemory::Reclaim(ReclaimDepth depth) noexcept {
   std::shared_ptr<const void> owner;  // goes after the lock
-  Lock lock(mutex_);
+  Lock lock = LockUnlessLeftLocked();
+  if (!lock) return 0;
   owner = owner_.lock();
   if (has_owner_ && owner == nullptr) return 0;  // it is being destroyed, which waits for this
   const bool idle = depth == ReclaimDepth::kIdle ||

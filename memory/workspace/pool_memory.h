@@ -44,6 +44,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 #include "tidepool/memory/provider/pages.h"
 #include "tidepool/memory/resource/memory_resource.h"
 #include "tidepool/memory/resource/pool.h"
@@ -185,9 +186,11 @@ class PoolMemory {
   size_t Held() const;
   void Report() noexcept;
   // Without it.
+  Lock LockUnlessLeftLocked() noexcept;  // none: it is, by a thread of before a fork()
   int64_t Reclaim(ReclaimDepth depth) noexcept;
 
   const size_t unit_;
+  const uint64_t forks_behind_ = ForksBehind();
   const PagesOptions options_;
   DeviceProvider& provider_;
   mutable std::mutex mutex_;

@@ -31,10 +31,15 @@ RingCensus& TheCensus() {
                                                  [] { TheCensus().UnlockAfterFork(); },
                                                  [] { TheCensus().UnlockAfterFork(); }};
     HandleFork(ForkLevel::kRingCensus, &handlers);
-    return new RingCensus(&Add, &AddGroups, kEmptyRemembered);  // outlives every static ring
+    return new RingCensus(
+        &Add, &AddGroups, kEmptyRemembered,
+        {[](RingCore& core) { core.LockForFork(); },
+         [](RingCore& core) { core.UnlockAfterFork(); }});  // outlives every static ring
   }();
   return *census;
 }
+// Before there are threads, for a child of fork() to have it.
+[[maybe_unused]] const RingCensus& at_start = TheCensus();
 
 }  // namespace
 

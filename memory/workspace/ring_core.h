@@ -72,6 +72,8 @@ class RingCore {
   void Destroy();
   // At any time, from any thread.
   RingStats stats();
+  void LockForFork() { mutex_.lock(); }
+  void UnlockAfterFork() { mutex_.unlock(); }
   std::string Dump();
   uint64_t generation();
 

@@ -32,6 +32,8 @@ WorkspaceCensus& TheCensus() {
   }();
   return *census;
 }
+// Before there are threads, for a child of fork() to have it.
+[[maybe_unused]] const WorkspaceCensus& at_start = TheCensus();
 
 }  // namespace
 

@@ -143,6 +143,9 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
     return StatsWith(state_->memory.usage_in_passing());
   }
 
+  void LockForFork() const noexcept override { workspaces_.LockForFork(); }
+  void UnlockAfterFork() const noexcept override { workspaces_.UnlockAfterFork(); }
+
   const std::string& id() const { return id_; }
   const WorkspaceConfig& config() const { return config_; }
   Device device() const { return device_; }

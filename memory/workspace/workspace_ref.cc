@@ -41,6 +41,8 @@ Table& TheTable() {
   }();
   return *table;
 }
+// Before there are threads, for a child of fork() to have it.
+[[maybe_unused]] const Table& at_start = TheTable();
 
 // Calls look(core, id), under the lock: `core` null when it is gone.
 template <typename Look>
