@@ -38,8 +38,7 @@ MemoryTracker& MemoryTracker::Global() {
   }();
   return *tracker;
 }
-[[maybe_unused]] static const MemoryTracker& at_start =
-    MemoryTracker::Global();  // for children of fork()
+[[maybe_unused]] static auto& at_start = MemoryTracker::Global();  // for children of fork()
 
 MemoryTracker::MemoryTracker() : devices_(kDevicePlaces) {
   AddNodes(At(Host()), &MemoryOwner::Process());
