@@ -116,7 +116,12 @@ class MemoryBudget {
   void Uncount(Device device, MemoryKind kind, MemoryOwner& owner, int64_t bytes) noexcept;
 
  private:
+  friend class MemoryOwnersHold;
+  friend class OwnerLease;
   MemoryBudget() = default;
+  // Of nodes that are gone (owner_lease.h), until so many are left; into one of that name beside each.
+  static void MergeGone(int64_t named, const char* into) noexcept;
+  static bool Merge(MemoryOwner& node, const char* into);
   struct Refusal {
     const MemoryOwner* owner = nullptr;  // null: the process as a whole
     bool whole_process = false;

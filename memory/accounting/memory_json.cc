@@ -98,6 +98,7 @@ std::string MemorySnapshot::ToJson() const {
     json.Member("owner", memory.owner);
     json.Member("tag", memory.tag);
     json.Member("own_bytes", memory.own_bytes);
+    if (memory.merged > 0) json.Member("merged", memory.merged);
     MemoryMembers(memory, json);
     json.EndObject();
   }

@@ -1,6 +1,9 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 
+#include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "tidepool/memory/provider/fork_handlers.h"
 
@@ -12,8 +15,29 @@ thread_local constinit MemoryOwner* current_memory_owner = nullptr;
 
 namespace {
 
-// One lock for the whole tree: nodes are made seldom.
-std::mutex& TreeMutex() {
+// Guarded by the tree's mutex:
+uint32_t owners = 1;  // the process is there
+uint32_t indices = 1;
+// Of nodes that were freed. Never destroyed, with room for all.
+std::vector<uint32_t>& FreeIndices() {
+  static auto& free_indices = *new std::vector<uint32_t>;
+  return free_indices;
+}
+
+uint32_t TakeIndex() {
+  std::vector<uint32_t>& free_indices = FreeIndices();
+  if (!free_indices.empty()) {
+    const uint32_t index = free_indices.back();
+    free_indices.pop_back();
+    return index;
+  }
+  if (free_indices.capacity() <= indices) free_indices.reserve(2 * size_t{indices} + 64);
+  return indices++;
+}
+
+}  // namespace
+
+std::mutex& MemoryOwner::TreeMutex() {
   static std::mutex* const mutex = [] {
     static constinit const ForkHandlers handlers{
         [] { TreeMutex().lock(); }, [] { TreeMutex().unlock(); }, [] { TreeMutex().unlock(); }};
@@ -23,10 +47,7 @@ std::mutex& TreeMutex() {
   return *mutex;
 }
 // Before there are threads, for a child of fork() to have it.
-[[maybe_unused]] const std::mutex& at_start = TreeMutex();
-uint32_t owners = 1;  // guarded by TreeMutex(); the process is there
-
-}  // namespace
+[[maybe_unused]] static const size_t owners_at_start = MemoryOwner::All().size();
 
 MemoryOwner& MemoryOwner::Process() {
   static MemoryOwner* const process = new MemoryOwner(nullptr, "process", false, 0);
@@ -48,20 +69,40 @@ std::vector<MemoryOwner*> MemoryOwner::All() {
 
 MemoryOwner& MemoryOwner::FindOrMake(const std::string& name, bool is_tag) {
   std::lock_guard<std::mutex> lock(TreeMutex());
+  return FindOrMakeLocked(name, is_tag, /*leased=*/false);
+}
+
+MemoryOwner& MemoryOwner::FindOrMakeLocked(const std::string& name, bool is_tag, bool leased) {
   const auto found = children_.find({is_tag, name});
-  if (found != children_.end()) return *found->second;
+  if (found != children_.end()) {
+    MemoryOwner& node = *found->second;
+    if (node.is_gone_) node.ComeBack();
+    node.leases_ += leased;
+    node.stays_ |= !leased;
+    return node;
+  }
   if (is_shared_) return *this;
   if (owners >= kMaxMemoryOwners) {
     std::unique_ptr<MemoryOwner>& others = others_[is_tag];
     if (others == nullptr) {
-      others.reset(new MemoryOwner(this, "(others)", is_tag, owners, /*is_shared=*/true));
+      others.reset(new MemoryOwner(this, "(others)", is_tag, TakeIndex(), /*is_shared=*/true));
       ++owners;
     }
     return *others;
   }
-  std::unique_ptr<MemoryOwner> made(new MemoryOwner(this, name, is_tag, owners));
-  MemoryOwner& node = *children_.emplace(std::pair(is_tag, name), std::move(made)).first->second;
+  std::unique_ptr<MemoryOwner> made(new MemoryOwner(this, name, is_tag, TakeIndex()));
+  MemoryOwner& node = *made;
+  try {
+    children_.emplace(std::pair(is_tag, name), std::move(made));
+  } catch (...) {
+    FreeIndices().push_back(node.index());
+    throw;
+  }
   ++owners;
+  node.leases_ = leased;
+  node.stays_ = !leased;
+  stays_ = true;  // what has children
+  if (is_gone_) ComeBack();
   return node;
 }
 
@@ -72,6 +113,33 @@ MemoryOwner& MemoryOwner::Child(const std::string& name) {
 }
 
 MemoryOwner& MemoryOwner::Tagged(const std::string& tag) { return FindOrMake(tag, true); }
+
+// ---- nodes that go ---------------------------------------------------------------------------
+
+void MemoryOwner::BecomeGone() noexcept {
+  is_gone_ = true;
+  next_gone_ = nullptr;
+  previous_gone_ = last_gone_;
+  (last_gone_ != nullptr ? last_gone_->next_gone_ : first_gone_) = this;
+  last_gone_ = this;
+  ++gone_;
+}
+
+void MemoryOwner::ComeBack() noexcept {
+  is_gone_ = false;
+  (previous_gone_ != nullptr ? previous_gone_->next_gone_ : first_gone_) = next_gone_;
+  (next_gone_ != nullptr ? next_gone_->previous_gone_ : last_gone_) = previous_gone_;
+  --gone_;
+}
+
+void MemoryOwner::Free(MemoryOwner& gone) noexcept {
+  gone.ComeBack();
+  FreeIndices().push_back(gone.index_);  // there is room
+  --owners;
+  gone.parent_->children_.erase(gone.parent_->children_.find({gone.is_tag_, gone.name_}));
+}
+
+// ---- what it is like -------------------------------------------------------------------------
 
 std::string MemoryOwner::Path() const {
   if (is_tag_) return parent_->Path();

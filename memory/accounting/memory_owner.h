@@ -7,8 +7,9 @@
 // Every node of one name under one parent is the same node. Memory remembers the node it was charged
 // to and is taken off the same one, whatever is current then.
 //
-// Nodes are never freed: names are for components, not for steps. Beyond kMaxMemoryOwners all new names
-// below a node share one, "(others)", which can have no limit (is_shared). Threads: any; the current
+// Nodes that somebody asked for by name are never freed: names are for components, not for steps. Those
+// of workspaces and pools are there for as long as these (owner_lease.h). Beyond kMaxMemoryOwners all new
+// names below a node share one, "(others)", which can have no limit (is_shared). Threads: any; the current
 // owner is a thread's own. Cost: a scope by name is a lock and a lookup, a scope by node two stores.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_OWNER_H_
 #define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_OWNER_H_
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +38,8 @@ class MemoryOwner {
   // The innermost scope's on this thread; Process() without one.
   static MemoryOwner& Current();
 
-  // Every node there is, parents before children.
+  // Every node there is, parents before children. Those of workspaces that end meanwhile are there as
+  // long as a MemoryOwnersHold from before.
   static std::vector<MemoryOwner*> All();
 
   // The node of that name below this one; an owner below a tag leaves the tag.
@@ -50,6 +53,8 @@ class MemoryOwner {
 
   // What many names have in common, beyond kMaxMemoryOwners; all below it are the same node.
   bool is_shared() const { return is_shared_; }
+  // How many nodes that are gone it stands for (owner_lease.h); 0: none.
+  int64_t merged() const { return merged_.load(std::memory_order_relaxed); }
   uint32_t index() const { return index_; }  // dense, from 0: the process
   std::string Path() const;  // owners from the root, "network/workspace training"; "process"
   std::string Tag() const;   // "layer conv2"; nested ones joined by "/"; empty without
@@ -59,6 +64,8 @@ class MemoryOwner {
 
  private:
   friend class MemoryBudget;
+  friend class MemoryOwnersHold;
+  friend class OwnerLease;
   MemoryOwner(MemoryOwner* parent, std::string name, bool is_tag, uint32_t index,
               bool is_shared = false)
       : parent_(parent),
@@ -66,7 +73,16 @@ class MemoryOwner {
         is_tag_(is_tag),
         is_shared_(is_shared),
         index_(index) {}
+  // One lock for the whole tree: nodes are made seldom.
+  static std::mutex& TreeMutex();
   MemoryOwner& FindOrMake(const std::string& name, bool is_tag);
+  // Under it, as all that follow. `leased`: once more.
+  MemoryOwner& FindOrMakeLocked(const std::string& name, bool is_tag, bool leased);
+  // Takes and leaves the place of a node without leases.
+  void BecomeGone() noexcept;
+  void ComeBack() noexcept;
+  // Of one that is gone. What it counted must have been added to another.
+  static void Free(MemoryOwner& gone) noexcept;
 
   MemoryOwner* const parent_;
   const std::string name_;
@@ -75,12 +91,25 @@ class MemoryOwner {
   const uint32_t index_;
   std::map<std::pair<bool, std::string>, std::unique_ptr<MemoryOwner>> children_;
   std::unique_ptr<MemoryOwner> others_[2];  // by is_tag
-  // The budget's: the host's, and of the devices of each type. Never freed, as the nodes.
+  // Of nodes that are leased:
+  bool stays_ = true;  // it was asked for by name, too
+  bool is_gone_ = false;
+  uint32_t leases_ = 0;
+  MemoryOwner* next_gone_ = nullptr;
+  MemoryOwner* previous_gone_ = nullptr;
+  std::atomic<int64_t> merged_{0};
+  // The budget's: the host's, and of the devices of each type. There for as long as the node.
   struct Lines {
     std::atomic<BudgetLine*> of_device[kMaxDevicesPerType] = {};
   };
   std::atomic<BudgetLine*> host_line_{nullptr};
   std::atomic<Lines*> lines_[kMaxDeviceTypes] = {};
+
+  // The ones that are gone, the first first.
+  static constinit inline MemoryOwner* first_gone_ = nullptr;
+  static constinit inline MemoryOwner* last_gone_ = nullptr;
+  static constinit inline int64_t gone_ = 0;
+  static constinit inline int64_t holds_ = 0;
 };
 
 namespace internal {

@@ -18,6 +18,13 @@ std::string NameOf(const std::string& owner, const std::string& tag) {
   return tag.empty() ? OneLine(owner) : absl::StrCat(OneLine(owner), " #", OneLine(tag));
 }
 
+// With how many it stands for.
+std::string LabelOf(const OwnerMemory& memory) {
+  std::string label = NameOf(memory.owner, memory.tag);
+  if (memory.merged > 0) absl::StrAppend(&label, " (", memory.merged, ")");
+  return label;
+}
+
 // "allocated 4096, unreferenced 128": kinds with bytes now, largest first.
 std::string KindsOf(const OwnerMemory& memory) {
   std::vector<std::pair<int64_t, const char*>> held;
@@ -98,7 +105,7 @@ std::string MemorySnapshot::OwnersToString() const {
                "peak bytes", "of it");
   for (const OwnerMemory& memory : owners) {
     AppendFormat(&out, "%-10s %-36s %15" PRId64 " %15" PRId64 "  %s\n",
-                 DeviceName(memory.device).c_str(), NameOf(memory.owner, memory.tag).c_str(),
+                 DeviceName(memory.device).c_str(), LabelOf(memory).c_str(),
                  memory.total.current_bytes, memory.total.peak_bytes, KindsOf(memory).c_str());
   }
   return out;

@@ -36,6 +36,7 @@ struct OwnerMemory {
   std::array<MemoryUsage, kMemoryKinds> kinds;
   MemoryUsage total;
   int64_t own_bytes = 0;  // of total.current_bytes: not below another node
+  int64_t merged = 0;     // workspaces that are gone, which it stands for (owner_lease.h); 0: none
 
   const MemoryUsage& operator[](MemoryKind kind) const { return kinds[static_cast<int>(kind)]; }
 };

@@ -301,10 +301,10 @@ MemorySnapshot MemoryTracker::Snapshot() {
     for (const std::unique_ptr<Counts>& counts : at.by_owner) {
       if (counts == nullptr) continue;
       const LedgerReading reading = Read(device, *counts);
-      OwnerMemory memory{device, counts->owner->Path(), counts->owner->Tag(), counts->kinds, {}, 0};
-      for (int kind = 0; kind < kMemoryKinds; ++kind) {
+      OwnerMemory memory{device, counts->owner->Path(),  counts->owner->Tag(), counts->kinds, {},
+                         0,      counts->owner->merged()};
+      for (int kind = 0; kind < kMemoryKinds; ++kind)
         memory.kinds[kind].current_bytes = reading.current[kind];
-      }
       memory.total = {reading.total, counts->total_peak};
       if (counts->owner->parent() != nullptr) {
         below[counts->owner->parent()->index()] += reading.total;

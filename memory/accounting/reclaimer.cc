@@ -1,5 +1,7 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -162,6 +164,9 @@ int64_t Reclaimer::RunEach(int64_t wanted,
 
 int64_t Reclaimer::RunNow() {
   const int64_t reclaimed = Run(ReclaimDepth::kIdle, std::numeric_limits<int64_t>::max());
+#ifdef __GLIBC__
+  malloc_trim(0);  // what objects that are gone have left between others goes only so
+#endif
   std::lock_guard<std::mutex> lock(mutex_);
   stats_.reclaimed_bytes += reclaimed;
   return reclaimed;

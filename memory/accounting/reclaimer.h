@@ -119,7 +119,8 @@ class Reclaimer {
   void set_enabled(bool enabled);
   bool enabled() const;
 
-  // Gives back all that no array uses and returns how many bytes that was. One thread at a time:
+  // Gives back all that no array uses and returns how many bytes that was; then malloc does with what it keeps
+  // free (glibc's malloc_trim), which is not among them. One thread at a time:
   // others wait, but within a callback of the runtime, where nothing is given back then.
   int64_t RunNow();
   // Gives back until `wanted` bytes are found: the spare ones first, then what is idle, then what spillers can write away. 0 when off, or when called

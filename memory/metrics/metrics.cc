@@ -16,6 +16,7 @@
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/accounting/system_counters.h"
 #include "tidepool/memory/device.h"
@@ -185,6 +186,7 @@ struct Line {
 
 std::vector<Line> BudgetLines(bool by_owner) {
   const MemoryBudget& budget = MemoryBudget::Global();
+  const MemoryOwnersHold hold;
   std::vector<Line> lines = {{"process", "", "", "", budget.process()}};
   std::map<std::tuple<std::string, std::string, std::string>, BudgetUsage> owners;
   ForEachPossibleDevice([&](Device device) {

@@ -34,12 +34,12 @@ CycleHeap::Storage::Storage(MemoryOwner& owner)
             {.grows = true, .coarse_alignment = kBlockChunkBytes}) {}
 
 CycleHeap::CycleHeap(WorkspaceCore& core)
-    : storage_(std::in_place, core.memory_owner),
+    : owner_(core.owner_lease),
+      storage_(std::in_place, *owner_),
       chunks_(this, storage_->spans),
       core_(&core),
       workspace_(core),
       serves_(core.may_have_blocks()),
-      owner_(core.memory_owner),
       owned_(std::in_place, core.owned_bytes()) {}
 
 CycleHeap& CycleHeap::Of(WorkspaceCore& core) {
@@ -271,7 +271,7 @@ void CycleHeap::Abandon() noexcept {
   core_ = nullptr;
   // From here on it is nobody's account that holds them.
   orphaned_bytes_ = static_cast<int64_t>(storage_->spans.owned_bytes());
-  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, orphaned_bytes_, &owner_);
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, orphaned_bytes_, &*owner_);
   if (returned_.DropOwner()) DropStorage();
   Unrefer();
 }
@@ -279,7 +279,7 @@ void CycleHeap::Abandon() noexcept {
 // No block is out, and no other thread is here.
 void CycleHeap::DropStorage() noexcept {
   storage_.reset();
-  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, -orphaned_bytes_, &owner_);
+  MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, -orphaned_bytes_, &*owner_);
   Unrefer();
 }
 

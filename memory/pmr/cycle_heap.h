@@ -26,6 +26,7 @@
 #include <string>
 
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/pmr/block_chunk.h"
 #include "tidepool/memory/pmr/chunk_lists.h"
 #include "tidepool/memory/pmr/size_classes.h"
@@ -132,6 +133,7 @@ class CycleHeap final : public CycleMemory {
     Pool spans;
   };
 
+  const OwnerLease owner_;
   std::atomic<const void*> thread_{nullptr};  // that has a cycle with blocks of this open
   std::optional<Storage> storage_;
   ChunkLists chunks_;
@@ -149,7 +151,6 @@ class CycleHeap final : public CycleMemory {
   WorkspaceCore* core_;  // until Abandon(); only from within its gate
   const WorkspaceRef workspace_;
   const bool serves_;  // else all of its blocks are outside ones
-  MemoryOwner& owner_;
   std::optional<OwnedBytes::Part> owned_;
   int64_t orphaned_bytes_ = 0;  // on the ledger since the workspace is gone
   Returned returned_;

@@ -26,6 +26,7 @@ void MemoryProfile::Stop() {
   running_ = false;
   internal::MemoryRecorder::Global().Stop();
   data_ = internal::MemoryRecorder::Global().Collect();
+  owners_.reset();
   data_.title = options_.title;
 }
 

@@ -27,8 +27,11 @@
 #define TIDEPOOL_MEMORY_PROFILE_MEMORY_PROFILE_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/profile/profile_data.h"
 
 namespace tidepool {
@@ -61,6 +64,7 @@ class MemoryProfile {
 
  private:
   const MemoryProfileOptions options_;
+  std::optional<MemoryOwnersHold> owners_{std::in_place};  // until their names are in `data_`
   bool running_ = true;
   ProfileData data_;
 };

@@ -15,6 +15,7 @@
 #include "tidepool/memory/accounting/memory_snapshot.h"
 #include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/recording/record_output.h"
@@ -92,6 +93,12 @@ class RequestRecorder final : public MemoryListener {
 
 constinit RequestRecorder recorder;
 
+// While there is a record an index is one owner's. Not destroyed: a record may end after statics.
+constinit std::atomic<const MemoryOwnersHold*> owners_held{nullptr};
+
+void HoldOwners() { delete owners_held.exchange(new MemoryOwnersHold); }
+void LetOwnersGo() noexcept { delete owners_held.exchange(nullptr); }
+
 // Sums alone are known of what was there before: of each owner without those below it.
 void TellLive() {
   constexpr unsigned kAlignmentLog2 = 0;
@@ -132,9 +139,11 @@ void StartRecording(const std::string& path) {
   }
   if (error != 0) ThrowErrno(error, absl::StrCat("record ", path));
   try {
+    HoldOwners();
     TellLive();
   } catch (...) {
     Output::Global().Close();
+    LetOwnersGo();
     throw;
   }
   MemoryListener::Exchange(MemoryListener::kRecord, &recorder);
@@ -145,6 +154,7 @@ void StopRecording() noexcept {
   MemoryTracing::SetRecords(false);
   MemoryListener::Exchange(MemoryListener::kRecord, nullptr);
   Output::Global().Close();
+  LetOwnersGo();
 }
 
 bool IsRecording() noexcept { return Output::Global().is_open(); }

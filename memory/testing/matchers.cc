@@ -8,6 +8,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_snapshot.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/device_check.h"
 
@@ -113,6 +114,7 @@ class RequestsByOwner {
     return counts;
   }
 
+  const MemoryOwnersHold hold_;
   const Counts before_;
 };
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/workspace/cycle_queues.h"
 #include "tidepool/memory/workspace/pool_memory.h"
 #include "tidepool/memory/workspace/shared_learner.h"
@@ -29,14 +30,16 @@ class PoolKeeper {
 
 struct PoolState {
   PoolState(std::string its_id, const WorkspaceConfig& its_config, size_t its_alignment,
-            DeviceProvider& provider, MemoryOwner& owner)
-      : id(std::move(its_id)),
+            DeviceProvider& provider, const OwnerLease& its_owner)
+      : owner(its_owner),
+        id(std::move(its_id)),
         config(its_config),
         alignment(its_alignment),
-        memory(id, config, alignment, provider, owner),
+        memory(id, config, alignment, provider, *owner),
         left(provider.device()),
-        learner(id, config, alignment, owner) {}
+        learner(id, config, alignment, *owner) {}
 
+  const OwnerLease owner;
   const std::string id;
   const WorkspaceConfig config;
   const size_t alignment;

@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/provider/device_provider.h"
@@ -196,7 +196,8 @@ class WorkspaceCore final : public BufferOwner {
   const std::string id;
   const WorkspaceConfig config;
   const Device device;
-  MemoryOwner& memory_owner;  // "workspace <id>", below the owner current at construction
+  const OwnerLease owner_lease;  // "workspace <id>", below the owner current at construction
+  MemoryOwner& memory_owner;     // its node
 
   // Any thread may read these; of what changes within a cycle, another thread than the one that has
   // it open sees some earlier value.
@@ -225,8 +226,7 @@ class WorkspaceCore final : public BufferOwner {
   void BeginFollowing();
   void PrepareQuickRequests();
   void EndQuickRequests() noexcept;
-  // Something lies beside the pages, which alone are no larger than the limit: every request of this
-  // cycle looks at it from here on.
+  // Something lies beside the pages: each request of this cycle looks at the limit from here on.
   void WatchLimit() noexcept;
   void DropLive(bool failed) noexcept;
   uint64_t DropBuffer(Buffer* buffer, bool failed) noexcept;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/sync/std_sync.h"
@@ -94,9 +95,9 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
     // The first one tells where the memory is and how it is aligned.
     const MemoryOwnerScope owner(parent_);
     DeviceProvider& provider = WorkspaceCore::MemoryOf(id_, config_, device_);
-    state_ = std::make_shared<PoolState>(id_, config_,
-                                         std::max(config_.alignment, provider.traits().alignment),
-                                         provider, parent_.Child(absl::StrCat("workspace ", id_)));
+    state_ = std::make_shared<PoolState>(
+        id_, config_, std::max(config_.alignment, provider.traits().alignment), provider,
+        OwnerLease(parent_, absl::StrCat("workspace ", id_)));
     state_->memory.SetOwner(state_);
     internal::JoinCensus(this, id_, device_);
   }
@@ -150,7 +151,7 @@ class WorkspacePool::Core final : public std::enable_shared_from_this<WorkspaceP
   const WorkspaceConfig& config() const { return config_; }
   Device device() const { return device_; }
   PoolState& state() const { return *state_; }
-  const MemoryOwner& owner() const { return parent_.Child(absl::StrCat("workspace ", id_)); }
+  const MemoryOwner& owner() const { return *state_->owner; }
 
  private:
   void TrimLongIdle() noexcept {
