@@ -1,7 +1,5 @@
 #include "tidepool/memory/pmr/block_bytes.h"
 
-#include <bit>
-
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pmr/cycle_heap.h"
@@ -9,9 +7,14 @@
 namespace tidepool {
 namespace {
 
-void CheckAlignment(const char* who, size_t alignment) {
-  if (std::has_single_bit(alignment)) return;
+[[noreturn, gnu::cold, gnu::noinline]] void ThrowAlignment(const char* who, size_t alignment) {
   ThrowInvalidArgument(absl::StrCat(who, ": alignment ", alignment, ", expected a power of two"));
+}
+
+// std::has_single_bit is a call where processors without popcnt are compiled for.
+inline void CheckAlignment(const char* who, size_t alignment) {
+  if (alignment == 0 || (alignment & (alignment - 1)) != 0) [[unlikely]]
+    ThrowAlignment(who, alignment);
 }
 
 }  // namespace

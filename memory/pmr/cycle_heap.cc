@@ -114,7 +114,7 @@ Allocation CycleHeap::TakeWithinLimits(size_t bytes, size_t alignment) {
     CountOwned();  // what was kept may have gone to make room
     throw;
   }
-  CountOwned();
+  if (storage_->spans.owned_bytes() != core_->counters.block_bytes) CountOwned();
   try {
     core_->CheckBlockBytes(bytes);
   } catch (...) {

@@ -56,6 +56,8 @@ class CycleHeap final : public CycleMemory {
       if (size_class >= 0) [[likely]] {
         if (void* const block = chunks_.Take(size_class)) [[likely]]
           return block;
+      } else if (returned_.empty()) {
+        return AllocateLarge(bytes, alignment);
       }
     }
     return AllocateSlowly(bytes, alignment);

@@ -7,6 +7,7 @@
 #ifndef TIDEPOOL_MEMORY_RESOURCE_FIT_TREE_H_
 #define TIDEPOOL_MEMORY_RESOURCE_FIT_TREE_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,6 +31,19 @@ class FitTree {
 
   void Insert(FitNode* node) noexcept;
   void Remove(FitNode* node) noexcept;
+  // Remove, another size, Insert; of the only one of its power of two some instructions.
+  void Resize(FitNode* node, size_t size) noexcept {
+    const bool alone = node->next == node && node->children[0] == nullptr &&
+                       node->children[1] == nullptr &&
+                       node->link == &roots_[std::bit_width(size) - 1];
+    if (alone) {
+      node->size = size;
+      return;
+    }
+    Remove(node);
+    node->size = size;
+    Insert(node);
+  }
   // Those in it are in no tree any more.
   void Clear() noexcept;
   // Null: none is of at least that size. It stays in the tree.

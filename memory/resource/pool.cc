@@ -268,41 +268,38 @@ bool Pool::IsFromEnd(const Block& block, size_t bytes) const noexcept {
   return lacks == 0 || lacks <= pages->HoleBytesIn(offset, bytes);
 }
 
-// As many bytes of a free block, for a live one; the rest stays free.
+// As many bytes of a free block, for a live one; the rest stays free, and mostly where it is in the tree.
 Pool::Block* Pool::Cut(Block* block, size_t bytes, bool coarse) noexcept {
-  const bool begins = coarse_alignment_ > 0 && block->chunk->idle();
-  TakeFree(block);
-  if (begins) {  // from here on it is for blocks of this kind
-    kinds_share_ |= block->chunk->coarse != coarse;
-    block->chunk->coarse = coarse;
-    SetRoom(*block->chunk, block->chunk->room);
-  }
-  if (block->size > bytes) {
-    const bool from_end = block->chunk == arena_ && IsFromEnd(*block, bytes);
-    Block* const rest = NewNode();
-    rest->size = block->size - bytes;
-    rest->chunk = block->chunk;
-    block->size = bytes;
-    Block* const first = from_end ? rest : block;
-    Block* const second = from_end ? block : rest;
-    if (from_end) {
-      rest->previous_in_chunk = block->previous_in_chunk;
-      if (rest->previous_in_chunk != nullptr) {
-        rest->previous_in_chunk->next_in_chunk = rest;
-      } else {
-        block->chunk->first = rest;
-      }
+  Chunk& chunk = *block->chunk;
+  const bool begins = coarse_alignment_ > 0 && chunk.idle();
+  Block* live = block;
+  if (block->size == bytes) {
+    TakeFree(block);
+  } else {
+    live = NewNode();
+    live->size = bytes;
+    live->chunk = &chunk;
+    live->free = false;
+    if (&chunk == arena_ && IsFromEnd(*block, bytes)) {
+      live->data = block->data + (block->size - bytes);
+      live->previous_in_chunk = block;
+      live->next_in_chunk = std::exchange(block->next_in_chunk, live);
+      if (live->next_in_chunk != nullptr) live->next_in_chunk->previous_in_chunk = live;
     } else {
-      rest->next_in_chunk = block->next_in_chunk;
-      if (rest->next_in_chunk != nullptr) rest->next_in_chunk->previous_in_chunk = rest;
+      live->data = std::exchange(block->data, block->data + bytes);
+      live->next_in_chunk = block;
+      live->previous_in_chunk = std::exchange(block->previous_in_chunk, live);
+      (live->previous_in_chunk != nullptr ? live->previous_in_chunk->next_in_chunk : chunk.first) =
+          live;
     }
-    second->previous_in_chunk = first;
-    first->next_in_chunk = second;
-    first->data = block->data;
-    second->data = first->data + first->size;
-    AddFree(rest);
+    chunk.tree.Resize(block, block->size - bytes);
   }
-  return block;
+  if (begins) {  // from here on it is for blocks of this kind
+    kinds_share_ |= chunk.coarse != coarse;
+    chunk.coarse = coarse;
+    SetRoom(chunk, chunk.room);
+  }
+  return live;
 }
 
 Allocation Pool::Allocate(size_t bytes, size_t alignment) {
@@ -359,35 +356,37 @@ void Pool::Release(void* token, size_t, size_t) noexcept {
 
 // Free from here on, and one with its free neighbours.
 void Pool::Join(Block* block) noexcept {
-  if (Block* next = block->next_in_chunk; next != nullptr && next->free) {
-    TakeFree(next);
-    block->size += next->size;
-    block->next_in_chunk = next->next_in_chunk;
-    if (block->next_in_chunk != nullptr) block->next_in_chunk->previous_in_chunk = block;
-    RecycleNode(next);
-  }
-  if (Block* previous = block->previous_in_chunk; previous != nullptr && previous->free) {
-    TakeFree(previous);
-    previous->size += block->size;
-    previous->next_in_chunk = block->next_in_chunk;
-    if (previous->next_in_chunk != nullptr) previous->next_in_chunk->previous_in_chunk = previous;
+  Chunk& chunk = *block->chunk;
+  Block* const previous = block->previous_in_chunk;
+  Block* const next = block->next_in_chunk;
+  Block* whole = block;
+  if (previous != nullptr && previous->free) {
+    size_t size = previous->size + block->size;
+    Block* after = next;
+    if (next != nullptr && next->free) {
+      TakeFree(next);
+      size += next->size;
+      after = next->next_in_chunk;
+      RecycleNode(next);
+    }
+    previous->next_in_chunk = after;
+    if (after != nullptr) after->previous_in_chunk = previous;
+    chunk.tree.Resize(previous, size);
     RecycleNode(block);
-    block = previous;
+    whole = previous;
+  } else if (next != nullptr && next->free) {
+    next->data = block->data;
+    next->previous_in_chunk = previous;
+    (previous != nullptr ? previous->next_in_chunk : chunk.first) = next;
+    chunk.tree.Resize(next, next->size + block->size);
+    RecycleNode(block);
+    whole = next;
+  } else {
+    block->free = true;
+    chunk.tree.Insert(block);
   }
-  AddFree(block);
-  if (coarse_alignment_ > 0 && block->chunk->idle()) SetRoom(*block->chunk, block->chunk->room);
-}
-
-// False: it was refused, and is free.
-bool Pool::FillOrJoin(Block* block) {
-  try {
-    if (Fill(*block)) return true;
-  } catch (...) {
-    Join(block);
-    throw;
-  }
-  Join(block);
-  return false;
+  if (chunk.room < whole->size) SetRoom(chunk, whole->size);
+  if (coarse_alignment_ > 0 && chunk.idle()) SetRoom(chunk, chunk.room);
 }
 
 }  // namespace tidepool

@@ -109,6 +109,18 @@ bool Pool::Fill(Block& block) {
   return true;
 }
 
+// False: it was refused, and is free.
+bool Pool::FillOrJoin(Block* block) {
+  try {
+    if (Fill(*block)) return true;
+  } catch (...) {
+    Join(block);
+    throw;
+  }
+  Join(block);
+  return false;
+}
+
 // Before so many bytes more are held, where as many are to be live: what lies between the live
 // blocks goes as far as too much would be.
 void Pool::MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept {

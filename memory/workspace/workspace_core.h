@@ -126,7 +126,7 @@ class WorkspaceCore final : public BufferOwner {
   bool AttachBlocks(CycleMemory* memory) noexcept { return spills_.SetBeside(memory); }
   // On the thread that has it open. Whether so many bytes may be taken; throws by the spill policy,
   // after what blocks have without using it was given back.
-  void CheckBlockBytes(size_t bytes) { CheckTogether(bytes, "blocks"); }
+  void CheckBlockBytes(size_t bytes) { limits_together_ ? CheckTogether(bytes, "blocks") : void(); }
   // Whether blocks may be had in the cycle that `thread` has open: from its beginning until they are
   // counted at its end, however much is done after that.
   bool serves_blocks_on(const void* thread) const { return is_open_on(thread) && serves_blocks_; }
