@@ -3,8 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
@@ -20,14 +18,11 @@
 #include "tidepool/memory/resource/charged_resource.h"
 #include "tidepool/memory/resource/count_resource.h"
 #include "tidepool/memory/resource/limit_resource.h"
-#include "tidepool/memory/resource/page_blocks.h"
 #include "tidepool/memory/resource/pool.h"
 #include "tidepool/memory/resource/provider_blocks.h"
 #include "tidepool/memory/resource/reclaiming_resource.h"
 #include "tidepool/memory/resource/record_resource.h"
 #include "tidepool/memory/resource/testing/address_resource.h"
-#include "tidepool/memory/testing/failing_new.h"
-#include "tidepool/memory/testing/failing_provider.h"
 
 namespace tidepool {
 namespace {
@@ -255,32 +250,6 @@ TEST(BudgetedResource, NamesTheLimitThatStandsInTheWay) {
   }
   budgeted.Release(block.token, 100, 16);
   MemoryBudget::Global().SetOwnerLimit(owner, budgeted.device(), MemoryBudget::kUnlimited);
-}
-
-// Of a process whose first use of the ledger has no memory for it.
-[[noreturn]] void UseBlocksFirst() {
-  FailingProvider host(Host());
-  ProviderBlocks blocks(host);
-  PageBlocks pages(host);
-  MemoryResource* const resources[] = {&blocks, &pages};
-  int granted = 0;
-  for (MemoryResource* resource : resources) {
-    until_fault = 0;
-    granted += Try([&] { resource->Allocate(1000, 64); });
-  }
-  const auto asked = static_cast<int>(host.faults().requests());
-  for (MemoryResource* resource : resources) {
-    const Allocation block = resource->Allocate(1000, 64);
-    resource->Release(block.token, 1000, 64);
-  }
-  std::fprintf(stderr, "granted %d, asked the provider %d times\n", granted, asked);
-  std::_Exit(0);
-}
-
-TEST(FirstUseDeathTest, NothingIsTakenBeforeTheLedgerIsThere) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // begins anew: no other test has made the ledger
-  EXPECT_EXIT(UseBlocksFirst(), ::testing::ExitedWithCode(0),
-              "granted 0, asked the provider 0 times");
 }
 
 TEST(CanaryResourceDeathTest, WritesPastEitherEndEndTheProcess) {
