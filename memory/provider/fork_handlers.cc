@@ -36,13 +36,17 @@ void InChild() {
   After<&ForkHandlers::in_child>();
 }
 
+int RegisterOnce() {
+  static const int once = pthread_atfork(&Before, &After<&ForkHandlers::in_parent>, &InChild);
+  return once;
+}
 // Before there are threads: a child would wait for one that was about to do it.
-[[maybe_unused]] const int registered_at_start =
-    pthread_atfork(&Before, &After<&ForkHandlers::in_parent>, &InChild);
+[[maybe_unused]] const int registered_at_start = RegisterOnce();
 
 }  // namespace
 
 void HandleFork(ForkLevel level, const ForkHandlers* handlers) {
+  RegisterOnce();  // what registers with the system after this is called before these
   const ForkHandlers* none = nullptr;
   registered[static_cast<int>(level)].compare_exchange_strong(none, handlers,
                                                               std::memory_order_acq_rel);
