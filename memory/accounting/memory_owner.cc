@@ -1,7 +1,9 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -136,7 +138,15 @@ void MemoryOwner::Free(MemoryOwner& gone) noexcept {
   gone.ComeBack();
   FreeIndices().push_back(gone.index_);  // there is room
   --owners;
-  gone.parent_->children_.erase(gone.parent_->children_.find({gone.is_tag_, gone.name_}));
+  auto& siblings = gone.parent_->children_;
+  auto at = siblings.end();
+  try {
+    at = siblings.find({gone.is_tag_, gone.name_});
+  } catch (const std::bad_alloc&) {  // without memory for the key
+    at = std::find_if(siblings.begin(), siblings.end(),
+                      [&](const auto& each) { return each.second.get() == &gone; });
+  }
+  siblings.erase(at);
 }
 
 // ---- what it is like -------------------------------------------------------------------------
