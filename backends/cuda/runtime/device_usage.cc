@@ -2,9 +2,10 @@
 
 #include "cuda_runtime_api.h"
 #include "tidepool/backends/cuda/runtime/error.h"
-#include "tidepool/backends/cuda/runtime/loaded_library.h"
 #if defined(TIDEPOOL_CUDA_EMULATED)
 #include "tidepool/backends/cuda/emulation/emulated_nvml.h"
+#else
+#include <dlfcn.h>
 #endif
 
 namespace tidepool::cuda {
@@ -21,22 +22,27 @@ struct Nvml {
 };
 
 #if defined(TIDEPOOL_CUDA_EMULATED)
-constexpr LibrarySource kSource = {&OpenEmulatedNvml,
-                                   [](void*, const char* name) { return EmulatedNvmlSymbol(name); },
-                                   []() -> const char* { return nullptr; }};
+void* Open() { return OpenEmulatedNvml("libnvidia-ml.so.1"); }
+void* Symbol(void*, const char* name) { return EmulatedNvmlSymbol(name); }
 #else
-const LibrarySource& kSource = kSystemLibraries;
+void* Open() { return dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL); }
+void* Symbol(void* library, const char* name) { return dlsym(library, name); }
 #endif
+
+template <typename Function>
+bool Look(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(Symbol(library, name));
+  return *function != nullptr;
+}
 
 // Null: there is none that starts.
 const Nvml* Find() {
   static Nvml nvml;
   static const bool usable = [] {
-    LoadedLibrary loaded(kSource, {"libnvidia-ml.so.1"});
-    loaded.LookUp("nvmlInit_v2", &nvml.init);
-    loaded.LookUp("nvmlDeviceGetHandleByPciBusId_v2", &nvml.device_by_bus);
-    loaded.LookUp("nvmlDeviceGetMemoryInfo", &nvml.memory);
-    return loaded.missing().empty() && nvml.init() == 0;
+    void* const library = Open();
+    return library != nullptr && Look(library, "nvmlInit_v2", &nvml.init) &&
+           Look(library, "nvmlDeviceGetHandleByPciBusId_v2", &nvml.device_by_bus) &&
+           Look(library, "nvmlDeviceGetMemoryInfo", &nvml.memory) && nvml.init() == 0;
   }();
   return usable ? &nvml : nullptr;
 }
