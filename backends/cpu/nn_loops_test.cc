@@ -91,6 +91,20 @@ TEST_P(NnLoopsTest, SoftmaxOfRowsAndColumnsAgree) {
   }
 }
 
+// An exponential of what is larger than the largest that was found would overflow.
+TEST_P(NnLoopsTest, SoftmaxFindsTheLargestWhereverItIs) {
+  for (int64_t n = 1; n <= 100; ++n) {
+    std::vector<float> x(n), out(n);
+    for (int64_t at = 0; at < n; ++at) {
+      x[at] = 300;
+      loops().softmax(x.data(), out.data(), n, 1, 1);
+      x[at] = 0;
+      for (int64_t i = 0; i < n; ++i)
+        ASSERT_EQ(out[i], i == at ? 1 : 0) << i << " of " << n << ", the largest is " << at;
+    }
+  }
+}
+
 TEST_P(NnLoopsTest, GradientsOfSoftmaxOfSeveralRowsAreThoseOfEach) {
   for (const int64_t n : {1, 31, 33, 64, 1000, 5000}) {
     const int64_t rows = 37;

@@ -33,18 +33,19 @@ struct Columns {
   double rows() const { return static_cast<double>(count) / static_cast<double>(channels); }
 };
 
-// Scratch: two sums per column and piece, then up to four floats per column.
+// Scratch: two sums per column and piece, two per channel, then up to four floats per column.
 struct ColumnScratch {
-  double* sums;
+  double *sums, *totals;
   float* tiles[4];
 
   ColumnScratch(const Columns& c, void* scratch) {
     sums = static_cast<double*>(scratch);
-    float* rest = reinterpret_cast<float*>(sums + 2 * c.wide * c.pieces);
+    totals = sums + 2 * c.wide * c.pieces;
+    float* rest = reinterpret_cast<float*>(totals + 2 * c.channels);
     for (float*& tile : tiles) tile = rest, rest += c.wide;
   }
   static size_t Bytes(const Columns& c) {
-    return static_cast<size_t>(2 * c.wide * c.pieces) * sizeof(double) +
+    return static_cast<size_t>(2 * c.wide * c.pieces + 2 * c.channels) * sizeof(double) +
            static_cast<size_t>(4 * c.wide) * sizeof(float);
   }
 };
@@ -59,11 +60,9 @@ void ForEachPiece(const KernelCall& call, const Columns& c, Body body) {
   });
 }
 
-// Runs loop(begin, count, sums, sums + wide) for each piece and calls take(channel, first sum,
-// second sum).
-template <typename Loop, typename Take>
-void SumColumns(const KernelCall& call, const Columns& c, const ColumnScratch& scratch, Loop loop,
-                Take take) {
+// Runs loop(begin, count, sums, sums + wide) for each piece: two totals of each channel, beside each other.
+template <typename Loop>
+void SumColumns(const KernelCall& call, const Columns& c, const ColumnScratch& scratch, Loop loop) {
   std::fill_n(scratch.sums, 2 * c.wide * c.pieces, 0.0);
   ForEachPiece(call, c, [&](int64_t index, int64_t begin, int64_t count) {
     double* sums = scratch.sums + 2 * c.wide * index;
@@ -78,7 +77,7 @@ void SumColumns(const KernelCall& call, const Columns& c, const ColumnScratch& s
         second += sums[c.wide + copy * c.channels + channel];
       }
     }
-    take(channel, first, second);
+    scratch.totals[2 * channel] = first, scratch.totals[2 * channel + 1] = second;
   }
 }
 
@@ -88,6 +87,24 @@ inline void Spread(const Columns& c, float* tile) {
     std::copy_n(tile, c.channels, tile + copy * c.channels);
   }
 }
+
+// Of each group of neighbouring channels.
+template <typename Float>
+struct GroupStatistics {
+  Float *means, *inverses;  // of deviations
+};
+
+// z = (x - mean) / deviation * scale + shift, by the mean and the deviation of each `width` channels, which it leaves in
+// `statistics`. Scale and shift: one a channel.
+void NormalizeGroups(const KernelCall& call, const Columns& c, int64_t width,
+                     const ColumnScratch& scratch, const float* x, const float* scale,
+                     const float* shift, double epsilon, float* z,
+                     GroupStatistics<float> statistics);
+
+// The gradient dx of that. Leaves in the scratch's totals those of each channel's shift and scale.
+void NormalizeGroupsGrad(const KernelCall& call, const Columns& c, int64_t width,
+                         const ColumnScratch& scratch, const float* x, const float* scale,
+                         GroupStatistics<const float> statistics, const float* dz, float* dx);
 
 }  // namespace tidepool::cpu
 

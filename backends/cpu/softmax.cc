@@ -183,54 +183,61 @@ void RunDenseCrossEntropy(const KernelCall& call) {
   });
 }
 
+// A loss of each row: loss(x, target, n), divided by n.
+template <typename T, typename Loss>
+void MeanOfEachRow(const KernelCall& call, Loss loss) {
+  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
+    call.outputs[0].as<T>()[row] =
+        static_cast<T>(loss(x, target, n) / static_cast<typename Wider<T>::Sum>(n));
+  });
+}
+
+// body(x, target, scale, gradient, n) for each row; scale(row, n).
+template <typename T, typename Scale, typename Body>
+void GradOfEachRow(const KernelCall& call, Scale scale, Body body) {
+  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
+    body(x, target, static_cast<T>(scale(row, static_cast<double>(n))),
+         call.outputs[0].as<T>() + row * n, n);
+  });
+}
+// By the gradient of each row's mean.
+template <typename T, typename Body>
+void GradOfEachMean(const KernelCall& call, Body body) {
+  const T* dloss = call.inputs[2].as<T>();
+  GradOfEachRow<T>(
+      call, [=](int64_t row, double n) { return static_cast<double>(dloss[row]) / n; }, body);
+}
+
 template <typename T, auto kLoop>
 void RunMeanLoss(const KernelCall& call) {
-  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
-    call.outputs[0].as<T>()[row] = static_cast<T>((LayerLoopsOf<T>().*kLoop)(x, target, n) /
-                                                  static_cast<typename Wider<T>::Sum>(n));
-  });
+  MeanOfEachRow<T>(call, LayerLoopsOf<T>().*kLoop);
 }
 
 // scale * factor, divided by the length of the row for losses that are means.
 template <typename T, auto kLoop, int kFactor, bool kMean>
 void RunLossGrad(const KernelCall& call) {
   const double scale = kFactor * call.attrs<LossGradAttributes>().scale;
-  T* gradient = call.outputs[0].as<T>();
-  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
-    const double of_element = kMean ? scale / static_cast<double>(n) : scale;
-    (LayerLoopsOf<T>().*kLoop)(x, target, static_cast<T>(of_element), gradient + row * n, n);
-  });
+  GradOfEachRow<T>(
+      call, [=](int64_t, double n) { return kMean ? scale / n : scale; }, LayerLoopsOf<T>().*kLoop);
+}
+
+template <typename T>
+void RunAbsoluteErrorGrad(const KernelCall& call) {
+  GradOfEachMean<T>(call, LayerLoopsOf<T>().absolute_error_grad);
 }
 
 template <typename T>
 void RunHuberError(const KernelCall& call) {
   const auto delta = static_cast<T>(call.attrs<HuberAttributes>().delta);
-  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
-    call.outputs[0].as<T>()[row] =
-        static_cast<T>(LayerLoopsOf<T>().huber_error(x, target, delta, n) /
-                       static_cast<typename Wider<T>::Sum>(n));
+  MeanOfEachRow<T>(call, [=](const T* x, const T* target, int64_t n) {
+    return LayerLoopsOf<T>().huber_error(x, target, delta, n);
   });
-}
-
-// body(x, target, scale, gradient, n), by the gradient of each row's loss.
-template <typename T, typename Body>
-void ForEachRowOfGrad(const KernelCall& call, Body body) {
-  const T* dloss = call.inputs[2].as<T>();
-  ForEachRow<T>(call, [&](int64_t row, const T* x, const T* target, int64_t n) {
-    const auto scale = static_cast<T>(static_cast<double>(dloss[row]) / static_cast<double>(n));
-    body(x, target, scale, call.outputs[0].as<T>() + row * n, n);
-  });
-}
-
-template <typename T>
-void RunAbsoluteErrorGrad(const KernelCall& call) {
-  ForEachRowOfGrad<T>(call, LayerLoopsOf<T>().absolute_error_grad);
 }
 
 template <typename T>
 void RunHuberErrorGrad(const KernelCall& call) {
   const auto delta = static_cast<T>(call.attrs<HuberAttributes>().delta);
-  ForEachRowOfGrad<T>(call, [=](const T* x, const T* target, T scale, T* gradient, int64_t n) {
+  GradOfEachMean<T>(call, [=](const T* x, const T* target, T scale, T* gradient, int64_t n) {
     LayerLoopsOf<T>().huber_error_grad(x, target, delta, scale, gradient, n);
   });
 }

@@ -56,35 +56,34 @@ void MeanOfRows(const KernelCall& call, Term term) {
   }
 }
 
-// By the gradient of each row's loss, the third input.
-template <typename T, typename Slope>
-void GradByRows(const KernelCall& call, Slope slope) {
+// scale(row) * slope(x, target), divided by the elements of a row.
+template <typename T, typename Scale, typename Slope>
+void GradOfRows(const KernelCall& call, Scale scale, Slope slope) {
   const TensorRef& x = call.inputs[0];
   for (int64_t row = 0; row < x.dims[0]; ++row) {
     const TensorRef refs[] = {RowOf(x, row), RowOf(call.inputs[1], row),
                               RowOf(call.outputs[0], row)};
-    const Wide<T> scale = static_cast<Wide<T>>(At<T>(call.inputs[2], row)) /
-                          static_cast<Wide<T>>(refs[0].NumElements());
+    const Wide<T> factor = scale(row) / static_cast<Wide<T>>(refs[0].NumElements());
     ForEachElement<T>(refs, [&](T value, T target, T& gradient) {
       gradient =
-          Narrow<T>(scale * slope(static_cast<Wide<T>>(value) - static_cast<Wide<T>>(target)));
+          Narrow<T>(factor * slope(static_cast<Wide<T>>(value), static_cast<Wide<T>>(target)));
     });
   }
 }
 
 template <typename T, typename Slope>
-void GradOfRows(const KernelCall& call, Slope slope) {
-  const TensorRef& x = call.inputs[0];
-  const Wide<T> scale = static_cast<Wide<T>>(call.attrs<LossGradAttributes>().scale) /
-                        static_cast<Wide<T>>(RowOf(x, 0).NumElements());
-  for (int64_t row = 0; row < x.dims[0]; ++row) {
-    const TensorRef refs[] = {RowOf(x, row), RowOf(call.inputs[1], row),
-                              RowOf(call.outputs[0], row)};
-    ForEachElement<T>(refs, [&](T value, T target, T& gradient) {
-      gradient =
-          Narrow<T>(scale * slope(static_cast<Wide<T>>(value), static_cast<Wide<T>>(target)));
-    });
-  }
+void GradByScale(const KernelCall& call, Slope slope) {
+  const Wide<T> scale = call.attrs<LossGradAttributes>().scale;
+  GradOfRows<T>(
+      call, [=](int64_t) { return scale; }, slope);
+}
+
+// By the gradient of each row's loss, the third input; slope(x - target).
+template <typename T, typename Slope>
+void GradByRows(const KernelCall& call, Slope slope) {
+  GradOfRows<T>(
+      call, [&](int64_t row) { return static_cast<Wide<T>>(At<T>(call.inputs[2], row)); },
+      [=](Wide<T> x, Wide<T> target) { return slope(x - target); });
 }
 
 template <typename T>
@@ -94,7 +93,7 @@ void SquaredError(const KernelCall& call) {
 
 template <typename T>
 void SquaredErrorGrad(const KernelCall& call) {
-  GradOfRows<T>(call, [](Wide<T> x, Wide<T> target) { return 2 * (x - target); });
+  GradByScale<T>(call, [](Wide<T> x, Wide<T> target) { return 2 * (x - target); });
 }
 
 // log(1 + exp(x)) - x * target without overflow.
@@ -108,7 +107,7 @@ void BinaryCrossEntropy(const KernelCall& call) {
 
 template <typename T>
 void BinaryCrossEntropyGrad(const KernelCall& call) {
-  GradOfRows<T>(call, [](Wide<T> x, Wide<T> target) { return 1 / (1 + std::exp(-x)) - target; });
+  GradByScale<T>(call, [](Wide<T> x, Wide<T> target) { return 1 / (1 + std::exp(-x)) - target; });
 }
 
 template <typename T>

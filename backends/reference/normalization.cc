@@ -1,7 +1,8 @@
-// Batch and layer normalisation in the wide type: the mean first, then the squares around it.
-// Statistics of 16-bit floats are f32.
+// Normalisation in the wide type: the mean first, then the squares around it. Every operator normalises parts of the array and
+// is told by what they are: a channel (batch), a row (layer), channels of an item (group). Statistics of 16-bit floats are f32.
 #include <cmath>
 #include <type_traits>
+#include <vector>
 
 #include "tidepool/backends/reference/float_kernels.h"
 #include "tidepool/backends/reference/strided_access.h"
@@ -13,127 +14,180 @@ namespace {
 template <typename T>
 using Statistic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-template <typename T>
-Wide<T> WideAt(const TensorRef& ref, int64_t i) {
-  return static_cast<Wide<T>>(At<T>(ref, i));
-}
-
-// The operand at one element of its last axis, or all but that axis left out.
-TensorRef Channel(const TensorRef& ref, int64_t channel) {
-  TensorRef part = ref;
-  part.rank = ref.rank - 1;
-  part.data = ref.as<std::byte>() +
-              channel * ref.strides[part.rank] * static_cast<int64_t>(DTypeBytes(ref.dtype));
-  return part;
-}
-
-// visit(elements...) for each element of N operands of one shape.
-template <typename T, typename Visit, typename... Ref>
-void ForEachElement(Visit visit, const Ref&... parts) {
-  constexpr int kCount = sizeof...(Ref);
-  const TensorRef* const refs[kCount] = {&parts...};
-  int64_t strides[kCount][kMaxRank];
-  for (int n = 0; n < kCount; ++n) {
-    BroadcastStrides(refs[n]->rank, refs[n]->dims, refs[n]->strides, refs[n]->rank, strides[n]);
+// Where element `index` of the first `axes` axes lies, counted row-major.
+int64_t Offset(const TensorRef& ref, int axes, int64_t index) {
+  int64_t offset = 0;
+  for (int i = axes - 1; i >= 0; --i) {
+    offset += index % ref.dims[i] * ref.strides[i];
+    index /= ref.dims[i];
   }
-  ForEachRun<kCount>(refs[0]->rank, refs[0]->dims, strides,
-                     [&](const int64_t* offset, int64_t count, const int64_t* stride) {
-                       for (int64_t i = 0; i < count; ++i) {
-                         T* at[kCount];
-                         for (int n = 0; n < kCount; ++n) {
-                           at[n] = refs[n]->template as<T>() + offset[n] + i * stride[n];
-                         }
-                         visit(at);
-                       }
-                     });
+  return offset;
+}
+
+// Of rows along the last axis.
+template <typename T>
+T& ElementAt(const TensorRef& ref, int64_t row, int64_t channel) {
+  const int last = ref.rank - 1;
+  return ref.as<T>()[Offset(ref, last, row) + channel * ref.strides[last]];
+}
+template <typename T>
+Wide<T> WideAt(const TensorRef& ref, int64_t row, int64_t channel) {
+  return static_cast<Wide<T>>(ElementAt<T>(ref, row, channel));
+}
+template <typename T>
+Wide<T> WideAt(const TensorRef& parameter, int64_t channel) {
+  return static_cast<Wide<T>>(At<T>(parameter, channel));
 }
 
 template <typename T>
-struct Moments {
-  Wide<T> mean = 0, variance = 0;
+Statistic<T>& StatisticAt(const TensorRef& ref, int64_t index) {
+  return ref.as<Statistic<T>>()[Offset(ref, ref.rank, index)];
+}
+
+// Elements that have statistics of their own, the `index`-th: channels [first, first + width) of some rows.
+struct Part {
+  int64_t index, row, rows, first, width;
+
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    for (int64_t r = row; r < row + rows; ++r) {
+      for (int64_t c = first; c < first + width; ++c) visit(r, c);
+    }
+  }
+  template <typename T>
+  Wide<T> count() const {
+    return static_cast<Wide<T>>(rows * width);
+  }
 };
 
-template <typename T>
-Moments<T> MomentsOf(const TensorRef& x) {
-  Moments<T> m;
-  const Wide<T> count = static_cast<Wide<T>>(x.NumElements());
-  ForEachElement<T>([&](T* const* at) { m.mean += static_cast<Wide<T>>(*at[0]); }, x);
-  m.mean /= count;
-  ForEachElement<T>(
-      [&](T* const* at) {
-        const Wide<T> d = static_cast<Wide<T>>(*at[0]) - m.mean;
-        m.variance += d * d;
-      },
-      x);
-  m.variance /= count;
-  return m;
+int64_t RowsOf(const TensorRef& x, int first_axis = 0) {
+  int64_t rows = 1;
+  for (int i = first_axis; i < x.rank - 1; ++i) rows *= x.dims[i];
+  return rows;
+}
+
+// normal * scale + shift, of parts that `parts` visits. Without a mean, and shift, by the root of the mean square.
+template <typename T, typename Parts>
+void Normalize(const KernelCall& call, double its_epsilon, bool has_mean, Parts parts) {
+  const TensorRef &x = call.inputs[0], &scale = call.inputs[1], &z = call.outputs[0];
+  const Wide<T> epsilon = its_epsilon;
+  parts(x, [&](const Part& part) {
+    const Wide<T> count = part.count<T>();
+    Wide<T> mean = 0, squares = 0;
+    if (has_mean) {
+      part.ForEach([&](int64_t r, int64_t c) { mean += WideAt<T>(x, r, c); });
+      mean /= count;
+      StatisticAt<T>(call.outputs[1], part.index) = static_cast<Statistic<T>>(mean);
+    }
+    part.ForEach([&](int64_t r, int64_t c) {
+      const Wide<T> d = WideAt<T>(x, r, c) - mean;
+      squares += d * d;
+    });
+    const Wide<T> inverse = 1 / std::sqrt(squares / count + epsilon);
+    StatisticAt<T>(call.outputs[has_mean ? 2 : 1], part.index) = static_cast<Statistic<T>>(inverse);
+    part.ForEach([&](int64_t r, int64_t c) {
+      const Wide<T> scaled = (WideAt<T>(x, r, c) - mean) * inverse * WideAt<T>(scale, c);
+      ElementAt<T>(z, r, c) = Narrow<T>(has_mean ? scaled + WideAt<T>(call.inputs[2], c) : scaled);
+    });
+  });
+}
+
+template <typename T, typename Parts>
+void NormalizeGrad(const KernelCall& call, bool has_mean, Parts parts) {
+  const TensorRef &x = call.inputs[0], &scale = call.inputs[1], &dx = call.outputs[0];
+  const TensorRef &inverses = call.inputs[has_mean ? 3 : 2], &dz = call.inputs[has_mean ? 4 : 3];
+  std::vector<Wide<T>> dscale(x.dims[x.rank - 1]), dshift(dscale);
+  parts(x, [&](const Part& part) {
+    const Wide<T> mean = has_mean ? StatisticAt<T>(call.inputs[2], part.index) : 0;
+    const Wide<T> inverse = StatisticAt<T>(inverses, part.index), count = part.count<T>();
+    const auto normal = [&](int64_t r, int64_t c) { return (WideAt<T>(x, r, c) - mean) * inverse; };
+    const auto scaled = [&](int64_t r, int64_t c) {
+      return WideAt<T>(dz, r, c) * WideAt<T>(scale, c);
+    };
+    Wide<T> sum = 0, products = 0;
+    part.ForEach([&](int64_t r, int64_t c) {
+      dscale[c] += WideAt<T>(dz, r, c) * normal(r, c);
+      dshift[c] += WideAt<T>(dz, r, c);
+      sum += scaled(r, c);
+      products += scaled(r, c) * normal(r, c);
+    });
+    if (!has_mean) sum = 0;
+    part.ForEach([&](int64_t r, int64_t c) {
+      ElementAt<T>(dx, r, c) =
+          Narrow<T>(inverse * (scaled(r, c) - sum / count - normal(r, c) * products / count));
+    });
+  });
+  for (int64_t c = 0; c < x.dims[x.rank - 1]; ++c) {
+    At<T>(call.outputs[1], c) = Narrow<T>(dscale[c]);
+    if (has_mean) At<T>(call.outputs[2], c) = Narrow<T>(dshift[c]);
+  }
+}
+
+constexpr auto kChannels = [](const TensorRef& x, auto visit) {
+  for (int64_t c = 0; c < x.dims[x.rank - 1]; ++c) visit(Part{c, 0, RowsOf(x), c, 1});
+};
+constexpr auto kRows = [](const TensorRef& x, auto visit) {
+  for (int64_t row = 0; row < RowsOf(x); ++row) visit(Part{row, row, 1, 0, x.dims[x.rank - 1]});
+};
+// Of each item.
+auto Groups(int64_t groups) {
+  return [groups](const TensorRef& x, auto visit) {
+    const int64_t width = x.dims[x.rank - 1] / groups, rows = RowsOf(x, 1);
+    for (int64_t i = 0; i < x.dims[0] * groups; ++i)
+      visit(Part{i, i / groups * rows, rows, i % groups * width, width});
+  };
 }
 
 template <typename T>
 void BatchNorm(const KernelCall& call) {
-  using S = Statistic<T>;
-  const Wide<T> epsilon = call.attrs<NormalizationAttributes>().epsilon;
-  const TensorRef& x = call.inputs[0];
-  for (int64_t c = 0; c < x.dims[x.rank - 1]; ++c) {
-    const TensorRef in = Channel(x, c), out = Channel(call.outputs[0], c);
-    const Moments<T> m = MomentsOf<T>(in);
-    const Wide<T> inverse = 1 / std::sqrt(m.variance + epsilon);
-    At<S>(call.outputs[1], c) = static_cast<S>(m.mean);
-    At<S>(call.outputs[2], c) = static_cast<S>(inverse);
-    ForEachElement<T>(
-        [&](T* const* at) {
-          *at[1] = Narrow<T>((static_cast<Wide<T>>(*at[0]) - m.mean) * inverse *
-                                 WideAt<T>(call.inputs[1], c) +
-                             WideAt<T>(call.inputs[2], c));
-        },
-        in, out);
-  }
+  Normalize<T>(call, call.attrs<NormalizationAttributes>().epsilon, true, kChannels);
+}
+template <typename T>
+void BatchNormGrad(const KernelCall& call) {
+  NormalizeGrad<T>(call, true, kChannels);
+}
+
+template <typename T>
+void LayerNorm(const KernelCall& call) {
+  Normalize<T>(call, call.attrs<NormalizationAttributes>().epsilon, true, kRows);
+}
+template <typename T>
+void LayerNormGrad(const KernelCall& call) {
+  NormalizeGrad<T>(call, true, kRows);
+}
+
+template <typename T>
+void RmsNorm(const KernelCall& call) {
+  Normalize<T>(call, call.attrs<NormalizationAttributes>().epsilon, false, kRows);
+}
+template <typename T>
+void RmsNormGrad(const KernelCall& call) {
+  NormalizeGrad<T>(call, false, kRows);
+}
+
+template <typename T>
+void GroupNorm(const KernelCall& call) {
+  const auto& a = call.attrs<GroupNormAttributes>();
+  Normalize<T>(call, a.epsilon, true, Groups(a.groups));
+}
+template <typename T>
+void GroupNormGrad(const KernelCall& call) {
+  NormalizeGrad<T>(call, true, Groups(call.inputs[2].dims[1]));
 }
 
 template <typename T>
 void BatchNormInference(const KernelCall& call) {
-  using S = Statistic<T>;
   const Wide<T> epsilon = call.attrs<NormalizationAttributes>().epsilon;
-  const TensorRef& x = call.inputs[0];
-  for (int64_t c = 0; c < x.dims[x.rank - 1]; ++c) {
-    const Wide<T> mean = At<S>(call.inputs[3], c), variance = At<S>(call.inputs[4], c);
-    const Wide<T> factor = WideAt<T>(call.inputs[1], c) / std::sqrt(variance + epsilon);
-    ForEachElement<T>(
-        [&](T* const* at) {
-          *at[1] = Narrow<T>((static_cast<Wide<T>>(*at[0]) - mean) * factor +
-                             WideAt<T>(call.inputs[2], c));
-        },
-        Channel(x, c), Channel(call.outputs[0], c));
-  }
-}
-
-template <typename T>
-void BatchNormGrad(const KernelCall& call) {
-  using S = Statistic<T>;
-  const TensorRef& x = call.inputs[0];
-  for (int64_t c = 0; c < x.dims[x.rank - 1]; ++c) {
-    const TensorRef in = Channel(x, c), gradient = Channel(call.inputs[4], c);
-    const Wide<T> mean = At<S>(call.inputs[2], c), inverse = At<S>(call.inputs[3], c);
-    const Wide<T> count = static_cast<Wide<T>>(in.NumElements());
-    Wide<T> dscale = 0, dshift = 0;
-    ForEachElement<T>(
-        [&](T* const* at) {
-          const Wide<T> dz = static_cast<Wide<T>>(*at[1]);
-          dshift += dz;
-          dscale += dz * (static_cast<Wide<T>>(*at[0]) - mean) * inverse;
-        },
-        in, gradient);
-    const Wide<T> factor = WideAt<T>(call.inputs[1], c) * inverse;
-    ForEachElement<T>(
-        [&](T* const* at) {
-          const Wide<T> normal = (static_cast<Wide<T>>(*at[0]) - mean) * inverse;
-          *at[2] = Narrow<T>(
-              factor * (static_cast<Wide<T>>(*at[1]) - dshift / count - normal * dscale / count));
-        },
-        in, gradient, Channel(call.outputs[0], c));
-    At<T>(call.outputs[1], c) = Narrow<T>(dscale);
-    At<T>(call.outputs[2], c) = Narrow<T>(dshift);
-  }
+  const TensorRef &x = call.inputs[0], &z = call.outputs[0];
+  kChannels(x, [&](const Part& part) {
+    const Wide<T> mean = StatisticAt<T>(call.inputs[3], part.index);
+    const Wide<T> variance = StatisticAt<T>(call.inputs[4], part.index);
+    const Wide<T> factor = WideAt<T>(call.inputs[1], part.first) / std::sqrt(variance + epsilon);
+    part.ForEach([&](int64_t r, int64_t c) {
+      ElementAt<T>(z, r, c) =
+          Narrow<T>((WideAt<T>(x, r, c) - mean) * factor + WideAt<T>(call.inputs[2], c));
+    });
+  });
 }
 
 // T is the statistics' type.
@@ -154,91 +208,16 @@ void BatchNormRunning(const KernelCall& call) {
   }
 }
 
-// visit(row, lines...) for each row along the last axis; rows are counted row-major.
-template <typename T, typename S, typename Visit>
-void ForEachRow(const KernelCall& call, const TensorRef& mean, const TensorRef& inverse,
-                Visit visit) {
-  const TensorRef& x = call.inputs[0];
-  const int last = x.rank - 1;
-  int64_t index[kMaxRank] = {};
-  for (int64_t row = 0; row < mean.NumElements(); ++row) {
-    int64_t mean_at = 0, inverse_at = 0;
-    for (int i = 0; i < last; ++i) {
-      mean_at += index[i] * mean.strides[i];
-      inverse_at += index[i] * inverse.strides[i];
-    }
-    auto line = [&](const TensorRef& ref) {
-      int64_t offset = 0;
-      for (int i = 0; i < last; ++i) offset += index[i] * ref.strides[i];
-      return Line<T>(ref.as<T>() + offset, ref.strides[last]);
-    };
-    visit(line, mean.as<S>()[mean_at], inverse.as<S>()[inverse_at]);
-    for (int i = last - 1; i >= 0 && ++index[i] == x.dims[i]; --i) index[i] = 0;
-  }
-}
-
-template <typename T>
-void LayerNorm(const KernelCall& call) {
-  using S = Statistic<T>;
-  const Wide<T> epsilon = call.attrs<NormalizationAttributes>().epsilon;
-  const int64_t n = call.inputs[0].dims[call.inputs[0].rank - 1];
-  ForEachRow<T, S>(
-      call, call.outputs[1], call.outputs[2], [&](auto line, S& mean_out, S& inverse_out) {
-        const Line<T> x = line(call.inputs[0]), z = line(call.outputs[0]);
-        Wide<T> mean = 0, variance = 0;
-        for (int64_t i = 0; i < n; ++i) mean += x.wide(i);
-        mean /= static_cast<Wide<T>>(n);
-        for (int64_t i = 0; i < n; ++i) variance += (x.wide(i) - mean) * (x.wide(i) - mean);
-        const Wide<T> inverse = 1 / std::sqrt(variance / static_cast<Wide<T>>(n) + epsilon);
-        mean_out = static_cast<S>(mean);
-        inverse_out = static_cast<S>(inverse);
-        for (int64_t i = 0; i < n; ++i) {
-          z.Set(i, (x.wide(i) - mean) * inverse * WideAt<T>(call.inputs[1], i) +
-                       WideAt<T>(call.inputs[2], i));
-        }
-      });
-}
-
-// The parameters' gradients are summed row by row in their own pass over the rows for each element.
-template <typename T>
-void LayerNormGrad(const KernelCall& call) {
-  using S = Statistic<T>;
-  const int64_t n = call.inputs[0].dims[call.inputs[0].rank - 1];
-  const TensorRef& scale = call.inputs[1];
-  for (int64_t i = 0; i < n; ++i) {
-    Wide<T> dscale = 0, dshift = 0;
-    ForEachRow<T, S>(call, call.inputs[2], call.inputs[3], [&](auto line, S mean, S inverse) {
-      const Wide<T> dz = line(call.inputs[4]).wide(i);
-      dshift += dz;
-      dscale += dz * (line(call.inputs[0]).wide(i) - mean) * inverse;
-    });
-    At<T>(call.outputs[1], i) = Narrow<T>(dscale);
-    At<T>(call.outputs[2], i) = Narrow<T>(dshift);
-  }
-  ForEachRow<T, S>(call, call.inputs[2], call.inputs[3], [&](auto line, S mean, S inverse) {
-    const Line<T> x = line(call.inputs[0]), dz = line(call.inputs[4]);
-    Wide<T> sum = 0, products = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const Wide<T> gradient = dz.wide(i) * WideAt<T>(scale, i);
-      sum += gradient;
-      products += gradient * (x.wide(i) - mean) * inverse;
-    }
-    const Wide<T> count = static_cast<Wide<T>>(n);
-    for (int64_t i = 0; i < n; ++i) {
-      const Wide<T> normal = (x.wide(i) - mean) * inverse;
-      line(call.outputs[0])
-          .Set(i, inverse *
-                      (dz.wide(i) * WideAt<T>(scale, i) - sum / count - normal * products / count));
-    }
-  });
-}
-
 const KernelRegistrar registrar({
     TIDEPOOL_FLOAT_KERNELS(OpCode::kBatchNorm, BatchNorm),
     TIDEPOOL_FLOAT_KERNELS(OpCode::kBatchNormInference, BatchNormInference),
     TIDEPOOL_FLOAT_KERNELS(OpCode::kBatchNormGrad, BatchNormGrad),
     TIDEPOOL_FLOAT_KERNELS(OpCode::kLayerNorm, LayerNorm),
     TIDEPOOL_FLOAT_KERNELS(OpCode::kLayerNormGrad, LayerNormGrad),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kGroupNorm, GroupNorm),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kGroupNormGrad, GroupNormGrad),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kRmsNorm, RmsNorm),
+    TIDEPOOL_FLOAT_KERNELS(OpCode::kRmsNormGrad, RmsNormGrad),
     ReferenceKernel(OpCode::kBatchNormRunning, DType::kFloat32, &BatchNormRunning<float>),
     ReferenceKernel(OpCode::kBatchNormRunning, DType::kFloat64, &BatchNormRunning<double>),
 });

@@ -23,12 +23,16 @@ class StreamScript {
     return next_++;
   }
   void Put(uint32_t number) {
-    steps_.push_back({number, 0});
-    std::erase(alive_, number);
+    PutAt(static_cast<size_t>(std::find(alive_.begin(), alive_.end(), number) - alive_.begin()));
   }
-  void PutOneOf(size_t draw) { Put(alive_[draw % alive_.size()]); }
-  void PutFirst() { Put(alive_.front()); }
-  void PutLast() { Put(alive_.back()); }
+  // Of those that are alive, in the order of their requests.
+  void PutAt(size_t which) {
+    steps_.push_back({alive_[which], 0});
+    alive_.erase(alive_.begin() + static_cast<std::ptrdiff_t>(which));
+  }
+  void PutOneOf(size_t draw) { PutAt(draw % alive_.size()); }
+  void PutFirst() { PutAt(0); }
+  void PutLast() { PutAt(alive_.size() - 1); }
   size_t alive() const { return alive_.size(); }
   std::vector<Step> Finish() {
     while (!alive_.empty()) PutLast();

@@ -2,115 +2,87 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "tidepool/memory/pmr/block_bytes.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/stream_script.h"
 
 namespace tidepool {
-namespace {
-
-class Script {
- public:
-  explicit Script(size_t most) { alive_.reserve(most); }
-  void Make(size_t bytes) {
-    alive_.push_back(count_);
-    steps_.push_back({count_++, bytes});
-  }
-  void Release(size_t which) {
-    steps_.push_back({alive_[which], 0});
-    alive_.erase(alive_.begin() + static_cast<std::ptrdiff_t>(which));
-  }
-  size_t alive() const { return alive_.size(); }
-  std::vector<Step> Finish() {
-    while (!alive_.empty()) Release(alive_.size() - 1);
-    return std::move(steps_);
-  }
-
- private:
-  uint32_t count_ = 0;
-  std::vector<uint32_t> alive_;
-  std::vector<Step> steps_;
-};
-
-}  // namespace
 
 std::vector<Step> ParserDocument(std::mt19937_64& random) {
-  Script script(8192);
+  StreamScript script;
   const size_t nodes = 5000 + random() % 2000;
   for (size_t i = 0; i < nodes; ++i) {
-    script.Make(32 + random() % 200);
-    if (random() % 3 == 0) script.Make(16 + random() % (random() % 20 == 0 ? 4000 : 120));
+    script.Get(32 + random() % 200);
+    if (random() % 3 == 0) script.Get(16 + random() % (random() % 20 == 0 ? 4000 : 120));
     if (random() % 8 == 0) {  // a vector that grows
       size_t bytes = 64;
-      script.Make(bytes);
+      script.Get(bytes);
       for (size_t n = random() % 6; n > 0; --n) {
-        script.Make(bytes *= 2);
-        script.Release(script.alive() - 2);
+        script.Get(bytes *= 2);
+        script.PutAt(script.alive() - 2);
       }
     }
-    if (random() % 16 == 0) script.Release(random() % script.alive());
+    if (random() % 16 == 0) script.PutOneOf(random());
   }
   return script.Finish();
 }
 
 std::vector<Step> Sequence(std::mt19937_64& random) {
   const size_t length = 100 + random() % 200;
-  Script script(2 * length + 8);
-  script.Make(length * 512);
+  StreamScript script;
+  script.Get(length * 512);
   for (size_t i = 0; i < length; ++i) {
-    script.Make(4 * 4096);
-    script.Make(4096);
-    script.Release(script.alive() - 2);
+    script.Get(4 * 4096);
+    script.Get(4096);
+    script.PutAt(script.alive() - 2);
   }
   for (size_t i = 0; i < length; ++i) {
-    script.Make(4 * 4096);
-    script.Release(script.alive() - 1);
-    script.Release(script.alive() - 1);
+    script.Get(4 * 4096);
+    script.PutLast();
+    script.PutLast();
   }
   return script.Finish();
 }
 
 std::vector<Step> Batch(std::mt19937_64& random) {
   const size_t batch = 1 + random() % 32;
-  Script script(64);
-  script.Make(batch * 4096);
+  StreamScript script;
+  script.Get(batch * 4096);
   for (size_t layer = 0; layer < 24; ++layer) {
-    script.Make(batch * (16384 - 512 * layer));
-    script.Make(batch * 2048);
-    script.Release(script.alive() - 3);
-    script.Release(script.alive() - 1);
+    script.Get(batch * (16384 - 512 * layer));
+    script.Get(batch * 2048);
+    script.PutAt(script.alive() - 3);
+    script.PutLast();
   }
   return script.Finish();
 }
 
 std::vector<Step> LargeTemporary(std::mt19937_64&) {
-  Script script(4);
-  script.Make(size_t{1} << 20);
+  StreamScript script;
+  script.Get(size_t{1} << 20);
   for (int i = 0; i < 20; ++i) {
-    script.Make(size_t{97} << 20);
-    script.Release(script.alive() - 1);
+    script.Get(size_t{97} << 20);
+    script.PutLast();
   }
   return script.Finish();
 }
 
 std::vector<Step> LargeSizes(std::mt19937_64& random) {
-  Script script(64);
+  StreamScript script;
   for (int i = 0; i < 40; ++i) {
     // As many of each power of two: 64 bytes to 256 MiB, and up to 44 MiB more.
     const size_t bytes = size_t{64} << (random() % 23);
-    script.Make(bytes + random() % (bytes / 6 + 1));
-    while (script.alive() > 12 || (script.alive() > 0 && random() % 3 == 0)) {
-      script.Release(random() % script.alive());
-    }
+    script.Get(bytes + random() % (bytes / 6 + 1));
+    ReleaseSome(script, random, 12);
   }
   return script.Finish();
 }
 
 namespace {
 
-// As many of each power of two.
-size_t DrawSize(std::mt19937_64& random, double least, double most) {
+// As DrawSize, by numbers of more than five digits.
+size_t DrawSizeFinely(std::mt19937_64& random, double least, double most) {
   const double power =
       std::uniform_real_distribution<double>(std::log2(least), std::log2(most))(random);
   return static_cast<size_t>(std::exp2(power));
@@ -119,12 +91,11 @@ size_t DrawSize(std::mt19937_64& random, double least, double most) {
 // Sizes are `sizes`', lives `lives`'.
 std::vector<Step> Draws(std::mt19937_64& sizes, std::mt19937_64& lives, int count, double least,
                         double most, size_t most_alive, double factor = 1) {
-  Script script(most_alive + 1);
+  StreamScript script;
   for (int i = 0; i < count; ++i) {
-    script.Make(static_cast<size_t>(factor * static_cast<double>(DrawSize(sizes, least, most))));
-    while (script.alive() > most_alive || (script.alive() > 0 && lives() % 3 == 0)) {
-      script.Release(lives() % script.alive());
-    }
+    script.Get(
+        static_cast<size_t>(factor * static_cast<double>(DrawSizeFinely(sizes, least, most))));
+    ReleaseSome(script, lives, most_alive);
   }
   return script.Finish();
 }
@@ -145,22 +116,21 @@ std::vector<Step> Alternating(std::mt19937_64& random) {
 
 std::vector<Step> Saw(std::mt19937_64& random) {
   const size_t unit = (1 + random() % 37) << 16;
-  Script script(8);
+  StreamScript script;
   for (size_t i = 1; i <= 20; ++i) {
-    script.Make(i * unit);
-    if (script.alive() > 6) script.Release(0);
+    script.Get(i * unit);
+    if (script.alive() > 6) script.PutFirst();
   }
   return script.Finish();
 }
 
 std::vector<Step> DrawnFirst(std::mt19937_64& random) {
   std::mt19937_64 fixed(7);
-  Script script(16);
-  script.Make((1 + random() % 200) << 20);
+  StreamScript script;
+  script.Get((1 + random() % 200) << 20);
   for (int i = 1; i < 20; ++i) {
-    script.Make(DrawSize(fixed, kMiB, 30 * kMiB));
-    while (script.alive() > 12 || (script.alive() > 0 && fixed() % 3 == 0))
-      script.Release(fixed() % script.alive());
+    script.Get(DrawSizeFinely(fixed, kMiB, 30 * kMiB));
+    ReleaseSome(script, fixed, 12);
   }
   return script.Finish();
 }

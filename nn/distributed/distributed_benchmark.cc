@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
@@ -109,6 +110,20 @@ BENCHMARK(BM_HiddenBehindTheBackwardPass)
     ->Apply(Cases)
     ->Unit(benchmark::kMillisecond);
 
+// Calls `body` on a thread for each rank, whose messages take what `link` says.
+void RunRanks(int count, const LinkCost& link, absl::FunctionRef<void(Communicator&)> body) {
+  ThreadRanks ranks(count);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; ++rank) {
+    threads.emplace_back([&, rank] {
+      Communicator communicator(
+          [&] { return std::make_unique<DelayedTransport>(ranks.Open(rank), link); });
+      body(communicator);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // Arguments: KiB of a bucket, alpha in microseconds, beta in picoseconds a byte, what is in parts.
 void BM_HiddenOverDelayedLinks(benchmark::State& state) {
   constexpr int kRanks = 2;
@@ -120,17 +135,10 @@ void BM_HiddenOverDelayedLinks(benchmark::State& state) {
   config.shard_parameters = state.range(3) == 2;
   HiddenShare found;
   for (auto _ : state) {
-    ThreadRanks ranks(kRanks);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      threads.emplace_back([&, rank] {
-        Communicator communicator(
-            [&] { return std::make_unique<DelayedTransport>(ranks.Open(rank), link); });
-        const HiddenShare share = MeasureHidden(communicator, config);
-        if (rank == 0) found = share;
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    RunRanks(kRanks, link, [&](Communicator& communicator) {
+      const HiddenShare share = MeasureHidden(communicator, config);
+      if (communicator.rank() == 0) found = share;
+    });
   }
   state.counters["collectives"] = found.collectives;
   state.counters["messages"] = found.messages;
@@ -179,40 +187,33 @@ void BM_HiddenBehindLayersThatSleep(benchmark::State& state) {
   const std::chrono::milliseconds pass(state.range(1));
   double busy = 0, waited = 0;
   for (auto _ : state) {
-    ThreadRanks ranks(kRanks);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      threads.emplace_back([&, rank] {
-        Communicator communicator(
-            [&] { return std::make_unique<DelayedTransport>(ranks.Open(rank), link); });
-        WorkerPool pool(1);
-        const ThreadPoolScope thread(pool);
-        std::vector<AnyLayer> layers;
-        for (int i = 0; i < kLayers; ++i) {
-          layers.push_back(Dense(128, Activation::kIdentity, {.bias = false}));
-          layers.push_back(Sleeping(pass));
-        }
-        Network network(NetworkConfig::Sequential({128}, layers));
-        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
-        DistributedTrainer distributed(trainer, communicator,
-                                       {.bucket_bytes = kBytes * state.range(0)});
-        const auto step = [&] {
-          distributed.Step([] {
-            return std::optional<Batch>(Batch(Zeros({1, 128}), Zeros({1}, DType::kInt64)));
-          });
-        };
-        for (int i = 0; i < 2; ++i) step();
-        communicator.Barrier("before");
-        const CommunicatorStats before = communicator.stats();
-        for (int i = 0; i < kSteps; ++i) step();
-        const CommunicatorStats after = communicator.stats();
-        communicator.Barrier("behind");
-        if (rank > 0) return;
-        busy = (after.busy_seconds - before.busy_seconds) / kSteps;
-        waited = (after.waited_seconds - before.waited_seconds) / kSteps;
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    RunRanks(kRanks, link, [&](Communicator& communicator) {
+      WorkerPool pool(1);
+      const ThreadPoolScope thread(pool);
+      std::vector<AnyLayer> layers;
+      for (int i = 0; i < kLayers; ++i) {
+        layers.push_back(Dense(128, Activation::kIdentity, {.bias = false}));
+        layers.push_back(Sleeping(pass));
+      }
+      Network network(NetworkConfig::Sequential({128}, layers));
+      Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+      DistributedTrainer distributed(trainer, communicator,
+                                     {.bucket_bytes = kBytes * state.range(0)});
+      const auto step = [&] {
+        distributed.Step([] {
+          return std::optional<Batch>(Batch(Zeros({1, 128}), Zeros({1}, DType::kInt64)));
+        });
+      };
+      for (int i = 0; i < 2; ++i) step();
+      communicator.Barrier("before");
+      const CommunicatorStats before = communicator.stats();
+      for (int i = 0; i < kSteps; ++i) step();
+      const CommunicatorStats after = communicator.stats();
+      communicator.Barrier("behind");
+      if (communicator.rank() > 0) return;
+      busy = (after.busy_seconds - before.busy_seconds) / kSteps;
+      waited = (after.waited_seconds - before.waited_seconds) / kSteps;
+    });
   }
   // A layer's gradient is complete when the pass of its sleeper and those behind is over; the first layer's sleeper ends
   // the whole pass. Words at a step's beginning are behind the forward pass, those at its end are not.

@@ -15,7 +15,7 @@
 
 namespace tidepool::cpu {
 
-constexpr int64_t kRows = 96;
+constexpr int64_t kRows = 128;
 constexpr int64_t kKeys = 256;
 
 inline const AttentionLoops<float>& LoopsOf(OfF32) { return AttentionLoopsF32(); }

@@ -1,19 +1,16 @@
 #include "tidepool/backends/cpu/gemm/conv2d.h"
 
-#include <string.h>
-
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <memory>
-#include <random>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/backends/cpu/gemm/convolution_arrays.h"
 #include "tidepool/backends/cpu/gemm/guarded_array.h"
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -21,68 +18,51 @@ namespace {
 constexpr uint64_t kSeed = 771204;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-using Pool = std::unique_ptr<ThreadPool>;
+struct Conv2dCalls {
+  using Problem = Conv2dProblem;
+  static constexpr auto kForward = &Conv2dForward;
+  static constexpr auto kGradInput = &Conv2dGradInput;
+  static constexpr auto kGradFilter = &Conv2dGradFilter;
+  static constexpr auto kForwardBytes = &Conv2dForwardScratchBytes;
+  static constexpr auto kGradInputBytes = &Conv2dGradInputScratchBytes;
+  static constexpr auto kGradFilterBytes = &Conv2dGradFilterScratchBytes;
 
-size_t InputFloats(const Conv2dProblem& p) {
-  return p.batch * p.in_height * p.in_width * p.in_channels;
-}
-size_t OutputFloats(const Conv2dProblem& p) {
-  return p.batch * p.OutHeight() * p.OutWidth() * p.out_channels;
-}
-size_t FilterFloats(const Conv2dProblem& p) {
-  return p.out_channels * p.kernel_height * p.kernel_width * p.in_channels;
-}
-
-// Calls visit(index of x, index of filter, index of y) for every product of the convolution.
-template <typename Visit>
-void ForEachProduct(const Conv2dProblem& p, Visit visit) {
-  for (int64_t n = 0; n < p.batch; ++n)
-    for (int64_t oh = 0; oh < p.OutHeight(); ++oh)
-      for (int64_t ow = 0; ow < p.OutWidth(); ++ow)
-        for (int64_t kh = 0; kh < p.kernel_height; ++kh)
-          for (int64_t kw = 0; kw < p.kernel_width; ++kw) {
-            const int64_t ih = oh * p.stride_height + kh * p.dilation_height - p.pad_top;
-            const int64_t iw = ow * p.stride_width + kw * p.dilation_width - p.pad_left;
-            if (ih < 0 || ih >= p.in_height || iw < 0 || iw >= p.in_width) continue;
-            for (int64_t co = 0; co < p.out_channels; ++co)
-              for (int64_t ci = 0; ci < p.in_channels; ++ci) {
-                visit(((n * p.in_height + ih) * p.in_width + iw) * p.in_channels + ci,
-                      ((co * p.kernel_height + kh) * p.kernel_width + kw) * p.in_channels + ci,
-                      ((n * p.OutHeight() + oh) * p.OutWidth() + ow) * p.out_channels + co);
-              }
-          }
-}
-
-struct Sum {
-  double value = 0, magnitude = 0;
-  int64_t count = 0;
-  void Add(double term) {
-    value += term;
-    magnitude += std::abs(term);
-    ++count;
+  static size_t InputFloats(const Conv2dProblem& p) {
+    return p.batch * p.in_height * p.in_width * p.in_channels;
   }
+  static size_t OutputFloats(const Conv2dProblem& p) {
+    return p.batch * p.OutHeight() * p.OutWidth() * p.out_channels;
+  }
+  static size_t FilterFloats(const Conv2dProblem& p) {
+    return p.out_channels * p.kernel_height * p.kernel_width * p.in_channels;
+  }
+
+  // Calls visit(index of x, index of filter, index of y) for every product of the convolution.
+  template <typename Visit>
+  static void ForEachProduct(const Conv2dProblem& p, Visit visit) {
+    for (int64_t n = 0; n < p.batch; ++n)
+      for (int64_t oh = 0; oh < p.OutHeight(); ++oh)
+        for (int64_t ow = 0; ow < p.OutWidth(); ++ow)
+          for (int64_t kh = 0; kh < p.kernel_height; ++kh)
+            for (int64_t kw = 0; kw < p.kernel_width; ++kw) {
+              const int64_t ih = oh * p.stride_height + kh * p.dilation_height - p.pad_top;
+              const int64_t iw = ow * p.stride_width + kw * p.dilation_width - p.pad_left;
+              if (ih < 0 || ih >= p.in_height || iw < 0 || iw >= p.in_width) continue;
+              for (int64_t co = 0; co < p.out_channels; ++co)
+                for (int64_t ci = 0; ci < p.in_channels; ++ci) {
+                  visit(((n * p.in_height + ih) * p.in_width + iw) * p.in_channels + ci,
+                        ((co * p.kernel_height + kh) * p.kernel_width + kw) * p.in_channels + ci,
+                        ((n * p.OutHeight() + oh) * p.OutWidth() + ow) * p.out_channels + co);
+                }
+            }
+  }
+  static size_t OutChannels(const Conv2dProblem& p) { return p.out_channels; }
 };
+using Arrays = ConvolutionArrays<Conv2dCalls>;
 
-void ExpectNear(const char* what, const std::vector<Sum>& expected, const GuardedArray& found) {
-  ASSERT_EQ(expected.size(), found.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const Sum& sum = expected[i];
-    const double bound =
-        (sum.count + 3) * sum.magnitude * std::numeric_limits<float>::epsilon() / 2;
-    ASSERT_LE(std::abs(found[i] - sum.value), bound)
-        << what << " at " << i << ": found " << found[i] << ", expected " << sum.value;
-  }
-  ASSERT_TRUE(found.FrontIntact()) << what;
-}
-
-class Conv2dTest : public testing::TestWithParam<const TileKernels*> {
+class Conv2dTest : public ConvolutionTest {
  protected:
-  Conv2dTest() : random_(kSeed) { ForceTileKernelsForTesting(GetParam()); }
-  ~Conv2dTest() override { ForceTileKernelsForTesting(nullptr); }
-
-  int64_t Uniform(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(random_);
-  }
+  Conv2dTest() : ConvolutionTest(kSeed) {}
 
   Conv2dProblem RandomProblem() {
     static constexpr int64_t kChannels[] = {1, 2, 3, 5, 7, 8, 9, 16, 17, 20, 24, 25, 33, 50};
@@ -111,8 +91,6 @@ class Conv2dTest : public testing::TestWithParam<const TileKernels*> {
       if (p.OutHeight() >= 1 && p.OutWidth() >= 1) return p;
     }
   }
-
-  std::mt19937_64 random_;
 };
 
 std::string Describe(const Conv2dProblem& p, int round) {
@@ -126,93 +104,23 @@ std::string Describe(const Conv2dProblem& p, int round) {
       .GetString();
 }
 
-// Input, parameters and results of one problem.
-struct Arrays {
-  explicit Arrays(const Conv2dProblem& p, std::mt19937_64& random)
-      : x(InputFloats(p)),
-        filter(FilterFloats(p)),
-        bias(p.out_channels),
-        y(OutputFloats(p)),
-        dy(OutputFloats(p)),
-        dx(InputFloats(p)),
-        dfilter(FilterFloats(p)) {
-    for (GuardedArray* array : {&x, &filter, &bias, &dy, &dfilter}) array->Randomize(random);
-    y.Fill(kNan), dx.Fill(kNan);
-  }
-  GuardedArray x, filter, bias, y, dy, dx, dfilter;
-};
-
 TEST_P(Conv2dTest, RandomProblemsAgreeWithTheNaiveLoops) {
   for (int round = 0; round < 300; ++round) {
     const Conv2dProblem p = RandomProblem();
     SCOPED_TRACE(Describe(p, round));
-    Arrays arrays(p, random_);
-    const bool has_bias = Uniform(0, 1), relu = Uniform(0, 3) == 0, accumulate = Uniform(0, 1);
-    std::vector<Sum> y(arrays.y.size()), dx(arrays.dx.size()), dfilter(arrays.dfilter.size());
-    for (size_t i = 0; i < y.size() && has_bias; ++i) y[i].Add(arrays.bias[i % p.out_channels]);
-    for (size_t i = 0; i < dfilter.size() && accumulate; ++i) dfilter[i].Add(arrays.dfilter[i]);
-    ForEachProduct(p, [&](size_t ix, size_t iw, size_t iy) {
-      y[iy].Add(double{arrays.x[ix]} * arrays.filter[iw]);
-      dx[ix].Add(double{arrays.dy[iy]} * arrays.filter[iw]);
-      dfilter[iw].Add(double{arrays.dy[iy]} * arrays.x[ix]);
-    });
-    if (relu) {
-      for (Sum& sum : y) sum.value = std::max(sum.value, 0.0);
-    }
-
-    GuardedArray forward(Conv2dForwardScratchBytes(p, 1) / sizeof(float));
-    GuardedArray input(Conv2dGradInputScratchBytes(p, 1) / sizeof(float));
-    GuardedArray weights(Conv2dGradFilterScratchBytes(p, 1) / sizeof(float));
-    for (GuardedArray* scratch : {&forward, &input, &weights}) {
-      ASSERT_EQ(scratch->size() % 16, 0u);
-      scratch->Fill(kNan);
-    }
-    Conv2dForward(p, arrays.x.data(), arrays.filter.data(), has_bias ? arrays.bias.data() : nullptr,
-                  relu, arrays.y.data(), forward.data(), nullptr);
-    ExpectNear("y", y, arrays.y);
-    Conv2dGradInput(p, arrays.dy.data(), arrays.filter.data(), arrays.dx.data(), input.data(),
-                    nullptr);
-    ExpectNear("dx", dx, arrays.dx);
-    Conv2dGradFilter(p, arrays.x.data(), arrays.dy.data(), arrays.dfilter.data(), accumulate,
-                     weights.data(), nullptr);
-    ExpectNear("dfilter", dfilter, arrays.dfilter);
-    for (const GuardedArray* scratch : {&forward, &input, &weights}) {
-      ASSERT_TRUE(scratch->FrontIntact());
-    }
+    ExpectWhatNaiveLoopsGive<Conv2dCalls>(p);
     if (HasFatalFailure()) return;
   }
 }
 
 TEST_P(Conv2dTest, SameBitsForAnyPool) {
-  std::vector<Pool> pools;
-  for (int threads : {1, 2, 3}) pools.push_back(std::make_unique<WorkerPool>(threads));
   for (int round = 0; round < 60; ++round) {
     Conv2dProblem p = RandomProblem();
     p.batch = Uniform(1, 20);
     if (round % 10 == 0) p.in_height = 40, p.in_width = 30;
     SCOPED_TRACE(Describe(p, round));
-    Arrays first(p, random_);
-    for (int pool = -1; pool < 3; ++pool) {
-      std::mt19937_64 unused;
-      Arrays again(p, unused);
-      Arrays& out = pool < 0 ? first : again;
-      const int threads = pool < 0 ? 1 : pool + 1;
-      ThreadPool* const tp = pool < 0 ? nullptr : pools[pool].get();
-      GuardedArray forward(Conv2dForwardScratchBytes(p, threads) / sizeof(float));
-      GuardedArray input(Conv2dGradInputScratchBytes(p, threads) / sizeof(float));
-      GuardedArray weights(Conv2dGradFilterScratchBytes(p, threads) / sizeof(float));
-      Conv2dForward(p, first.x.data(), first.filter.data(), first.bias.data(), false, out.y.data(),
-                    forward.data(), tp);
-      Conv2dGradInput(p, first.dy.data(), first.filter.data(), out.dx.data(), input.data(), tp);
-      Conv2dGradFilter(p, first.x.data(), first.dy.data(), out.dfilter.data(), false,
-                       weights.data(), tp);
-      const auto same = [&](const GuardedArray& a, const GuardedArray& b) {
-        return memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-      };
-      ASSERT_TRUE(same(first.y, out.y)) << threads << " threads";
-      ASSERT_TRUE(same(first.dx, out.dx)) << threads << " threads";
-      ASSERT_TRUE(same(first.dfilter, out.dfilter)) << threads << " threads";
-    }
+    ExpectSameBitsForAnyPool<Conv2dCalls>(p);
+    if (HasFatalFailure()) return;
   }
 }
 

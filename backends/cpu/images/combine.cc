@@ -5,22 +5,15 @@
 
 namespace tidepool::cpu {
 
-void CombinePortable(const float* const* lines, const float* weights, int64_t count, float* z,
-                     int64_t n) {
-  CombineLines(lines, weights, count, z, n);
-}
+const CombineLoops<double> kCombineLoopsF64 = kLoops<double>;
+const CombineLoops<float> kPortableCombineLoops = kLoops<float>;
 
-void CombineF64(const double* const* lines, const double* weights, int64_t count, double* z,
-                int64_t n) {
-  CombineLines(lines, weights, count, z, n);
-}
-
-Combine<float> CombineF32() {
+const CombineLoops<float>& CombineLoopsF32() {
 #if defined(__x86_64__)
-  if (BestInstructionSet() >= InstructionSet::kAvx512) return &CombineAvx512;
-  if (BestInstructionSet() >= InstructionSet::kAvx2) return &CombineAvx2;
+  if (BestInstructionSet() >= InstructionSet::kAvx512) return kAvx512CombineLoops;
+  if (BestInstructionSet() >= InstructionSet::kAvx2) return kAvx2CombineLoops;
 #endif
-  return &CombinePortable;
+  return kPortableCombineLoops;
 }
 
 }  // namespace tidepool::cpu

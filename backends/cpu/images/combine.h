@@ -6,20 +6,20 @@
 
 namespace tidepool::cpu {
 
-// z[i] = sum of weights[k] * lines[k][i] over `count` lines, in their order; 0 lines give zeros. z is none of them.
 template <typename T>
-using Combine = void (*)(const T* const* lines, const T* weights, int64_t count, T* z, int64_t n);
+struct CombineLoops {
+  // z[i] = sum of weights[k] * lines[k][i] over `count` lines, in their order; 0 lines give zeros. z is none of them.
+  void (*lines)(const T* const* lines, const T* weights, int64_t count, T* z, int64_t n);
+  // For each of `count` places of z, of `channels` elements: the sum of weights[k] * x[places[k]] over k from first[i] to
+  // first[i + 1].
+  void (*places)(const T* x, const int64_t* first, const int64_t* places, const T* weights,
+                 int64_t count, int64_t channels, T* z);
+};
 
-Combine<float> CombineF32();
-void CombineF64(const double* const* lines, const double* weights, int64_t count, double* z,
-                int64_t n);
-void CombinePortable(const float* const* lines, const float* weights, int64_t count, float* z,
-                     int64_t n);
-// x86-64 only.
-void CombineAvx2(const float* const* lines, const float* weights, int64_t count, float* z,
-                 int64_t n);
-void CombineAvx512(const float* const* lines, const float* weights, int64_t count, float* z,
-                   int64_t n);
+const CombineLoops<float>& CombineLoopsF32();
+extern const CombineLoops<double> kCombineLoopsF64;
+extern const CombineLoops<float> kPortableCombineLoops;
+extern const CombineLoops<float> kAvx2CombineLoops, kAvx512CombineLoops;  // x86-64 only
 
 }  // namespace tidepool::cpu
 

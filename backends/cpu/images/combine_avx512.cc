@@ -6,10 +6,7 @@
 
 namespace tidepool::cpu {
 
-void CombineAvx512(const float* const* lines, const float* weights, int64_t count, float* z,
-                   int64_t n) {
-  CombineLines(lines, weights, count, z, n);
-}
+const CombineLoops<float> kAvx512CombineLoops = kLoops<float>;
 
 }  // namespace tidepool::cpu
 #endif

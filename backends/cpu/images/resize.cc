@@ -17,11 +17,11 @@ namespace tidepool::cpu {
 namespace {
 
 template <typename T>
-Combine<T> CombineOf() {
+const CombineLoops<T>& CombineLoopsOf() {
   if constexpr (sizeof(T) == sizeof(float)) {
-    return CombineF32();
+    return CombineLoopsF32();
   } else {
-    return &CombineF64;
+    return kCombineLoopsF64;
   }
 }
 
@@ -88,7 +88,7 @@ struct Resizing {
         down(call.inputs[0].dims[1], call.outputs[0].dims[1], turned, parts),
         along(call.inputs[0].dims[2], call.outputs[0].dims[2], turned, parts) {
     shared_bytes = parts.bytes();
-    most_lines = turned ? ResizeTaps::kMost * std::max(down.from, along.from) : ResizeTaps::kMost;
+    most_lines = ResizeTaps::kMost * (turned ? down.from : 1);
     Parts slot(nullptr);
     slot.Take<T>(along.from * channels);
     slot.Take<const T*>(most_lines);
@@ -110,7 +110,7 @@ void Run(const KernelCall& call) {
   r.along.Fill(attributes, r.turned);
   const T* const in = call.inputs[0].as<T>();
   T* const out = call.outputs[0].as<T>();
-  const Combine<T> combine = CombineOf<T>();
+  const CombineLoops<T>& loops = CombineLoopsOf<T>();
   const int64_t in_line = r.along.from * r.channels, out_line = r.along.to * r.channels;
   const int64_t work = 4 * r.batch * r.down.to * (in_line + out_line);
   const std::shared_ptr<ThreadPool> pool = work < kMinParallelWork ? nullptr : PoolOf(call.threads);
@@ -124,14 +124,9 @@ void Run(const KernelCall& call) {
     int64_t count = 0;
     const int64_t begin = r.down.first[row], end = r.down.first[row + 1];
     for (int64_t t = begin; t < end; ++t) lines[count++] = image + r.down.places[t] * in_line;
-    combine(lines, r.down.weights + begin, count, line, in_line);
-    T* const to = out + task * out_line;
-    for (int64_t column = 0; column < r.along.to; ++column) {
-      count = 0;
-      const int64_t from = r.along.first[column], last = r.along.first[column + 1];
-      for (int64_t t = from; t < last; ++t) lines[count++] = line + r.along.places[t] * r.channels;
-      combine(lines, r.along.weights + from, count, to + column * r.channels, r.channels);
-    }
+    loops.lines(lines, r.down.weights + begin, count, line, in_line);
+    loops.places(line, r.along.first, r.along.places, r.along.weights, r.along.to, r.channels,
+                 out + task * out_line);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <random>
 #include <tuple>
@@ -321,6 +322,41 @@ TEST(ReduceLoops, ExtremesFindNanWhereverItIs) {
           ASSERT_TRUE(std::isnan(extreme())) << i << " of " << n;
           x[i] = kept;
         }
+      }
+    }
+  }
+}
+
+// Which rows a call has depends on the number of threads: rows that are read side by side are what each is alone, and a long
+// row is what its blocks are, one after the other.
+TEST(ReduceLoops, RowsOfFloatsAreWhatEachIsAlone) {
+  constexpr int64_t kBlock = 4096;
+  for (const FindLoops find : Tables()) {
+    for (const ReduceKind kind : {ReduceKind::kSum, ReduceKind::kMax, ReduceKind::kMin}) {
+      const ReduceLoops& loops = *find(kind, ElementKind::kF32);
+      const auto bytes = static_cast<size_t>(loops.partial_bytes);
+      for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{9, 0},
+                                    {6, 33},
+                                    {5, 100},
+                                    {4, 1051},
+                                    {7, 4099},
+                                    {2, 40000},
+                                    {5, 9000}}) {
+        Matrix<float> x(rows, n, 3, 41);
+        if (n > 40 && rows > 4)
+          x.values[2 * x.stride + n - 2] = std::numeric_limits<float>::quiet_NaN();
+        std::vector<std::byte> together(rows * bytes), alone(rows * bytes), more(bytes);
+        loops.rows(x.values.data(), rows, x.stride, n, 0, nullptr, together.data());
+        for (int64_t r = 0; r < rows; ++r) {
+          const float* const row = x.values.data() + r * x.stride;
+          std::byte* const partial = alone.data() + static_cast<size_t>(r) * bytes;
+          loops.rows(row, 1, 0, std::min(n, kBlock), 0, nullptr, partial);
+          for (int64_t begin = kBlock; begin < n; begin += kBlock) {
+            loops.rows(row + begin, 1, 0, std::min(n - begin, kBlock), 0, nullptr, more.data());
+            loops.merge(more.data(), partial, 1);
+          }
+        }
+        ASSERT_EQ(together, alone) << rows << " rows of " << n;
       }
     }
   }

@@ -3,32 +3,22 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/backends/cuda/runtime/loaded_library.h"
 #if defined(TIDEPOOL_CUDA_EMULATED)
 #include "tidepool/backends/cuda/emulation/emulated_cudnn.h"
-#else
-#include <dlfcn.h>
 #endif
 
 namespace tidepool::cuda {
 namespace {
 
-struct Found {
-  CudnnLibrary library;
-  bool is_usable = false;
-  std::string description;
-};
+using Found = FoundLibrary<CudnnLibrary>;
 
 #if defined(TIDEPOOL_CUDA_EMULATED)
-void* Open(const char* name) { return OpenEmulatedCudnn(name); }
-void* Symbol(void*, const char* name) { return EmulatedCudnnSymbol(name); }
-std::string WhyNotOpened() { return "no emulated libcudnn.so"; }
+constexpr LibrarySource kSource = {
+    &OpenEmulatedCudnn, [](void*, const char* name) { return EmulatedCudnnSymbol(name); },
+    [] { return "no emulated libcudnn.so"; }};
 #else
-void* Open(const char* name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL); }
-void* Symbol(void* library, const char* name) { return dlsym(library, name); }
-std::string WhyNotOpened() {
-  const char* const text = dlerror();
-  return text != nullptr ? text : "libcudnn.so: not found";
-}
+const LibrarySource& kSource = kSystemLibraries;
 #endif
 
 Found Look() {
@@ -38,26 +28,16 @@ Found Look() {
     found.description = "not used: TIDEPOOL_CUDA_CUDNN=0";
     return found;
   }
-  void* opened = nullptr;
-  std::string why;
-  for (const char* name : {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"}) {
-    opened = Open(name);
-    if (opened != nullptr) break;
-    if (why.empty()) why = WhyNotOpened();
-  }
-  if (opened == nullptr) {
-    found.description = absl::StrCat("not used: ", why);
+  LoadedLibrary loaded(kSource, {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"});
+  if (!loaded.is_open()) {
+    found.description = absl::StrCat("not used: ", loaded.why_not_opened());
     return found;
   }
-  std::string missing;
-#define TIDEPOOL_CUDNN_LOOK_UP(Name, ...)                                          \
-  found.library.Name =                                                             \
-      reinterpret_cast<CudnnFunction<__VA_ARGS__>>(Symbol(opened, "cudnn" #Name)); \
-  if (found.library.Name == nullptr && missing.empty()) missing = "cudnn" #Name;
+#define TIDEPOOL_CUDNN_LOOK_UP(Name, ...) loaded.LookUp("cudnn" #Name, &found.library.Name);
   TIDEPOOL_CUDNN_FUNCTIONS(TIDEPOOL_CUDNN_LOOK_UP)
 #undef TIDEPOOL_CUDNN_LOOK_UP
-  if (!missing.empty()) {
-    found.description = absl::StrCat("not used: the library has no ", missing);
+  if (!loaded.missing().empty()) {
+    found.description = absl::StrCat("not used: the library has no ", loaded.missing());
     return found;
   }
   // 90100 is 9.1.0, 8907 is 8.9.7.
@@ -79,9 +59,7 @@ const Found& TheLibrary() {
 
 }  // namespace
 
-const CudnnLibrary* CudnnLibrary::Find() {
-  return TheLibrary().is_usable ? &TheLibrary().library : nullptr;
-}
+const CudnnLibrary* CudnnLibrary::Find() { return TheLibrary().usable(); }
 std::string CudnnLibrary::Description() { return TheLibrary().description; }
 
 }  // namespace tidepool::cuda

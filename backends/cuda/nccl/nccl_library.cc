@@ -1,53 +1,36 @@
 #include "tidepool/backends/cuda/nccl/nccl_library.h"
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/backends/cuda/runtime/loaded_library.h"
 #if defined(TIDEPOOL_CUDA_EMULATED)
 #include "tidepool/backends/cuda/emulation/emulated_nccl.h"
-#else
-#include <dlfcn.h>
 #endif
 
 namespace tidepool::cuda {
 namespace {
 
-struct Found {
-  NcclLibrary library;
-  bool is_usable = false;
-  std::string description;
-};
+using Found = FoundLibrary<NcclLibrary>;
 
 #if defined(TIDEPOOL_CUDA_EMULATED)
-void* Open(const char* name) { return OpenEmulatedNccl(name); }
-void* Symbol(void*, const char* name) { return EmulatedNcclSymbol(name); }
-std::string WhyNotOpened() { return "no emulated NCCL"; }
+constexpr LibrarySource kSource = {&OpenEmulatedNccl,
+                                   [](void*, const char* name) { return EmulatedNcclSymbol(name); },
+                                   [] { return "no emulated NCCL"; }};
 #else
-void* Open(const char* name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL); }
-void* Symbol(void* library, const char* name) { return dlsym(library, name); }
-std::string WhyNotOpened() {
-  const char* const text = dlerror();
-  return text != nullptr ? text : "not found";
-}
+const LibrarySource& kSource = kSystemLibraries;
 #endif
 
 Found Look() {
   Found found;
-  void* opened = nullptr;
-  std::string why;
-  for (const char* name : {"libnccl.so.2", "libnccl.so"}) {
-    opened = Open(name);
-    if (opened != nullptr) break;
-    if (why.empty()) why = WhyNotOpened();
-  }
-  if (opened == nullptr) {
-    found.description = absl::StrCat("found neither libnccl.so.2 nor libnccl.so (", why, ")");
+  LoadedLibrary loaded(kSource, {"libnccl.so.2", "libnccl.so"});
+  if (!loaded.is_open()) {
+    found.description =
+        absl::StrCat("found neither libnccl.so.2 nor libnccl.so (", loaded.why_not_opened(), ")");
     return found;
   }
-  std::string missing;
-#define TIDEPOOL_NCCL_LOOK_UP(Name, ...)                                                          \
-  found.library.Name = reinterpret_cast<NcclFunction<__VA_ARGS__>>(Symbol(opened, "nccl" #Name)); \
-  if (found.library.Name == nullptr && missing.empty()) missing = "nccl" #Name;
+#define TIDEPOOL_NCCL_LOOK_UP(Name, ...) loaded.LookUp("nccl" #Name, &found.library.Name);
   TIDEPOOL_NCCL_FUNCTIONS(TIDEPOOL_NCCL_LOOK_UP)
 #undef TIDEPOOL_NCCL_LOOK_UP
+  const std::string& missing = loaded.missing();
   // An older library is told by its version, whatever it lacks beside that.
   int& version = found.library.version;
   const bool has_version = found.library.GetVersion != nullptr &&
@@ -75,9 +58,7 @@ const Found& TheLibrary() {
 
 }  // namespace
 
-const NcclLibrary* NcclLibrary::Find() {
-  return TheLibrary().is_usable ? &TheLibrary().library : nullptr;
-}
+const NcclLibrary* NcclLibrary::Find() { return TheLibrary().usable(); }
 std::string NcclLibrary::Description() { return TheLibrary().description; }
 
 std::string NcclLibrary::VersionName(int version) {
