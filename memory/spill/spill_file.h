@@ -147,9 +147,11 @@ struct SpillFileStats {
   int64_t file_bytes = 0;          // allocated on the disk
   SpillWayCounters written, read;  // ever
   int64_t failures = 0;            // transfers that ended with an error
-  double busy_seconds = 0;         // with any block under way
-  bool direct = false;             // past the page cache
-  std::string queue;               // "io_uring"
+  int64_t unfinished =
+      0;  // transfers that were begun and have not ended; what was given up may be under way still
+  double busy_seconds = 0;  // with any block under way
+  bool direct = false;      // past the page cache
+  std::string queue;        // "io_uring"
 };
 
 class SpillFile {
