@@ -79,6 +79,7 @@ void Spillables::Pin(Item& item) {
     } catch (...) {
       {
         const std::lock_guard lock(mutex_);
+        if (item.is_ahead_) brought_ -= item.bytes;
         NotAhead(item);
       }
       item.state.StaysAway();
@@ -104,6 +105,7 @@ void Spillables::NoteUse(Item& item, Found found, bool in_time) {
       else
         brought_ += item.bytes;
       NotAhead(item);
+      item.in_vain_ = false;
     }
     if (has_cycles && item.listed_) Note(cycle_.Use(item));
   }
@@ -156,7 +158,10 @@ bool Spillables::LetGo(Item& item) {
   {
     const std::lock_guard lock(mutex_);
     if (found == Found::kGoing) writing_.reset();
-    if (item.is_ahead_) internal::CountSpillPlan(&stats_.plan, {.in_vain = 1});
+    if (item.is_ahead_) {
+      item.in_vain_ = true;
+      internal::CountSpillPlan(&stats_.plan, {.in_vain = 1});
+    }
     NotAhead(item);
     ++stats_.spills;
     stats_.spilled_bytes += item.bytes;

@@ -25,7 +25,7 @@
 //
 // Ownership: the file outlives it, and it its items. Threads: any. A budget's request, on whichever thread, waits for what it has
 // written. Callbacks of memory_events.h and of the Reclaimer are in the middle of one: a pin that would have to wait is refused to
-// them. Cost: a request that has to spill goes through all items; a use of one is a lock, and a second one, with a look at the next eight uses,
+// them. Cost: a request that has to spill goes through all items; a use of one is a lock, and a few more, with a look at the next eight uses,
 // where cycles are told. What those take: use_cycle.h. fork(): not for children, whose budgets do
 // without.
 #ifndef TIDEPOOL_MEMORY_SPILL_SPILLABLES_H_
@@ -118,6 +118,7 @@ class Spillables final : private Spiller {
     // Under the lock of all:
     bool listed_ = false;
     bool is_ahead_ = false;  // read as the plan said, and not used yet
+    bool in_vain_ = false;   // it was, and had to go: not again before its use
     std::list<std::weak_ptr<Item>>::iterator place_;
   };
 

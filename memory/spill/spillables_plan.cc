@@ -207,7 +207,8 @@ bool Spillables::BringNext() {
     is_next = coming_ == 0;
     for (; coming_ < kMostComing && use < kUsesAhead && cycle_.follows(); ++use) {
       auto* const expected = static_cast<Item*>(cycle_.Expected(use));
-      if (expected == nullptr || expected->recomputed || !expected->state.is_away()) continue;
+      if (expected == nullptr || expected->recomputed || expected->in_vain_) continue;
+      if (!expected->state.is_away()) continue;
       item = expected->place_->lock();
       break;
     }
@@ -253,7 +254,10 @@ Spillables::Room Spillables::MakeRoom(const Item& item, int64_t use, bool is_nex
   int64_t bytes = 0;
   for (size_t i = 0; i < std::min(kMostTried, candidates.size()); ++i) {
     if (bytes >= serving.missing_bytes()) break;
-    if (!IsReady(candidates[i].item, use < kUsesToWrite)) continue;
+    // What is not used again, as far as is known, may be freed before it has to go.
+    const bool may_be_written =
+        use < kUsesToWrite && candidates[i].next_use != internal::UseCycle::kNever;
+    if (!IsReady(candidates[i].item, may_be_written)) continue;
     bytes += candidates[i].item->bytes;
     ready.push_back(std::move(candidates[i]));
   }

@@ -92,24 +92,53 @@ UseCycle::Outcome UseCycle::EndCycle() {
     outcome.followed = whole && trusted_;
     outcome.left = has_plan && !whole && follows();
     outcome.unrecorded = recording_.full;
+    trusted_ = whole;
     if (whole && !differs_) {
-      trusted_ = true;
       last_.Clear();
+    } else if (Repeats()) {
+      Adopt();
     } else {
-      if (!whole) trusted_ = false;
-      if (!recording_.full && Correspond(recording_, last_)) {
-        Adopt();
-      } else {
-        std::swap(last_, recording_);
-      }
+      std::swap(last_, recording_);
     }
   }
   BeginCycle();
   return outcome;
 }
 
+// Whether the recording is as the last one; where it is but for what is made and goes within the cycle, that is taken out of it.
+bool UseCycle::Repeats() {
+  if (recording_.full || last_.full) return false;
+  for (Slot& slot : recording_.slots) slot.passes = slot.age == 0 && slot.thing == nullptr;
+  if (Correspond(recording_, last_)) return true;
+  try {
+    Recording rest = WithoutPassing(recording_);
+    if (!Correspond(rest, WithoutPassing(last_))) return false;
+    for (uint32_t i = 0; i < rest.slots.size(); ++i) {
+      if (rest.slots[i].thing != nullptr) rest.slots[i].thing->recorded_ = i;
+    }
+    recording_ = std::move(rest);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+auto UseCycle::WithoutPassing(const Recording& recording) -> Recording {
+  Recording rest;
+  std::vector<uint32_t> number(recording.slots.size(), kNone);
+  for (const uint32_t use : recording.uses) {
+    if (recording.slots[use].passes) continue;
+    if (number[use] == kNone) {
+      number[use] = static_cast<uint32_t>(rest.slots.size());
+      rest.slots.push_back(recording.slots[use]);
+    }
+    rest.uses.push_back(number[use]);
+  }
+  return rest;
+}
+
 bool UseCycle::Correspond(const Recording& a, const Recording& b) {
-  if (a.full || b.full || a.uses.empty() || a.uses != b.uses) return false;
+  if (a.uses.empty() || a.uses != b.uses) return false;
   if (a.slots.size() != b.slots.size()) return false;
   for (size_t i = 0; i < a.slots.size(); ++i) {
     const Slot &one = a.slots[i], &other = b.slots[i];

@@ -5,7 +5,7 @@
 // that was added in its cycle, or in the cycle before (what each cycle makes anew, and what it leaves to the next one). A use that is not the
 // expected one ends following it for the cycle, and a cycle has to be as the plan again before it is followed again; a
 // sequence that has come twice running replaces it. No difference of this kind: uses of what was added since the plan was learned, and uses left out of what
-// is gone.
+// is gone. Cycles that differ by what is made and goes within them alone are equal, and that is in no plan.
 //
 // Ownership: things stay until Remove(). Threads: one at a time. Cost: a use is constant; the end of a cycle a look at each of
 // its uses at most. Memory: 16 bytes a use and 40 a thing, of kMostUses uses at most; a cycle of more is not learned. Errors: none;
@@ -74,9 +74,10 @@ class UseCycle {
     uint64_t id = 0;
     int64_t bytes = 0;
     uint32_t birth = kNone;
-    uint32_t age = 0;  // 0: born in the cycle, 1: in the one before, 2: earlier
-    uint32_t partner =
-        kNone;  // of a plan's: who becomes it in the next cycle (age 0), or was it (age 1)
+    uint32_t age = 0;     // 0: born in the cycle, 1: in the one before, 2: earlier
+    bool passes = false;  // born in the cycle, and gone at its end
+    // Of a plan's: who becomes it in the next cycle (age 0), or was it (age 1).
+    uint32_t partner = kNone;
   };
   struct Recording {
     void Clear() {
@@ -90,6 +91,8 @@ class UseCycle {
   };
 
   void Record(UsedThing& thing);
+  bool Repeats();
+  static Recording WithoutPassing(const Recording& recording);
   static bool Correspond(const Recording& a, const Recording& b);
   Outcome Match(UsedThing& thing);
   bool SkipGone();  // expected uses of what is not there. Whether there were any

@@ -130,6 +130,29 @@ TEST(UseCycle, WhatIsNewOrGoneIsNoDifference) {
   EXPECT_EQ(cycle.NextUse(things[3]), 1) << "the use of what is gone is not expected any more";
 }
 
+// As by another thread, which has no order with this one.
+TEST(UseCycle, WhatPassesAnywhereInACycleIsNoDifference) {
+  std::mt19937_64 random(3);
+  UseCycle cycle;
+  Things things = Make(cycle, 5);
+  cycle.EndCycle();
+  for (int round = 0; round < 20; ++round) {
+    int followed = 0;
+    const bool differs = round == 10;
+    for (const int i : {0, 1, 2, 1, 3, 4, differs ? 3 : 0}) {
+      Things passing;
+      for (uint64_t many = random() % 3; many > 0; --many) {
+        cycle.Add(passing.emplace_back(50));
+        cycle.Use(passing.back());
+      }
+      followed += Uses(cycle, things, {i});
+      for (UsedThing& thing : passing) cycle.Remove(thing);
+    }
+    EXPECT_EQ(followed, round < 2 || round == 11 ? 0 : differs ? 6 : 7) << round;
+    cycle.EndCycle();
+  }
+}
+
 TEST(UseCycle, MoreUsesThanAreRecordedAreNotLearned) {
   UseCycle cycle;
   Things things = Make(cycle, 2);

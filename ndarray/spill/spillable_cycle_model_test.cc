@@ -131,16 +131,13 @@ TEST(SpillableCycleModel, AnEarlyWriteThatFailsLosesNothing) {
   for (int cycle = 0; cycle < 4; ++cycle) run.Cycle(kSweep);
   EXPECT_EQ(run.spillables.stats().failures, 0);
   for (int cycle = 0; cycle < 4; ++cycle) {
+    const int64_t failures = run.file.stats().failures;
     for (const int i : kSweep) {
-      const int64_t early = run.spillables.stats().plan.early_writes,
-                    failures = run.file.stats().failures;
-      faults.writes = i == 2;
+      faults.writes = run.file.stats().failures == failures;  // the first one that is begun
       run.Use(i);
-      if (i != 2) continue;
-      EXPECT_EQ(run.spillables.stats().plan.early_writes, early + 1);
-      EXPECT_EQ(run.file.stats().failures, failures + 1);
       faults.writes = false;
     }
+    EXPECT_EQ(run.file.stats().failures, failures + 1);
     run.spillables.EndCycle();
   }
   EXPECT_EQ(run.spillables.stats().failures, 4);
@@ -165,11 +162,13 @@ void RunBesideOthers(uint64_t seed, bool fails) {
   const auto attempt = [&](const auto& call) {
     try {
       call();
+      return true;
     } catch (const Error& error) {
       const bool expected = error.code() == absl::StatusCode::kResourceExhausted ||
                             error.code() == absl::StatusCode::kInternal;
       EXPECT_TRUE(expected) << error.message();
       ++refused;
+      return false;
     }
   };
   std::vector<std::thread> threads;
@@ -210,7 +209,10 @@ void RunBesideOthers(uint64_t seed, bool fails) {
     }
   });
   for (int cycle = 0; cycle < 60; ++cycle) {
-    for (int i = 0; i < 10; ++i) attempt([&] { run.Use(i); });
+    for (int i = 0; i < 10; ++i) {
+      for (int times = 0; times < 20 && !attempt([&] { run.Use(i); }); ++times) {
+      }
+    }
     if (cycle % 7 == 6) attempt([&] { run.Use(3); });  // once more than expected
     run.spillables.EndCycle();
   }

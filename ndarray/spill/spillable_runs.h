@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_NDARRAY_SPILL_SPILLABLE_RUNS_H_
 #define TIDEPOOL_NDARRAY_SPILL_SPILLABLE_RUNS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -44,6 +45,10 @@ class SpillableRun {
   }
   ~SpillableRun() {
     arrays.clear();
+    // What was given up has its place until the device has answered.
+    for (int i = 0; i < 5000 && file.stats().used_bytes > 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     EXPECT_EQ(file.stats().used_bytes, 0);
     EXPECT_EQ(MemoryBudget::Global().Of(owner, Host()).taken_bytes, 0);
     MemoryBudget::Global().SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
