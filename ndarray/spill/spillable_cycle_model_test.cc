@@ -226,6 +226,7 @@ void RunBesideOthers(uint64_t seed, bool fails) {
   EXPECT_GT(stats.plan.followed_uses, 50);
   EXPECT_GT(stats.plan.mispredictions, 0);
   EXPECT_GT(stats.plan.ahead, 0);
+  EXPECT_LE(stats.plan.ahead, 63 * 10 + 8) << "once for each use at most, whoever takes it away";
 }
 
 TEST(SpillableCycleModel, EachHoldsWhatWasWrittenLast) {
