@@ -203,7 +203,7 @@ TEST(SpillableCycle, NobodyWaitsForAFileThatIsDoneInTime) {
     SCOPED_TRACE(writes ? "written" : "read");
     SpillableRun run("in time", 8, 4);
     run.writes = writes;
-    run.after_use = [&] { run.WaitForFile(); };
+    run.waits = true;
     const std::vector<int> order = {0, 1, 2, 3, 4, 5, 6, 7};
     for (int cycle = 0; cycle < 4; ++cycle) run.Cycle(order);
     const SpillablesStats before = run.spillables.stats();

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -77,8 +76,9 @@ class SpillableRun {
       const SpillableArray::Pinned pinned = writes ? arrays[at].Write() : arrays[at].Read();
       EXPECT_TRUE(Holds(*pinned, firsts_[at])) << "array " << i;
       if (writes) Fill(*pinned, ++firsts_[at]);
+      if (waits) WaitForFile();
     }
-    if (after_use) after_use();
+    if (waits) WaitForFile();
   }
   // Returns how many arrays were brought; brought_bytes: of how many bytes.
   int64_t Cycle(const std::vector<int>& order) {
@@ -98,8 +98,8 @@ class SpillableRun {
     while (file.stats().unfinished > 0) std::this_thread::yield();
   }
 
-  bool writes = false;
-  std::function<void()> after_use;
+  bool writes = false;        // all that is used
+  bool waits = false;         // for the file, while each is pinned and after that
   int64_t brought_bytes = 0;  // in the last cycle
   SpillFile file;
   Spillables spillables;
