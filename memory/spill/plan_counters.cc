@@ -35,7 +35,7 @@ SpillPlanCounters TotalSpillPlanCounters() noexcept {
 }
 
 std::string SpillPlanCounters::ToString() const {
-  if (cycles == 0) return "";
+  if (cycles + unrecorded_cycles == 0) return "";
   std::string out = absl::StrCat(
       "spill plan: ", followed_cycles, " of ", cycles, " cycles followed it (", followed_uses,
       " uses), ", mispredictions, " left it; ", ahead, " read ahead (", ahead_bytes,

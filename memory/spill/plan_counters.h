@@ -11,10 +11,11 @@ namespace tidepool {
 
 // Ever.
 struct SpillPlanCounters {
-  int64_t cycles = 0;             // that ended
-  int64_t followed_cycles = 0;    // of these: went by the plan from their beginning to their end
-  int64_t unrecorded_cycles = 0;  // of these: had more uses than are recorded, and were not learned
-  int64_t followed_uses = 0;      // that came as the plan said, while it was followed
+  int64_t cycles = 0;           // that ended
+  int64_t followed_cycles = 0;  // of these: went by the plan from their beginning to their end
+  // That had more uses than are recorded, and are not learned; counted as soon as that is seen.
+  int64_t unrecorded_cycles = 0;
+  int64_t followed_uses = 0;  // that came as the plan said, while it was followed
   // Cycles that left the plan: what was used was something else than expected. Least recent use decides for the rest of them.
   int64_t mispredictions = 0;
   // Read from the file before their use, as the plan said; of these: there when they were used; waited for; not used after all.

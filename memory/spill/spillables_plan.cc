@@ -107,8 +107,9 @@ std::vector<Spillables::Candidate> Spillables::TakeLeast(std::vector<Candidate>*
 // ---- cycles ---------------------------------------------------------------------------------------------
 
 void Spillables::Note(const internal::UseCycle::Outcome& outcome) {
-  internal::CountSpillPlan(&stats_.plan,
-                           {.followed_uses = outcome.followed, .mispredictions = outcome.left});
+  internal::CountSpillPlan(&stats_.plan, {.unrecorded_cycles = outcome.unrecorded,
+                                          .followed_uses = outcome.followed,
+                                          .mispredictions = outcome.left});
   if (outcome.left) follows_.store(false, std::memory_order_relaxed);
 }
 
@@ -122,10 +123,9 @@ void Spillables::EndCycle() {
     const std::lock_guard lock(mutex_);
     const bool has_begun = cycle_.has_begun();
     const internal::UseCycle::Outcome outcome = cycle_.EndCycle();
-    internal::CountSpillPlan(&stats_.plan, {.cycles = has_begun,
-                                            .followed_cycles = outcome.followed,
-                                            .unrecorded_cycles = outcome.unrecorded,
-                                            .mispredictions = outcome.left});
+    internal::CountSpillPlan(
+        &stats_.plan,
+        {.cycles = has_begun, .followed_cycles = outcome.followed, .mispredictions = outcome.left});
     if (!followed_from_start_) {
       least_recent_bytes_ = brought_;
       caution_ = 0;

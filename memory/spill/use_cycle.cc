@@ -11,24 +11,27 @@ UseCycle::Outcome UseCycle::Add(UsedThing& thing) {
   thing.id_ = ++last_id_;
   if (!has_begun()) return {};
   thing.born_in_ = cycle_;
-  if (!recording_.full) {
+  const bool was_full = recording_.full;
+  if (!was_full) {
     const size_t birth = births_.size();
     try {
       births_.push_back(&thing);
       thing.birth_ = static_cast<uint32_t>(birth);
     } catch (const std::bad_alloc&) {
-      recording_.full = true;
+      GiveUp();
     }
     if (thing.birth_ != kNone && birth < birth_slot_.size() && birth_slot_[birth] != kNone &&
         plan_.slots[birth_slot_[birth]].bytes == thing.bytes_) {
       Bind(birth_slot_[birth], &thing);
     }
   }
-  return Use(thing);
+  Outcome outcome = Use(thing);
+  outcome.unrecorded = recording_.full && !was_full;
+  return outcome;
 }
 
 void UseCycle::Remove(UsedThing& thing) noexcept {
-  if (has_begun() && thing.recorded_in_ == cycle_)
+  if (has_begun() && thing.recorded_in_ == cycle_ && !recording_.full)
     recording_.slots[thing.recorded_].thing = nullptr;
   if (has_begun() && thing.born_in_ == cycle_ && thing.birth_ < births_.size())
     births_[thing.birth_] = nullptr;
@@ -37,8 +40,17 @@ void UseCycle::Remove(UsedThing& thing) noexcept {
 
 UseCycle::Outcome UseCycle::Use(UsedThing& thing) {
   if (!has_begun()) return {};
+  const bool was_full = recording_.full;
   Record(thing);
-  return Match(thing);
+  Outcome outcome = Match(thing);
+  outcome.unrecorded = recording_.full && !was_full;
+  return outcome;
+}
+
+// For this cycle.
+void UseCycle::GiveUp() noexcept {
+  recording_ = Recording();
+  recording_.full = true;
 }
 
 void UseCycle::Record(UsedThing& thing) {
@@ -55,7 +67,7 @@ void UseCycle::Record(UsedThing& thing) {
     }
     recording_.uses.push_back(thing.recorded_);
   } catch (const std::bad_alloc&) {
-    recording_.full = true;
+    GiveUp();
   }
 }
 
@@ -91,7 +103,6 @@ UseCycle::Outcome UseCycle::EndCycle() {
     const bool whole = has_plan && !diverged_ && cursor_ == plan_.uses.size();
     outcome.followed = whole && trusted_;
     outcome.left = has_plan && !whole && follows();
-    outcome.unrecorded = recording_.full;
     trusted_ = whole;
     if (whole && !differs_) {
       last_.Clear();

@@ -46,9 +46,10 @@ class UseCycle {
 
   // What has become of something.
   struct Outcome {
-    bool followed = false;    // a use, or a whole cycle, was as the plan said, which was followed
-    bool left = false;        // the plan was followed until here, and is not any more
-    bool unrecorded = false;  // the cycle had too many uses to be learned
+    bool followed = false;  // a use, or a whole cycle, was as the plan said, which was followed
+    bool left = false;      // the plan was followed until here, and is not any more
+    bool unrecorded =
+        false;  // with this use the cycle has more than are recorded, and will not be learned
   };
 
   // A thing's first use is when it is added. Before the first EndCycle() nothing is recorded.
@@ -91,6 +92,7 @@ class UseCycle {
   };
 
   void Record(UsedThing& thing);
+  void GiveUp() noexcept;
   bool Repeats();
   static Recording WithoutPassing(const Recording& recording);
   static bool Correspond(const Recording& a, const Recording& b);

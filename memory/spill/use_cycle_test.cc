@@ -158,13 +158,19 @@ TEST(UseCycle, MoreUsesThanAreRecordedAreNotLearned) {
   Things things = Make(cycle, 2);
   cycle.EndCycle();
   for (int i = 0; i < 3; ++i) {
-    for (size_t use = 0; use <= UseCycle::kMostUses; ++use) cycle.Use(things[use % 2]);
-    EXPECT_TRUE(cycle.EndCycle().unrecorded);
+    for (size_t use = 0; use < 2 * UseCycle::kMostUses; ++use) {
+      const bool told = cycle.Use(things[use % 2]).unrecorded;
+      EXPECT_EQ(told, use == UseCycle::kMostUses) << "once, when it is known";
+      if (HasFailure()) return;
+    }
+    cycle.EndCycle();
     EXPECT_FALSE(cycle.follows());
   }
   for (int i = 0; i < 2; ++i) {
-    for (size_t use = 0; use < UseCycle::kMostUses; ++use) cycle.Use(things[use % 2]);
-    EXPECT_FALSE(cycle.EndCycle().unrecorded);
+    for (size_t use = 0; use < UseCycle::kMostUses; ++use) {
+      EXPECT_FALSE(cycle.Use(things[use % 2]).unrecorded);
+    }
+    cycle.EndCycle();
   }
   EXPECT_TRUE(cycle.follows());
 }

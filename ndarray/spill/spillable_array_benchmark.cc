@@ -75,5 +75,21 @@ TIDEPOOL_SWEEP(read_planned, true, false);
 TIDEPOOL_SWEEP(written_least_recent, false, true);
 TIDEPOOL_SWEEP(written_planned, true, true);
 
+// A use of what is in memory anyway: 64 arrays, each once in a cycle.
+void Use(benchmark::State& state, bool by_plan) {
+  constexpr int kArrays = 64;
+  SpillFile file;
+  Spillables spillables(file);
+  std::deque<SpillableArray> arrays;
+  for (int i = 0; i < kArrays; ++i) arrays.emplace_back(spillables, Zeros({1024}));
+  for (auto _ : state) {
+    for (SpillableArray& array : arrays) benchmark::DoNotOptimize(array.Read()->raw_data());
+    if (by_plan) spillables.EndCycle();
+  }
+  state.SetItemsProcessed(state.iterations() * kArrays);
+}
+BENCHMARK_CAPTURE(Use, least_recent, false);
+BENCHMARK_CAPTURE(Use, planned, true);
+
 }  // namespace
 }  // namespace tidepool
