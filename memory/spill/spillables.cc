@@ -38,6 +38,7 @@ void Spillables::Add(const std::shared_ptr<Item>& item) {
 void Spillables::Remove(Item& item) noexcept {
   const std::lock_guard lock(mutex_);
   if (!item.listed_) return;
+  SetAway(item, false);
   item.listed_ = false;
   cycle_.Remove(item);
   NotAhead(item);
@@ -81,6 +82,7 @@ void Spillables::Pin(Item& item) {
         const std::lock_guard lock(mutex_);
         if (item.is_ahead_) brought_ -= item.bytes;
         NotAhead(item);
+        SetAway(item, true);
       }
       item.state.StaysAway();
       throw;
@@ -105,6 +107,7 @@ void Spillables::NoteUse(Item& item, Found found, bool in_time) {
       else
         brought_ += item.bytes;
       NotAhead(item);
+      SetAway(item, false);
       item.in_vain_ = false;
     }
     if (has_cycles && item.listed_) Note(cycle_.Use(item));
@@ -128,6 +131,10 @@ void Spillables::Prefetch(Item& item) {
   } catch (...) {
     item.state.StaysAway();
     throw;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    SetAway(item, false);
   }
   item.state.Comes();
 }
@@ -163,6 +170,7 @@ bool Spillables::LetGo(Item& item) {
       internal::CountSpillPlan(&stats_.plan, {.in_vain = 1});
     }
     NotAhead(item);
+    SetAway(item, true);
     ++stats_.spills;
     stats_.spilled_bytes += item.bytes;
     stats_.rewritten_bytes += written;

@@ -119,6 +119,7 @@ class Spillables final : private Spiller {
     bool listed_ = false;
     bool is_ahead_ = false;  // read as the plan said, and not used yet
     bool in_vain_ = false;   // it was, and had to go: not again before its use
+    bool is_away_ = false;   // and not coming
     std::list<std::weak_ptr<Item>>::iterator place_;
   };
 
@@ -176,6 +177,7 @@ class Spillables final : private Spiller {
   // ---- by the plan (spillables_plan.cc) ----
   void Note(const internal::UseCycle::Outcome& outcome);  // with the lock
   void JudgePlan();                                       // likewise
+  void SetAway(Item& item, bool away);                    // likewise
   void NotAhead(Item& item);                              // likewise: it was used, or given up
   // Those that serve and may go, what is used last before the others; where nothing is known of that, the least recently used.
   std::vector<Candidate> Candidates(Serves serves, int64_t used_after, bool* by_plan) const;
@@ -191,6 +193,7 @@ class Spillables final : private Spiller {
   SpillFile& file_;
   const int64_t process_;
   std::atomic<bool> has_cycles_{false}, follows_{false};
+  std::atomic<int64_t> away_{0};  // items
   mutable std::mutex mutex_;
   // Guarded by it:
   std::list<std::weak_ptr<Item>> items_;

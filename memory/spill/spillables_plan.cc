@@ -113,6 +113,12 @@ void Spillables::Note(const internal::UseCycle::Outcome& outcome) {
   if (outcome.left) follows_.store(false, std::memory_order_relaxed);
 }
 
+void Spillables::SetAway(Item& item, bool away) {
+  if (!item.listed_ || item.is_away_ == away) return;
+  item.is_away_ = away;
+  away_.fetch_add(away ? 1 : -1, std::memory_order_relaxed);
+}
+
 void Spillables::NotAhead(Item& item) {
   if (std::exchange(item.is_ahead_, false)) --coming_;
 }
@@ -177,7 +183,9 @@ void Spillables::set_ahead(bool ahead) {
 // ---- ahead of use ---------------------------------------------------------------------------------------
 
 void Spillables::GoAhead() noexcept {
-  if (!follows_.load(std::memory_order_relaxed) || internal::InCallback() || IsChild()) return;
+  if (!follows_.load(std::memory_order_relaxed) || away_.load(std::memory_order_relaxed) == 0)
+    return;
+  if (internal::InCallback() || IsChild()) return;
   {
     const std::lock_guard lock(mutex_);
     if (!ahead_ || caution_ >= kNothingAhead || ahead_fails_ || is_going_ahead_) return;
@@ -230,6 +238,7 @@ bool Spillables::BringNext() {
       item->is_ahead_ = true;
       ++coming_;
     }
+    SetAway(*item, false);
     brought_ += item->bytes;
     internal::CountSpillPlan(&stats_.plan, {.ahead = 1, .ahead_bytes = item->bytes});
   }
