@@ -75,6 +75,22 @@ class Scores {
 };
 // [spillable]
 
+// [cycles]
+// Steps that use the same tables in the same order, where there is no room for all of them.
+float AnswerAll(Spillables& spillables, std::vector<SpillableArray>& tables, const NDArray& x,
+                int steps) {
+  float sum = 0;
+  for (int step = 0; step < steps; ++step) {
+    for (SpillableArray& table : tables) {
+      const SpillableArray::Pinned pinned = table.Read();
+      sum += Sum(MatMul(x, *pinned)).Item<float>();
+    }
+    spillables.EndCycle();  // the next one is as this one was
+  }
+  return sum;
+}
+// [cycles]
+
 // [bytes]
 SpilledBytes WriteBeside(SpillFile& file, const std::string& text) {
   SpillTransfer writes = file.BeginWrite(text.data(), text.size());
@@ -106,6 +122,26 @@ TEST(Spilling, ABudgetTakesWhatNobodyUses) {
   EXPECT_EQ(Sum(scores.Of(question)).Item<float>(), before);
   scores.Forget(1);
   EXPECT_EQ(Sum(scores.Of(question)).Item<float>(), 0);
+  MemoryBudget::Global().SetOwnerLimit(small, Host(), MemoryBudget::kUnlimited);
+}
+
+TEST(Spilling, StepsThatAreLearned) {
+  SpillFile file({.folder = testing::TempDir()});
+  Spillables spillables(file);
+  MemoryOwner& small = MemoryOwner::Process().Child("small");
+  const NDArray x = Full({1, 64}, 1.0);
+  MemoryBudget::Global().SetOwnerLimit(small, Host(), 4 * 64 * 1024);
+  std::vector<SpillableArray> tables;
+  {
+    const MemoryOwnerScope owner(small);
+    for (int i = 0; i < 8; ++i)
+      tables.emplace_back(spillables, Full({64, 256}, static_cast<double>(i)), "table");
+  }
+  EXPECT_EQ(AnswerAll(spillables, tables, x, /*steps=*/5), 5 * 28 * 64 * 256);
+  const SpillPlanCounters plan = spillables.stats().plan;
+  EXPECT_EQ(plan.followed_cycles, 2);
+  EXPECT_GT(plan.ahead, 0);
+  tables.clear();
   MemoryBudget::Global().SetOwnerLimit(small, Host(), MemoryBudget::kUnlimited);
 }
 

@@ -22,7 +22,7 @@
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/device_check.h"
 #include "tidepool/memory/metrics/exposition_writer.h"
-#include "tidepool/memory/spill/spill_counters.h"
+#include "tidepool/memory/metrics/spill_metrics.h"
 #include "tidepool/memory/workspace/pool_census.h"
 #include "tidepool/memory/workspace/ring_census.h"
 #include "tidepool/memory/workspace/workspace_census.h"
@@ -113,37 +113,6 @@ void WriteMirrors(const MemorySnapshot& snapshot, ExpositionWriter& text) {
             &MirrorCounters::avoided_to_host, &MirrorCounters::avoided_to_device);
 }
 
-void WriteSpills(const SpillCounters& spilled, ExpositionWriter& text) {
-  One(text, "tidepool_spill_file_bytes", kGauge, "Bytes in spill files.", spilled.used_bytes);
-  One(text, "tidepool_spill_file_peak_bytes", kGauge, "The most bytes in spill files at once.",
-      spilled.peak_bytes);
-  const auto both_ways = [&](const char* name, const char* help, const auto& value) {
-    text.Family(name, kCounter, help);
-    text.Sample({{"way", "written"}}, value(spilled.written));
-    text.Sample({{"way", "read"}}, value(spilled.read));
-  };
-  const auto of = [](int64_t SpillWayCounters::*member) {
-    return [member](const SpillWayCounters& way) { return way.*member; };
-  };
-  both_ways("tidepool_spill_bytes_total", "Bytes to spill files and back.",
-            of(&SpillWayCounters::bytes));
-  both_ways("tidepool_spill_stored_bytes_total",
-            "Of these, as they are in the file, packed or not.",
-            of(&SpillWayCounters::stored_bytes));
-  both_ways("tidepool_spill_transfers_total", "Transfers that were done.",
-            of(&SpillWayCounters::transfers));
-  both_ways("tidepool_spill_stalls_total", "Transfers that somebody had to wait for.",
-            of(&SpillWayCounters::stalls));
-  both_ways("tidepool_spill_stall_seconds_total", "How long they were waited for.",
-            [](const SpillWayCounters& way) { return way.stall_seconds(); });
-  both_ways("tidepool_spill_dropped_total", "Transfers begun that nobody asked for in the end.",
-            of(&SpillWayCounters::dropped));
-  both_ways("tidepool_spill_dropped_bytes_total", "Bytes of those transfers.",
-            of(&SpillWayCounters::dropped_bytes));
-  One(text, "tidepool_spill_failures_total", kCounter, "Transfers that ended with an error.",
-      spilled.failures);
-}
-
 void WriteLedger(const MetricsOptions& options, ExpositionWriter& text) {
   MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
   const auto by_kind = [&](const char* name, const char* help, int64_t MemoryUsage::*bytes) {
@@ -173,7 +142,7 @@ void WriteLedger(const MetricsOptions& options, ExpositionWriter& text) {
   One(text, "tidepool_host_fallbacks_total", kCounter,
       "Operators meant for a device that ran on the host.", snapshot.host_fallbacks);
   WriteMirrors(snapshot, text);
-  WriteSpills(snapshot.spilled, text);
+  internal::WriteSpillMetrics(snapshot.spilled, text);
 }
 
 // ---- budgets --------------------------------------------------------------------------------

@@ -19,6 +19,7 @@
 #include "tidepool/memory/accounting/system_counters.h"
 #include "tidepool/memory/metrics/exposition_parser.h"
 #include "tidepool/memory/metrics/scrape_for_test.h"
+#include "tidepool/memory/spill/plan_counters.h"
 #include "tidepool/memory/spill/spill_counters.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
@@ -331,6 +332,38 @@ TEST(Metrics, SpillFilesByDirection) {
   EXPECT_EQ(more("tidepool_reclaimer_spilled_bytes_total", {}), 0);
   internal::CountSpillUse(-5000);
   EXPECT_EQ(Scrape().Value("tidepool_spill_file_bytes"), 0);
+}
+
+TEST(Metrics, PlansOfSpillableArrays) {
+  const Exposition before = Scrape();
+  SpillPlanCounters own;
+  internal::CountSpillPlan(&own, {.cycles = 5,
+                                  .followed_cycles = 3,
+                                  .unrecorded_cycles = 1,
+                                  .followed_uses = 70,
+                                  .mispredictions = 2,
+                                  .ahead = 9,
+                                  .ahead_bytes = 900,
+                                  .in_time = 6,
+                                  .late = 2,
+                                  .in_vain = 1,
+                                  .early_bytes = 400});
+  EXPECT_EQ(own.followed_uses, 70);
+  const Exposition read = Scrape();
+  const auto more = [&](const std::string& name, const Labels& labels = {}) {
+    const std::string whole = "tidepool_spill_plan_" + name + "_total";
+    return read.Value(whole, labels) - before.Value(whole, labels);
+  };
+  EXPECT_EQ(more("cycles"), 5);
+  EXPECT_EQ(more("followed_cycles"), 3);
+  EXPECT_EQ(more("unrecorded_cycles"), 1);
+  EXPECT_EQ(more("followed_uses"), 70);
+  EXPECT_EQ(more("mispredictions"), 2);
+  EXPECT_EQ(more("ahead", {{"found", "in_time"}}), 6);
+  EXPECT_EQ(more("ahead", {{"found", "late"}}), 2);
+  EXPECT_EQ(more("ahead", {{"found", "in_vain"}}), 1);
+  EXPECT_EQ(more("ahead_bytes"), 900);
+  EXPECT_EQ(more("early_bytes"), 400);
 }
 
 TEST(Metrics, NamesAreThoseOfTheDocumentation) {

@@ -87,12 +87,18 @@ void SpillEngine::Begin(const std::shared_ptr<SpillRequest>& request) {
   {
     std::lock_guard lock(mutex_);
     if (broken_ != nullptr) std::rethrow_exception(broken_);
+    ++stats_.unfinished;
     if (request->blocks.empty()) {
       EndRequest(*request);
       return;
     }
     request->begun = Clock::now();
-    waiting_[request->writes].push_back(request);
+    try {
+      waiting_[request->writes].push_back(request);
+    } catch (...) {
+      --stats_.unfinished;
+      throw;
+    }
   }
   queue_->Wake();
 }
@@ -175,6 +181,7 @@ void SpillEngine::AddTo(SpillFileStats& stats) const {
   stats.written = stats_.written;
   stats.read = stats_.read;
   stats.failures = stats_.failures;
+  stats.unfinished = stats_.unfinished;
   stats.busy_seconds = stats_.busy_seconds;
   if (under_way_ > 0) {
     stats.busy_seconds += std::chrono::duration<double>(Clock::now() - busy_since_).count();
@@ -346,6 +353,7 @@ void SpillEngine::EndRequest(SpillRequest& request) noexcept {
             {.transfers = 1, .bytes = request.bytes(), .stored_bytes = request.stored_bytes()});
     }
   }
+  if (!request.done) --stats_.unfinished;
   request.done = true;
   request.changed.notify_all();
 }

@@ -147,9 +147,10 @@ struct SpillFileStats {
   int64_t file_bytes = 0;          // allocated on the disk
   SpillWayCounters written, read;  // ever
   int64_t failures = 0;            // transfers that ended with an error
-  double busy_seconds = 0;         // with any block under way
-  bool direct = false;             // past the page cache
-  std::string queue;               // "io_uring"
+  int64_t unfinished = 0;   // transfers begun that have not ended, those that were given up too
+  double busy_seconds = 0;  // with any block under way
+  bool direct = false;      // past the page cache
+  std::string queue;        // "io_uring"
 };
 
 class SpillFile {

@@ -274,6 +274,7 @@ TEST(SpillFileFaults, ADeviceThatHangsIsToldWithinTheLimit) {
     EXPECT_EQ(code, absl::StatusCode::kDeadlineExceeded) << what;
     EXPECT_THAT(what, HasSubstr("at offset"));
     EXPECT_EQ(faulty.file.stats().used_bytes, writes ? 2 * used : used);
+    EXPECT_EQ(faulty.file.stats().unfinished, 1);
     // The other block's memory serves on.
     const SpilledBytes other = faulty.file.Write(data.data(), data.size());
     std::fill(back.begin(), back.end(), 0xcc);
@@ -288,6 +289,7 @@ TEST(SpillFileFaults, ADeviceThatHangsIsToldWithinTheLimit) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     EXPECT_EQ(faulty.file.stats().used_bytes, 2 * used);
+    EXPECT_EQ(faulty.file.stats().unfinished, 0);
     EXPECT_EQ(back, std::vector<unsigned char>(data.size(), 0xcc)) << "nobody touched it later";
   }
 }

@@ -8,37 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/callbacks.h"
-#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
+#include "tidepool/memory/spill/spillables_serving.h"
 
 namespace tidepool {
 namespace {
 
 constexpr size_t kPinnedNamed = 3;
-
-using Found = SpillState<StdSync>::Found;
-
-bool IsBelow(const MemoryOwner& owner, const MemoryOwner& node) {
-  for (const MemoryOwner* at = &owner; at != nullptr; at = at->parent()) {
-    if (at == &node) return true;
-  }
-  return false;
-}
-
-bool HasNoRoom(const BudgetUsage& usage, int64_t bytes) {
-  const int64_t limit = std::min(usage.limit_bytes, usage.soft_limit_bytes);
-  return limit != MemoryBudget::kUnlimited && bytes > limit - usage.taken_bytes;
-}
-
-// The lowest node whose limit is in the way: what goes below it makes room at those above as well. Null: none is, of that device.
-const MemoryOwner* InTheWay(const MemoryRequest& request) {
-  const MemoryBudget& budget = MemoryBudget::Global();
-  for (const MemoryOwner* node = request.owner; node != nullptr; node = node->parent()) {
-    if (HasNoRoom(budget.Of(*node, request.device), request.bytes)) return node;
-  }
-  return nullptr;
-}
 
 }  // namespace
 
@@ -55,12 +32,16 @@ void Spillables::Add(const std::shared_ptr<Item>& item) {
   const std::lock_guard lock(mutex_);
   item->place_ = items_.insert(items_.end(), item);
   item->listed_ = true;
+  Note(cycle_.Add(*item));
 }
 
 void Spillables::Remove(Item& item) noexcept {
   const std::lock_guard lock(mutex_);
   if (!item.listed_) return;
+  SetAway(item, false);
   item.listed_ = false;
+  cycle_.Remove(item);
+  NotAhead(item);
   items_.erase(item.place_);
 }
 
@@ -83,19 +64,55 @@ void Spillables::Pin(Item& item) {
         absl::StrCat("spillable \"", item.name,
                      "\": it is being moved, and a callback of the runtime may not wait for that"));
   }
-  if (found != Found::kHere) {
+  bool in_time = false;
+  if (found == Found::kGoing) {
+    const bool written = item.EndWrite();
+    {
+      const std::lock_guard lock(mutex_);
+      writing_.reset();
+      if (!written) internal::CountSpillPlan(&stats_.plan, {.early_in_vain = 1});
+    }
+    item.state.Brought();
+  } else if (found != Found::kHere) {
+    in_time = found == Found::kComing && item.HasCome();
     try {
       item.Bring(found == Found::kComing);
     } catch (...) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (item.is_ahead_) brought_ -= item.bytes;
+        NotAhead(item);
+        SetAway(item, true);
+      }
       item.state.StaysAway();
       throw;
     }
     item.state.Brought();
-    const std::lock_guard lock(mutex_);
-    ++stats_.returns;
-    stats_.returned_bytes += item.bytes;
   }
   item.pinned_by_.store(&MemoryOwner::Current(), std::memory_order_relaxed);
+  NoteUse(item, found, in_time);
+}
+
+void Spillables::NoteUse(Item& item, Found found, bool in_time) {
+  const bool comes = found == Found::kAway || found == Found::kComing;
+  const bool has_cycles = has_cycles_.load(std::memory_order_relaxed);
+  if (comes || has_cycles) {
+    const std::lock_guard lock(mutex_);
+    if (comes) {
+      ++stats_.returns;
+      stats_.returned_bytes += item.bytes;
+      if (!in_time) ++stats_.stalls;
+      if (item.is_ahead_)
+        internal::CountSpillPlan(&stats_.plan, {.in_time = in_time, .late = !in_time});
+      else
+        brought_ += item.bytes;
+      NotAhead(item);
+      SetAway(item, false);
+      item.in_vain_ = false;
+    }
+    if (has_cycles && item.listed_) Note(cycle_.Use(item));
+  }
+  GoAhead();
 }
 
 void Spillables::Unpin(Item& item) noexcept {
@@ -104,6 +121,7 @@ void Spillables::Unpin(Item& item) noexcept {
     if (item.listed_) items_.splice(items_.end(), items_, item.place_);
   }
   item.state.Unpin();
+  GoAhead();
 }
 
 void Spillables::Prefetch(Item& item) {
@@ -114,6 +132,10 @@ void Spillables::Prefetch(Item& item) {
     item.state.StaysAway();
     throw;
   }
+  {
+    const std::lock_guard lock(mutex_);
+    SetAway(item, false);
+  }
   item.state.Comes();
 }
 
@@ -122,8 +144,7 @@ bool Spillables::SpillOne(Item& item) { return LetGo(item); }
 bool Spillables::LetGo(Item& item) {
   Found found = Found::kHere;
   if (!item.state.BeginSpill(&found)) return false;
-  const bool coming = found == Found::kComing;
-  const char* const stays = coming ? nullptr : item.WhyItStays();
+  const char* const stays = found == Found::kHere ? item.WhyItStays() : nullptr;
   item.stays_.store(stays, std::memory_order_relaxed);
   if (stays != nullptr) {
     item.state.StaysHere();
@@ -131,36 +152,52 @@ bool Spillables::LetGo(Item& item) {
   }
   int64_t written = 0;
   try {
-    written = item.LetGo(coming);
+    written = item.LetGo(found);
   } catch (...) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (found == Found::kGoing) writing_.reset();
+      ++stats_.failures;
+    }
     item.state.StaysHere();
-    const std::lock_guard lock(mutex_);
-    ++stats_.failures;
     throw;
   }
+  {
+    const std::lock_guard lock(mutex_);
+    if (found == Found::kGoing) writing_.reset();
+    if (item.is_ahead_) {
+      item.in_vain_ = true;
+      internal::CountSpillPlan(&stats_.plan, {.in_vain = 1});
+    }
+    NotAhead(item);
+    SetAway(item, true);
+    ++stats_.spills;
+    stats_.spilled_bytes += item.bytes;
+    stats_.rewritten_bytes += written;
+  }
   item.state.Spilled();
-  const std::lock_guard lock(mutex_);
-  ++stats_.spills;
-  stats_.spilled_bytes += item.bytes;
-  stats_.rewritten_bytes += written;
   return true;
 }
 
 // ---- under pressure ---------------------------------------------------------------------------------
 
-template <typename Serves>
-int64_t Spillables::SpillWhere(int64_t wanted, const Serves& serves) {
+int64_t Spillables::SpillWhere(int64_t wanted, Serves serves) {
   int64_t gone = 0;
-  const std::vector<std::shared_ptr<Item>> items = Items();
   for (const bool recomputed : {false, true}) {
-    for (const std::shared_ptr<Item>& item : items) {
-      if (gone >= wanted) return gone;
-      if (item->recomputed != recomputed || !serves(*item)) continue;
-      try {
-        if (LetGo(*item)) gone += item->bytes;
-      } catch (const Error&) {
-        // A full disk, or one that fails: it stays, as do others perhaps, and what can be computed again may go still.
-      } catch (const std::bad_alloc&) {
+    if (gone >= wanted) break;
+    bool by_plan = false;
+    std::vector<Candidate> left =
+        Candidates([&](const Item& item) { return item.recomputed == recomputed && serves(item); },
+                   -1, &by_plan);
+    while (gone < wanted && !left.empty()) {
+      // Where something is known, no more than is needed goes: one large one does instead of several small ones.
+      for (const Candidate& candidate : TakeLeast(&left, by_plan ? wanted - gone : 1)) {
+        try {
+          if (LetGo(*candidate.item)) gone += candidate.item->bytes;
+        } catch (const Error&) {
+          // A full disk, or one that fails: it stays, as do others perhaps, and what can be computed again may go still.
+        } catch (const std::bad_alloc&) {
+        }
       }
     }
   }
@@ -169,14 +206,8 @@ int64_t Spillables::SpillWhere(int64_t wanted, const Serves& serves) {
 
 int64_t Spillables::Spill(int64_t wanted, const MemoryRequest& request) {
   if (IsChild()) return 0;
-  const MemoryOwner* const node = request.owner != nullptr ? InTheWay(request) : nullptr;
-  // Without one it is the process's limit, which counts all devices, or the system or the device that refuses.
-  const bool any_device =
-      node == nullptr && HasNoRoom(MemoryBudget::Global().process(), request.bytes);
-  return SpillWhere(wanted, [&](const Item& item) {
-    return (any_device || item.device == request.device) &&
-           (node == nullptr || IsBelow(item.owner, *node));
-  });
+  const Serving serving(request);
+  return SpillWhere(wanted, [&](const Item& item) { return serving.Serves(item); });
 }
 
 int64_t Spillables::SpillNow(int64_t wanted) {
@@ -239,8 +270,8 @@ std::string SpillablesStats::ToString() const {
                       " pinned, ", elsewhere_bytes, " with others as well), ", away_bytes,
                       " away, ", recomputed_bytes, " of all are computed again; ", spills,
                       " went (", spilled_bytes, " bytes, ", rewritten_bytes, " of them written), ",
-                      returns, " came back (", returned_bytes, " bytes), ", failures,
-                      " failures\n");
+                      returns, " came back (", returned_bytes, " bytes), ", stalls,
+                      " were waited for, ", failures, " failures\n", plan.ToString());
 }
 
 }  // namespace tidepool

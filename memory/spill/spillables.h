@@ -9,9 +9,24 @@
 // owner whose limit is in its way, or of those below it. What is pinned, or has its bytes with somebody else, stays, and
 // errors say so (MemoryBudget).
 //
+// A program whose uses (pins, and what is made) come in the same order again and again says where one round of them ends:
+//
+//   for (int step = 0; step < steps; ++step) {
+//     for (SpillableArray& table : tables) Use(*table.Read());
+//     spillables.EndCycle();
+//   }
+//
+// From two equal cycles on the plan is followed (use_cycle.h): what goes is what will be used again last, and no more of it than is missing.
+// Those on the host are written before they have to go, and read before they are used, beside what the program does: of
+// the next eight uses, where the budgets have room, or where what makes room is used later than what comes, one at a time. That is at the program's
+// pins, on its thread, so nothing happens while there are none. A use that is not the expected one ends following it for the cycle. A plan may
+// bring more than least recent use would, as what is read ahead takes the room of one, and sizes differ: where it did in all, the
+// next cycles make no room for what is read ahead, then read nothing ahead, then go by least recent use.
+//
 // Ownership: the file outlives it, and it its items. Threads: any. A budget's request, on whichever thread, waits for what it has
 // written. Callbacks of memory_events.h and of the Reclaimer are in the middle of one: a pin that would have to wait is refused to
-// them. Cost: a request that has to spill goes through all items; a use of one is a lock. fork(): not for children, whose budgets do
+// them. Cost: a request that has to spill goes through all items; a use of one is a lock, and a few more, with a look at the next eight uses,
+// where cycles are told. What those take: use_cycle.h. fork(): not for children, whose budgets do
 // without.
 #ifndef TIDEPOOL_MEMORY_SPILL_SPILLABLES_H_
 #define TIDEPOOL_MEMORY_SPILL_SPILLABLES_H_
@@ -24,11 +39,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/spill/plan_counters.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/spill/spill_state.h"
+#include "tidepool/memory/spill/use_cycle.h"
 #include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
@@ -44,7 +62,9 @@ struct SpillablesStats {
   int64_t spills = 0, spilled_bytes = 0;    // let go of
   int64_t rewritten_bytes = 0;              // of these: written, as they had changed
   int64_t returns = 0, returned_bytes = 0;  // brought back
+  int64_t stalls = 0;                       // uses that waited for it, or for its being computed
   int64_t failures = 0;                     // to let go
+  SpillPlanCounters plan;                   // of cycles
 
   // A line for people.
   std::string ToString() const;
@@ -53,11 +73,12 @@ struct SpillablesStats {
 class Spillables final : private Spiller {
  public:
   // One thing. Made and registered by what it is of; shared, so that it lives while it is moved.
-  class Item {
+  class Item : public internal::UsedThing {
    public:
     Item(Device its_device, MemoryOwner& its_owner, int64_t its_bytes, bool is_recomputed,
          std::string its_name)
-        : device(its_device),
+        : UsedThing(its_bytes),
+          device(its_device),
           owner(its_owner),
           bytes(its_bytes),
           recomputed(is_recomputed),
@@ -75,18 +96,30 @@ class Spillables final : private Spiller {
 
    private:
     friend class Spillables;
-    // By who moves it: its memory goes. `coming`: it was being read. Returns how many bytes were written. Throws; it stays then.
-    virtual int64_t LetGo(bool coming) = 0;
-    // By who moves it: here again, in memory of the owner.
+    // All by who moves it.
+    // Its memory goes. `found`: as it was; what was being read is given up, what was being written is waited for. Returns how
+    // many bytes were written. Throws; it stays then.
+    virtual int64_t LetGo(SpillState<StdSync>::Found found) = 0;
+    // Here again, in memory of the owner.
     virtual void Bring(bool coming) = 0;
     virtual void BeginToBring() = 0;
-    // By who moves it, where it is here. Why its memory would not go: "lent"; null: it would.
+    virtual bool HasCome() const = 0;  // Bring() will not wait, after that
+    // Where it is here. Why its memory would not go: "lent"; null: it would.
     virtual const char* WhyItStays() const = 0;
+    // It may go without being written.
+    virtual bool IsWritten() const = 0;
+    // Written from now on, until EndWrite(), which gives up what is not done, and returns whether it was, and well. Of those on the host.
+    virtual void BeginToWrite() = 0;
+    virtual bool HasWritten() const = 0;
+    virtual bool EndWrite() noexcept = 0;
 
     std::atomic<const char*> stays_{nullptr};  // as was found last
     std::atomic<const MemoryOwner*> pinned_by_{nullptr};
     // Under the lock of all:
     bool listed_ = false;
+    bool is_ahead_ = false;  // read as the plan said, and not used yet
+    bool in_vain_ = false;   // it was, and had to go: not again before its use
+    bool is_away_ = false;   // and not coming
     std::list<std::weak_ptr<Item>>::iterator place_;
   };
 
@@ -99,8 +132,15 @@ class Spillables final : private Spiller {
   SpillFile& file() const { return file_; }
   SpillablesStats stats() const;
 
-  // Lets go of the least recently used until so many bytes have gone, whatever the budgets are. Returns how many have.
+  // Lets go of the least recently used, or of those that the plan uses last, until so many bytes have gone, whatever the budgets are. Returns
+  // how many have.
   int64_t SpillNow(int64_t wanted);
+
+  // A round of uses is over, and the next one begins, which is to come in the same order. The first call says that there are such rounds. Pins
+  // may be held across it. From any thread; where several use things, their uses have an order only if something orders them.
+  void EndCycle();
+  // Whether a plan reads and writes ahead of use; initially so. Without that it decides what goes, and nothing else.
+  void set_ahead(bool ahead);
 
   // ---- for items ----
   void Add(const std::shared_ptr<Item>& item);
@@ -115,22 +155,63 @@ class Spillables final : private Spiller {
   bool SpillOne(Item& item);
 
  private:
+  using Found = SpillState<StdSync>::Found;
+  // An item, and in how many uses its next one is.
+  struct Candidate {
+    int64_t next_use = 0;
+    std::shared_ptr<Item> item;
+  };
+  enum class Room { kIs, kIsMade, kIsNot };
+  // Of a request: whether it would be served by an item's going.
+  class Serving;
+
   int64_t Spill(int64_t wanted, const MemoryRequest& request) override;
   std::string DescribePinned() const override;
 
   std::vector<std::shared_ptr<Item>> Items() const;  // the least recently used first
-  template <typename Serves>
-  int64_t SpillWhere(int64_t wanted, const Serves& serves);
+  using Serves = absl::FunctionRef<bool(const Item&)>;
+  int64_t SpillWhere(int64_t wanted, Serves serves);
   bool LetGo(Item& item);
+  void NoteUse(Item& item, Found found, bool in_time);
+
+  // ---- by the plan (spillables_plan.cc) ----
+  void Note(const internal::UseCycle::Outcome& outcome);  // with the lock
+  void JudgePlan();                                       // likewise
+  void SetAway(Item& item, bool away);                    // likewise
+  void NotAhead(Item& item);                              // likewise: it was used, or given up
+  // Those that serve and may go, what is used last before the others; where nothing is known of that, the least recently used.
+  std::vector<Candidate> Candidates(Serves serves, int64_t used_after, bool* by_plan) const;
+  // The first of `left` that are `wanted` bytes or more together, without those that are not needed, which stay in it.
+  static std::vector<Candidate> TakeLeast(std::vector<Candidate>* left, int64_t wanted);
+  void GoAhead() noexcept;  // after each use, and after each pin
+  bool BringNext();
+  Room MakeRoom(const Item& item, int64_t use, bool is_next);
+  bool IsReady(const std::shared_ptr<Item>& item, bool may_begin);
 
   bool IsChild() const;  // of a fork(), which has no thread of the file
 
   SpillFile& file_;
   const int64_t process_;
+  std::atomic<bool> has_cycles_{false}, follows_{false};
+  std::atomic<int64_t> away_{0};  // items
   mutable std::mutex mutex_;
   // Guarded by it:
   std::list<std::weak_ptr<Item>> items_;
-  SpillablesStats stats_;                 // what is ever
+  SpillablesStats stats_;  // what is ever
+  internal::UseCycle cycle_;
+  bool ahead_ = true;
+  bool is_going_ahead_ = false;  // some thread is
+  bool ahead_fails_ = false;     // in this cycle
+  bool followed_from_start_ = false;
+  int coming_ = 0;  // items, as the plan said
+  // One more whenever cycles by the plan brought more than least recent use: nothing makes room for what is read ahead; nothing is
+  // read or written ahead; the plan is not followed, in the first cycle and later.
+  static constexpr int kNoRoomMade = 1, kNothingAhead = 2, kLeastRecentUse = 3;
+  int caution_ = 0;
+  int64_t more_bytes_ = 0;                // that were brought since then
+  int64_t brought_ = 0;                   // bytes, in this cycle
+  int64_t least_recent_bytes_ = 0;        // in the last cycle that went by least recent use
+  std::weak_ptr<Item> writing_;           // beside the program
   Reclaimer::Registration registration_;  // goes first
 };
 

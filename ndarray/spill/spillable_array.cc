@@ -1,11 +1,15 @@
 #include "tidepool/ndarray/spill/spillable_array.h"
 
 #include <atomic>
+#include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/spill/spill_state.h"
+#include "tidepool/memory/sync/std_sync.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/spill/spilled_array.h"
 
@@ -52,13 +56,21 @@ struct SpillableArray::Item final : Spillables::Item {
         dtype(array.dtype()),
         compute(std::move(its_compute)) {}
 
-  int64_t LetGo(bool coming) override {
-    if (coming) {
+  int64_t LetGo(SpillState<StdSync>::Found found) override {
+    if (found == SpillState<StdSync>::Found::kComing) {
       kept.DropPrefetch();
       return 0;
     }
     int64_t written = 0;
-    if (compute == nullptr && !(kept.has_value() && version == Version())) {
+    if (found == SpillState<StdSync>::Found::kGoing) {
+      try {
+        TakeWritten();
+        written = bytes;
+      } catch (const Error&) {
+        // It is written anew, and whoever asked is told if that fails as well.
+      }
+    }
+    if (!IsWritten()) {
       kept = SpilledArray();  // of another content; its room may be needed
       kept = SpilledArray(spillables.file(), array);
       written = bytes;
@@ -87,6 +99,32 @@ struct SpillableArray::Item final : Spillables::Item {
     const Outside outside(owner);
     kept.Prefetch();
   }
+  bool HasCome() const override { return kept.has_come(); }
+  bool IsWritten() const override {
+    return compute != nullptr || (kept.has_value() && version == Version());
+  }
+  void BeginToWrite() override {
+    kept = SpilledArray();  // as above
+    writing.emplace(spillables.file(), array);
+  }
+  bool HasWritten() const override { return writing->is_done(); }
+  bool EndWrite() noexcept override {
+    try {
+      if (writing->is_done()) {
+        TakeWritten();
+        return true;
+      }
+    } catch (...) {
+    }
+    writing.reset();
+    return false;
+  }
+  // Waits. Nobody has had a pin since it was begun.
+  void TakeWritten() {
+    const absl::Cleanup ends = [this] { writing.reset(); };
+    kept = writing->Finish();
+    version = Version();
+  }
   const char* WhyItStays() const override {
     const Buffer& buffer = *array.buffer().get();
     if (!buffer.IsAlive()) return "closed";
@@ -99,7 +137,8 @@ struct SpillableArray::Item final : Spillables::Item {
   Spillables& spillables;
   // By who moves it, and by who has a pin.
   NDArray array;
-  SpilledArray kept;     // may be there beside the array: what it was when it came
+  std::optional<SpilledArray::Writing> writing;  // has a handle of it
+  SpilledArray kept;     // may be there beside the array: what it was when it came, or was written
   uint32_t version = 0;  // of the array, when it was what is kept
   const Shape shape;
   const DType dtype;

@@ -9,6 +9,8 @@
 //   }
 //   table.Prefetch();                                      // read beside what comes next, where it is away
 //
+// Where uses come in the same order again and again, Spillables::EndCycle() has that learned: nobody need prefetch then.
+//
 // Its bits never change by going and coming. Handles and views taken of a pinned array may outlive the pin: the memory stays then, as
 // if pinned, until they are gone, and so it does while other code has its bytes (HeldBytes).
 //

@@ -56,6 +56,8 @@ class SpilledArray {
 
   // Since then, until Restore().
   bool is_prefetched() const { return ahead_.is_defined(); }
+  // Restore() will not wait for the file: what was prefetched is there, or has failed to be read.
+  bool has_come() const { return is_prefetched() && reads_.is_done(); }
   // What was prefetched goes; the bytes are in the file still.
   void DropPrefetch();
 
@@ -76,6 +78,7 @@ class SpilledArray::Writing {
   Writing(Writing&&) noexcept = default;
   // Once. Waits; throws as SpillFile::Write.
   SpilledArray Finish();
+  bool is_done() const { return writes_.is_done(); }  // Finish() will not wait
 
  private:
   SpilledArray array_;
