@@ -101,6 +101,15 @@ bool MultiNormalizer::is_fitted() const {
 }
 
 void MultiNormalizer::Apply(MultiDataSet& batch) const {
+  // All is looked at before anything is changed.
+  const auto check = [](const Normalizers& normalizers, MultiDataSet::Arrays& arrays,
+                        const char* what) {
+    ForEach(normalizers, what, [&](size_t i) {
+      normalizers[i]->WidthOf(ArrayOf(arrays, i), normalizers[i]->features_, what);
+    });
+  };
+  check(features_, batch.features, "features");
+  check(labels_, batch.labels, "labels");
   ForEach(features_, "features",
           [&](size_t i) { features_[i]->ApplyToFeatures(ArrayOf(batch.features, i)); });
   ForEach(labels_, "labels",

@@ -38,7 +38,7 @@ class Normalizer {
   // To mean 0 and standard deviation 1, by the deviation of all examples (not of a sample of them).
   static Normalizer Standardize(bool labels_too = false);
   // To `low` at the least value and `high` at the greatest one. Throws kInvalidArgument unless low
-  // < high, both finite.
+  // < high and both and their difference are finite.
   static Normalizer MinMax(double low = 0, double high = 1, bool labels_too = false);
   // Pixels from 0 to `greatest` to the range; there is nothing to fit. Throws as MinMax, and unless
   // `greatest` is finite and above 0 and (high - low) / greatest is a normal number.
@@ -49,7 +49,7 @@ class Normalizer {
   void Fit(DataSetIterator& batches);
   bool is_fitted() const { return !features_.center.empty(); }
 
-  // To features, and to labels where they were fitted too.
+  // To features, and to labels where they were fitted too: to both or, where it throws, to none.
   void Apply(DataSet& batch) const;
   // Also of predictions, which are like labels: to the units of the examples.
   void ApplyToFeatures(NDArray& features) const;
@@ -73,6 +73,8 @@ class Normalizer {
   Normalizer(Kind kind, double low, double high, bool labels_too)
       : kind_(kind), low_(low), high_(high), labels_too_(labels_too) {}
   Columns ColumnsOf(const Sums& sums, const char* what) const;
+  // Throws kInvalidArgument for what Change() refuses.
+  int64_t WidthOf(const NDArray& array, const Columns& columns, const char* what) const;
   void Change(NDArray& array, const Columns& columns, const char* what, bool reverts) const;
 
   Kind kind_;

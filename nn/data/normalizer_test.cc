@@ -150,6 +150,24 @@ TEST(Normalizer, MasksLeaveStepsOut) {
   EXPECT_FLOAT_EQ(first.features.At<float>({0, 1, 1}), 0);
 }
 
+// A second try would scale features twice.
+TEST(Normalizer, ABatchIsNormalizedAsAWholeOrNotAtAll) {
+  ExampleIterator<DataSet> batches(
+      std::make_shared<ArrayExamples>(Of<float>({1, 2, 3, 5}, {2, 2}), Ones({2, 1})),
+      {.batch_size = 2});
+  Normalizer normalizer = Normalizer::Standardize(/*labels_too=*/true);
+  normalizer.Fit(batches);
+  for (const NDArray& labels : {Ones({2, 3}), NDArray({2, 1}, DType::kInt64)}) {
+    DataSet batch = *batches.Next();
+    batches.Reset();
+    const std::vector<float> before = batch.features.ToVector<float>();
+    batch.labels = labels;
+    EXPECT_THAT(ErrorOf([&] { normalizer.Apply(batch); }),
+                IsError(StatusCode::kInvalidArgument, {"labels"}));
+    EXPECT_EQ(batch.features.ToVector<float>(), before);
+  }
+}
+
 TEST(Normalizer, WhatCannotBeFittedLeavesWhatWasFitted) {
   ExampleIterator<DataSet> good(Table(), {.batch_size = 64});
   Normalizer normalizer = Normalizer::Standardize();
