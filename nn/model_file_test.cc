@@ -348,7 +348,7 @@ TEST(ModelFile, WhatCouldNotBeLoadedAgainIsNotSaved) {
   refused(model(std::make_unique<Network>(std::vector<InputConfig>{{"x", {4}}},
                                           std::make_unique<Program>())),
           {"its network is a program", "SaveParameters()"});
-  Model noted = model(std::make_unique<Network>(Shape{4}, std::vector<AnyLayer>{Dense(2)}));
+  Model noted = model(std::make_unique<Network>(Shape{4}, std::vector<AnyLayer>{Dense(4)}));
   noted.notes["said"] = "\xff";
   refused(noted, {"model \"mine\" could not be loaded again", "its file"});
   RegisterLayer<Forgetful>("test_forgetful");

@@ -136,6 +136,8 @@ TEST_F(ImageFolder, WhatIsWrongIsToldWithItsFile) {
   const auto refuses = [&](const ImageFolderOptions& options) {
     return ErrorOf([&] { ImageFolderExamples(folder_.string(), options); });
   };
+  EXPECT_THAT(refuses({.size = {-1, 16}}),
+              IsError(StatusCode::kInvalidArgument, {"image folder: found a size of -1 x 16"}));
   EXPECT_THAT(refuses({.max_pixels = 47}),
               IsError(StatusCode::kResourceExhausted, {"a/1.png", "6 x 8", "47"}));
   EXPECT_THAT(refuses({.max_file_bytes = 10}),

@@ -84,6 +84,11 @@ ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& 
                                       " and prefetch ", config.prefetch,
                                       ", expected at least 1 of each"));
   }
+  if (config.workers >= 1 && config.prefetch > AsyncOptions::kMostSlots / config.workers - 1) {
+    ThrowInvalidArgument(absl::StrCat(
+        kName, ": prefetch ", config.prefetch, " for ", config.workers,
+        " workers, expected (prefetch + 1) * workers up to ", AsyncOptions::kMostSlots));
+  }
   if (trainer.graph_stats() != nullptr) {
     ThrowUnimplemented(absl::StrCat(
         kName,

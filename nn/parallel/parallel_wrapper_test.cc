@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -205,6 +206,11 @@ TEST(ParallelWrapperTest, RefusesWhatCannotBe) {
               IsError(absl::StatusCode::kInvalidArgument, {"averaging_frequency 0"}));
   EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.prefetch = 0}); }),
               IsError(absl::StatusCode::kInvalidArgument, {"prefetch 0"}));
+  for (const int prefetch : {40000, INT_MAX}) {
+    EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.workers = 2, .prefetch = prefetch}); }),
+                IsError(absl::StatusCode::kInvalidArgument,
+                        {"prefetch " + std::to_string(prefetch) + " for 2 workers"}));
+  }
   ParallelWrapper parallel(trainer);
   EXPECT_THAT(ErrorOf([&] { parallel.network(2); }),
               IsError(absl::StatusCode::kInvalidArgument, {"worker 2"}));
