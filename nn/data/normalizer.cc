@@ -230,15 +230,21 @@ NormalizedIterator::NormalizedIterator(DataSetIterator& base, const Normalizer& 
   if (!normalizer.is_fitted()) ThrowNotFitted();
 }
 
+void Normalizer::ApplyToBatch(DataSet& batch) const {
+  TakeOwnMemory(batch.features);
+  if (labels_too_) TakeOwnMemory(batch.labels);
+  Apply(batch);
+}
+
 DataSet NormalizedIterator::Make(int64_t index, const std::stop_token& stop) const {
   DataSet batch = base_.Make(index, stop);
-  normalizer_.Apply(batch);
+  normalizer_.ApplyToBatch(batch);
   return batch;
 }
 
 std::optional<DataSet> NormalizedIterator::NextBatch(const std::stop_token& stop) {
   std::optional<DataSet> batch = base_.Next(stop);
-  if (batch.has_value()) normalizer_.Apply(*batch);
+  if (batch.has_value()) normalizer_.ApplyToBatch(*batch);
   return batch;
 }
 

@@ -69,7 +69,10 @@ class Normalizer {
   };
   struct Sums;
   friend class MultiNormalizer;
+  friend class NormalizedIterator;
 
+  // Apply() to a batch whose arrays others may have as well.
+  void ApplyToBatch(DataSet& batch) const;
   Normalizer(Kind kind, double low, double high, bool labels_too)
       : kind_(kind), low_(low), high_(high), labels_too_(labels_too) {}
   Columns ColumnsOf(const Sums& sums, const char* what) const;
@@ -83,7 +86,8 @@ class Normalizer {
   Columns features_, labels_;
 };
 
-// Batches of `base` after the normalizer, in their own memory. Both outlive it.
+// Batches of `base` after the normalizer. An array that nobody else has is changed in its place, else
+// a copy of it: batches may be views of what the program has. Both outlive it.
 class NormalizedIterator final : public DataSetIterator {
  public:
   // Throws kFailedPrecondition for a normalizer that is not fitted.

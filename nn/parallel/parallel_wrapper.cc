@@ -84,11 +84,6 @@ ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& 
                                       " and prefetch ", config.prefetch,
                                       ", expected at least 1 of each"));
   }
-  if (config.workers >= 1 && config.prefetch > AsyncOptions::kMostSlots / config.workers - 1) {
-    ThrowInvalidArgument(absl::StrCat(
-        kName, ": prefetch ", config.prefetch, " for ", config.workers,
-        " workers, expected (prefetch + 1) * workers up to ", AsyncOptions::kMostSlots));
-  }
   if (trainer.graph_stats() != nullptr) {
     ThrowUnimplemented(absl::StrCat(
         kName,
@@ -96,6 +91,11 @@ ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& 
   }
   trainer.updater().CheckKeepsAll(kName);
   group_ = std::make_unique<WorkerGroup>(kName, config.workers, config.threads_of_worker);
+  if (config.prefetch > AsyncOptions::kMostSlots / config.workers - 1) {
+    ThrowInvalidArgument(absl::StrCat(
+        kName, ": prefetch ", config.prefetch, " for ", config.workers,
+        " workers, expected (prefetch + 1) * workers up to ", AsyncOptions::kMostSlots));
+  }
   Network& network = trainer.network();
   if (config.workspace_mode.has_value()) network.set_training_workspace(*config.workspace_mode);
   const bool shares = config.training == ParallelTraining::kGradientSharing;
