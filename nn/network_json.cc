@@ -303,8 +303,8 @@ class TextCheck final : public nlohmann::json_sax<Json> {
   // Names go to where a zero byte is the end of a text.
   static bool HasNoZero(const std::string& text) {
     if (text.find('\0') == text.npos) return true;
-    ThrowInvalidArgument(absl::StrCat("network JSON: text ", Shown(Json(text)),
-                                      " has a zero byte, expected none"));
+    ThrowInvalidArgument(
+        absl::StrCat("network JSON: text ", Shown(Json(text)), " has a zero byte, expected none"));
   }
   bool Begin() {
     constexpr size_t kMostWithin = 64;
