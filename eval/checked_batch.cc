@@ -1,6 +1,8 @@
 #include "tidepool/eval/checked_batch.h"
 
+#include <charconv>
 #include <cmath>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +16,8 @@ constexpr double kLargestValue = 1e100;  // so that products of three have room
 
 std::string NumberText(double number) {
   if (std::isnan(number)) return "NaN";
-  return absl::StrCat(number);
+  char text[32];  // the shortest that is read back as the number: 1.0000001 is not 1
+  return {text, std::to_chars(std::begin(text), std::end(text), number).ptr};
 }
 
 }  // namespace

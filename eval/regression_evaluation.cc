@@ -17,22 +17,30 @@ namespace {
 constexpr char kWho[] = "RegressionEvaluation";
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Adds factor * sum, exact but for what is below 2^-106 of the sum.
-void AddTimes(ExactSum& to, double factor, const ExactSum& sum) {
-  to.AddProduct(factor, sum.Value());
-  to.AddProduct(factor, sum.Rest());
+// Adds the product of the factors and the sum, exact but for what is below 2^-159 of it.
+template <typename... Factors>
+void AddTimes(ExactSum& to, ExactSum sum, Factors... factors) {
+  for (int part = 0; part < 3; ++part) {
+    const double value = sum.Value();
+    to.AddProduct(factors..., value);
+    sum.Add(-value);
+  }
 }
 
-// Sum of w (x - mean x) (y - mean y), of sums of w x y, w x, w y and w. The means may be rounded,
-// what is subtracted with them may not: it cancels most of the products' sum.
+// Sum of w (x - mean x) (y - mean y), of sums of w x y, w x, w y and w. What is subtracted cancels
+// most of the products' sum, so that it may not be rounded. The means are, and what that adds is the
+// product of the two sums of w (x - mean x): of values that are large beside their spread no small
+// part of the whole.
 double Centred(const ExactSum& products, const ExactSum& x, const ExactSum& y,
                const ExactSum& weight) {
   const double mean_x = x.Value() / weight.Value(), mean_y = y.Value() / weight.Value();
-  ExactSum sum = products;
-  AddTimes(sum, -mean_x, y);
-  AddTimes(sum, -mean_y, x);
-  sum.AddProduct(mean_x, mean_y, weight.Value());
-  sum.AddProduct(mean_x, mean_y, weight.Rest());
+  ExactSum sum = products, rest_x = x, rest_y = y;
+  AddTimes(sum, y, -mean_x);
+  AddTimes(sum, x, -mean_y);
+  AddTimes(sum, weight, mean_x, mean_y);
+  AddTimes(rest_x, weight, -mean_x);
+  AddTimes(rest_y, weight, -mean_y);
+  sum.AddProduct(-rest_x.Value() / weight.Value(), rest_y.Value());
   return sum.Value();
 }
 

@@ -231,6 +231,32 @@ RegressionEvaluation RegressionOf(const Numbers& labels, const Numbers& scores) 
   return evaluation;
 }
 
+// Numbers far from 0 spread as those near it do: what is added to all changes no score.
+TEST_F(Values, RegressionFarFromZero) {
+  const Numbers labels = {-1, 3, 0, 2, -2, 5, 1, 1, -4, 2},
+                scores = {0, 2, 0, 3, -3, 4, 2, 0, -3, 2},
+                weights = {0.1, 0.7, 0.3, 1, 0.9, 0.2, 0.6, 0.4, 0.8, 0.5};
+  const auto scores_at = [&](double origin) {
+    Numbers far_labels, far_scores;
+    for (const double label : labels) far_labels.push_back(origin + label);
+    for (const double score : scores) far_scores.push_back(origin + score);
+    RegressionEvaluation evaluation(1);
+    EvaluationBatch batch;
+    batch.labels = far_labels;
+    batch.scores = far_scores;
+    batch.weights = weights;
+    evaluation.Add(batch);
+    return Numbers{evaluation.MSE(0), evaluation.RSE(0), evaluation.R2(0),
+                   evaluation.Correlation(0)};
+  };
+  const Numbers near = scores_at(0);
+  for (const double origin : {1e3, 1e9 + 7, 1e13, 1e15, -1e15 - 2}) {
+    const Numbers far = scores_at(origin);
+    for (size_t i = 0; i < near.size(); ++i)
+      EXPECT_NEAR(far[i], near[i], 1e-14 * std::abs(near[i])) << origin << " " << i;
+  }
+}
+
 TEST_F(Values, WhatThereIsNoObviousAnswerTo) {
   Expect("edge/auc_one_class", {RocOf({1, 1}, {0.2, 0.4}).AUC()});
   Expect("edge/auc_constant", {RocOf({0, 1, 1}, {0.5, 0.5, 0.5}).AUC()});

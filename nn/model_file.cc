@@ -172,16 +172,16 @@ void CheckModelCanBeSaved(const Model& model) {
     CannotBeSaved(model, absl::StrCat("its name is ", QuotedFromFile(model.name), ", expected ",
                                       kExpectedName));
   const std::string json = NetworkToJson(*config, -1);
+  bool is_described = false;
   try {
     const GraphBody again(NetworkFromJson(json));
-    if (again.Describe() == model.network->Describe() &&
-        NetworkToJson(*again.config(), -1) == json) {
-      return CheckHeader(model);
-    }
+    is_described =
+        again.Describe() == model.network->Describe() && NetworkToJson(*again.config(), -1) == json;
   } catch (const Error& error) {
     CannotBeSaved(model, error.message());
   }
-  CannotBeSaved(model, "its layers' fields do not describe them");
+  if (!is_described) CannotBeSaved(model, "its layers' fields do not describe them");
+  CheckHeader(model);
 }
 
 namespace {

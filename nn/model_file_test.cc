@@ -335,6 +335,9 @@ TEST(ModelFile, WhatCouldNotBeLoadedAgainIsNotSaved) {
   const auto refused = [&](const Model& m, std::vector<std::string> parts) {
     EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(m); }),
                 IsError(StatusCode::kInvalidArgument, parts));
+    const std::string message(ErrorOf([&] { CheckModelCanBeSaved(m); }).message());
+    EXPECT_EQ(message.find("could not be loaded again"),
+              message.rfind("could not be loaded again"));
     parts.push_back(path);
     EXPECT_THAT(ErrorOf([&] { SaveModel(m, path); }), IsError(StatusCode::kInvalidArgument, parts));
     EXPECT_EQ(ReadAll(path), "what was there");
@@ -345,6 +348,9 @@ TEST(ModelFile, WhatCouldNotBeLoadedAgainIsNotSaved) {
   refused(model(std::make_unique<Network>(std::vector<InputConfig>{{"x", {4}}},
                                           std::make_unique<Program>())),
           {"its network is a program", "SaveParameters()"});
+  Model noted = model(std::make_unique<Network>(Shape{4}, std::vector<AnyLayer>{Dense(4)}));
+  noted.notes["said"] = "\xff";
+  refused(noted, {"model \"mine\" could not be loaded again", "its file"});
   RegisterLayer<Forgetful>("test_forgetful");
   refused(model(std::make_unique<Network>(Shape{4}, std::vector<AnyLayer>{Forgetful(3)})),
           {"do not describe them"});

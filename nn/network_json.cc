@@ -273,7 +273,7 @@ NodeConfig ReadNode(const Json& value, const std::string& path, size_t number,
 }
 
 // Looks through a text before anything is made of it: values within one another, which messages would go down by recursion, and
-// fields that are there twice, of which the parser would keep the last. Linear, which the parser with a callback is not.
+// fields that are there twice, of which the parser would keep the last, and zero bytes that are escaped. Linear, which the parser with a callback is not.
 class TextCheck final : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }
@@ -281,13 +281,14 @@ class TextCheck final : public nlohmann::json_sax<Json> {
   bool number_integer(number_integer_t) override { return true; }
   bool number_unsigned(number_unsigned_t) override { return true; }
   bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
+  bool string(string_t& text) override { return HasNoZero(text); }
   bool binary(binary_t&) override { return true; }
   bool start_object(std::size_t) override { return Begin(); }
   bool end_object() override { return End(); }
   bool start_array(std::size_t) override { return Begin(); }
   bool end_array() override { return End(); }
   bool key(string_t& name) override {
+    HasNoZero(name);
     if (names_.back().insert(name).second) return true;
     ThrowInvalidArgument(
         absl::StrCat("network JSON: field ", Shown(Json(name)), " is there twice in one object"));
@@ -299,6 +300,12 @@ class TextCheck final : public nlohmann::json_sax<Json> {
   }
 
  private:
+  // Names go to where a zero byte is the end of a text.
+  static bool HasNoZero(const std::string& text) {
+    if (text.find('\0') == text.npos) return true;
+    ThrowInvalidArgument(
+        absl::StrCat("network JSON: text ", Shown(Json(text)), " has a zero byte, expected none"));
+  }
   bool Begin() {
     constexpr size_t kMostWithin = 64;
     if (names_.size() >= kMostWithin) {

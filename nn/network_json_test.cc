@@ -95,6 +95,11 @@ TEST(NetworkJson, NothingStandsBehindAZeroByte) {
     EXPECT_THAT(MessageOf([&] { NetworkFromJson(broken); }),
                 HasSubstr("zero byte at byte " + std::to_string(at)));
   }
+  for (const char* const text :
+       {R"({"inputs": [{"name": "x\u0000y", "shape": [2]}], "layers": []})",
+        R"({"inputs": [{"name": "x", "shape": [2]}], "layers": [], "out\u0000puts": ["x"]})"}) {
+    EXPECT_THAT(MessageOf([&] { NetworkFromJson(text); }), HasSubstr("has a zero byte"));
+  }
 }
 
 TEST(NetworkJson, ShortJsonIsAChain) {

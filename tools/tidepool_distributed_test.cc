@@ -75,8 +75,12 @@ TEST(TidepoolDistributed, AJobWithoutMpirunHasOneRankAndSaysSoWhereMoreAreExpect
 }
 
 TEST(TidepoolDistributed, FlagsOfJobsAreRefusedWithoutOne) {
-  EXPECT_THAT(RunProgram(DataPath("tools/tidepool"), Train({"--ranks=4"})).err,
-              HasSubstr("flag --ranks is set without --distributed"));
+  for (const std::string flag : {"--ranks=4", "--checkpoints=x", "--checkpoint_every=5",
+                                 "--shard_updater", "--shard_parameters", "--rank_limit=-5s"}) {
+    EXPECT_THAT(
+        RunProgram(DataPath("tools/tidepool"), Train({flag})).err,
+        HasSubstr("flag " + flag.substr(0, flag.find('=')) + " is set without --distributed"));
+  }
   EXPECT_THAT(RunProgram(DataPath("tools/tidepool"), Train({"--distributed", "--graphs"})).err,
               HasSubstr("--distributed: not with --graphs"));
 }

@@ -175,7 +175,7 @@ bool BoundedServer::EndAnIdleConnection() {
     if (!open.is_idle || open.must_end) continue;
     if (longest != nullptr && open_[longest].since <= open.since) continue;
     // Its thread has not seen yet that it asks.
-    if (!connection->HasArrived()) longest = connection;
+    if (open.lingers || !connection->HasArrived()) longest = connection;
   }
   if (longest == nullptr) return false;
   open_[longest].must_end = true;
@@ -223,7 +223,14 @@ void BoundedServer::ServeConnection(int socket) {
     // Out of memory for a head; the next connection may have some.
   }
   const bool is_slow = connection.failure() == Connection::Failure::kTooSlow;
-  if (connection.must_close() && !is_slow && !stopping_) connection.Linger();
+  if (connection.must_close() && !is_slow && !stopping_) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      open->is_idle = open->lingers = true;
+      open->since = {};  // it makes room before those that may ask again
+    }
+    connection.Linger();
+  }
   connection_here = nullptr;
   server_here_ = nullptr;
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -123,6 +123,7 @@ class BoundedServer : private httplib::Server {
   struct Open {
     bool is_idle = true;    // between requests
     bool must_end = false;  // others need its thread
+    bool lingers = false;   // it has been answered for the last time; what comes is thrown away
     Connection::Clock::time_point since = Connection::Clock::now();
   };
 

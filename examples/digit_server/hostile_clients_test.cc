@@ -100,6 +100,26 @@ TEST_F(HostileClients, OneConnectionTooManyIsRefusedUnlessAnotherIsIdle) {
   EXPECT_EQ(status, 200);
 }
 
+// Those that were refused and do not close would have the places of those that ask.
+TEST_F(HostileClients, ARefusedConnectionThatLingersMakesRoom) {
+  options_.limits.connections = 2;
+  options_.limits.idle_time = options_.limits.stop_time = std::chrono::hours(1);
+  Start();
+  std::vector<RawClient> refused;
+  for (int i = 0; i < 2; ++i) {
+    refused.push_back(Client());
+    refused.back().Send("NONSENSE\r\n\r\n");
+    ASSERT_EQ(refused.back().AnswersStatus(), 400);
+  }
+  int status = 503;
+  for (int i = 0; i < 3000 && status == 503; ++i) {
+    RawClient client = Client();
+    client.Send("GET /health HTTP/1.1\r\nHost: h\r\n\r\n");
+    status = client.AnswersStatus();
+  }
+  EXPECT_EQ(status, 200);
+}
+
 TEST_F(HostileClients, NeitherRangesNorCompressionMakeAnAnswerLarger) {
   Start();
   RawClient plain = Client();

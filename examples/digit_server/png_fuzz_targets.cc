@@ -9,9 +9,9 @@
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "tidepool/examples/digit_server/digit_image.h"
-#include "tidepool/examples/digit_server/png_files.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/fuzzing/fuzz_target.h"
+#include "tidepool/nn/data/testing/png_files.h"
 
 namespace tidepool {
 namespace {

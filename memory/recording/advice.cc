@@ -229,7 +229,10 @@ std::string Advice::ToString() const {
   } else if (period > 0) {
     absl::StrAppend(&out, cycles, " cycles, found by their period: ", period, " requests\n");
   } else {
-    absl::StrAppend(&out, "no cycles: nothing is marked, and no thread's requests repeat\n");
+    absl::StrAppend(
+        &out,
+        "no cycles: nothing is marked (tidepool_mark_cycle_begin() in record_marks.h does), "
+        "and no thread's requests repeat\n");
   }
   if (cycles > 0)
     absl::StrAppend(&out, outside, " requests (", Percent(outside, requests),

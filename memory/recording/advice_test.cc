@@ -121,8 +121,11 @@ TEST(Advice, SaysWhyThereIsNone) {
   };
   const Advice none = Advise(Chains(90, false, drawn));
   EXPECT_TRUE(none.of_cycles.empty());
-  EXPECT_THAT(none.ToString(),
-              HasSubstr("no cycles: nothing is marked, and no thread's requests repeat"));
+  EXPECT_THAT(
+      none.ToString(),
+      HasSubstr(
+          "no cycles: nothing is marked (tidepool_mark_cycle_begin() in record_marks.h does), "
+          "and no thread's requests repeat"));
   const Advice few = Advise(Chains(2, true, &Fixed));
   ASSERT_EQ(few.of_cycles.size(), 1u);
   EXPECT_EQ(few.of_cycles[0].use, Use::kNothing);

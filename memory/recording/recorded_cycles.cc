@@ -1,6 +1,7 @@
 #include "tidepool/memory/recording/recorded_cycles.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -11,7 +12,10 @@ namespace {
 using What = RecordEvent::What;
 
 constexpr uint32_t kLeastRepetitions = 3;
-constexpr size_t kMostDistances = 64;
+// Of sizes, and of so many of them one after the other: where each size comes often in a cycle, runs of
+// them do not. The longest ones are rare too where a tenth of the sizes are other ones.
+constexpr size_t kRuns[] = {1, 8, 32};
+constexpr size_t kMostDistances = 32;  // of each
 constexpr size_t kMostGapsOfASize = 64;
 
 // Where sizes[i] and sizes[i + period] are the same for as long as can be: another one costs as much
@@ -38,9 +42,30 @@ Repetition At(const std::vector<uint64_t>& sizes, uint32_t period, int64_t* scor
   return {period, best_begin, best_begin + whole};
 }
 
-// The most common distances between the same sizes, the shortest first: those of rare sizes, which come
-// once or twice in a cycle, are its length.
-std::vector<uint32_t> Distances(const std::vector<uint64_t>& sizes) {
+// A number for each run of `length` sizes, the same for the same. Of no more than some of a long record:
+// where nothing repeats, each of them is one more entry of a table.
+std::vector<uint64_t> RunsOf(const std::vector<uint64_t>& all, size_t length) {
+  constexpr size_t kMost = 1 << 20;
+  if (length == 1) return all;
+  const auto begin =
+      all.begin() + static_cast<ptrdiff_t>(all.size() > kMost ? (all.size() - kMost) / 2 : 0);
+  const std::vector<uint64_t> sizes(begin, all.size() > kMost ? begin + kMost : all.end());
+  constexpr uint64_t kBase = 0x9e3779b97f4a7c15;
+  uint64_t leaves = 1;  // the factor of the size that goes
+  for (size_t i = 0; i < length; ++i) leaves *= kBase;
+  std::vector<uint64_t> runs;
+  uint64_t run = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    run = run * kBase + sizes[i];
+    if (i >= length) run -= leaves * sizes[i - length];
+    if (i + 1 >= length) runs.push_back(run);
+  }
+  return runs;
+}
+
+// The most common distances between the same sizes, or runs of them: those of rare ones, which come once
+// or twice in a cycle, are its length.
+void AddDistances(const std::vector<uint64_t>& sizes, std::vector<uint32_t>* distances) {
   std::unordered_map<uint64_t, std::vector<uint32_t>> places;
   for (uint32_t i = 0; i < sizes.size(); ++i) places[sizes[i]].push_back(i);
   std::map<uint32_t, uint64_t> weight;
@@ -58,12 +83,16 @@ std::vector<uint32_t> Distances(const std::vector<uint64_t>& sizes) {
   std::vector<std::pair<uint64_t, uint32_t>> sorted;
   for (const auto& [distance, of] : weight) sorted.emplace_back(of, distance);
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  for (size_t i = 0; i < std::min(sorted.size(), kMostDistances); ++i)
+    distances->push_back(sorted[i].second);
+}
+
+// The shortest first.
+std::vector<uint32_t> Distances(const std::vector<uint64_t>& sizes) {
   std::vector<uint32_t> distances;
-  for (const auto& [of, distance] : sorted) {
-    if (distances.size() == kMostDistances) break;
-    distances.push_back(distance);
-  }
+  for (const size_t length : kRuns) AddDistances(RunsOf(sizes, length), &distances);
   std::sort(distances.begin(), distances.end());
+  distances.erase(std::unique(distances.begin(), distances.end()), distances.end());
   return distances;
 }
 
@@ -197,8 +226,12 @@ Repetition FindRepetition(const std::vector<uint64_t>& sizes) {
     int64_t score;
     const Repetition found = At(sizes, distance, &score);
     if (found.period == 0) continue;
-    // Twice a period repeats as well: a longer one is better where clearly more repeats.
-    if (best.period != 0 && score <= best_score + best_score / 20) continue;
+    // A longer one is better where clearly more repeats. Twice a period repeats as well, and where the
+    // other sizes come at some distance it may by chance be a better one.
+    if (best.period != 0) {
+      const int64_t more = distance % best.period == 0 ? best_score / 2 : best_score / 20;
+      if (score <= best_score + more) continue;
+    }
     best = found;
     best_score = score;
   }

@@ -285,6 +285,12 @@ TEST(RecordedCycles, FindsThePeriodOfWhatRepeats) {
       EXPECT_GE((found.end - found.begin) / period, 50u);
     }
   }
+  // Each size comes some eighty times in a cycle, as in a parser's.
+  std::vector<uint64_t> cycle, sizes;
+  for (int i = 0; i < 2300; ++i) cycle.push_back(8 + random() % 30);
+  for (int i = 0; i < 66; ++i) sizes.insert(sizes.end(), cycle.begin(), cycle.end());
+  for (size_t i = 50; i < sizes.size(); i += 45) sizes[i] = random() % 100000;
+  EXPECT_EQ(FindRepetition(sizes).period, 2300u);
   std::vector<uint64_t> never;
   for (int i = 0; i < 3000; ++i) never.push_back(random());
   EXPECT_EQ(FindRepetition(never).period, 0u);

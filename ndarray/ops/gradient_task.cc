@@ -100,7 +100,6 @@ struct RuleRun {
   }
 
   void Run() const {
-    const OperatorInfo& info = Info(rule.gradient);
     std::vector<NDArray>&made = task.made_, &unwanted = task.unwanted_;
     std::vector<const NDArray*>& inputs = task.input_pointers_;
     std::vector<NDArray*>& outputs = task.destinations_;

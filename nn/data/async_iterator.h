@@ -17,7 +17,9 @@
 // for the reader to let go of one.
 //
 // An iterator that allows no prefetching (a shield, or one that is made ahead already) is asked by
-// Next() itself, on the caller's thread and in its current place; there are no threads then.
+// Next() itself, on the caller's thread and in its current place; there are no threads then. (Around an
+// AsyncIterator it is written with its options, AsyncDataSetIterator(ahead, {}): without them that
+// would be a copy.)
 //
 // Reset(), the destructor and a batch that nobody wants any more request a stop of what is being
 // made and wait for it: for ever where a source waits without looking at its stop token.

@@ -8,6 +8,11 @@
 namespace tidepool::nn {
 
 std::vector<Batch> Batch::Split(int64_t parts, bool even) const {
+  if (!features.is_defined() || !labels.is_defined()) {
+    ThrowFailedPrecondition(absl::StrCat("Batch::Split: found no ",
+                                         features.is_defined() ? "labels" : "features",
+                                         ", expected a batch that is not closed"));
+  }
   features.CheckAlive("split", "features");
   labels.CheckAlive("split", "labels");
   const int64_t examples = size();

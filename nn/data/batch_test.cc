@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/testing/error_of.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 
@@ -42,6 +43,10 @@ TEST(BatchTest, DjlCase115PartsKeepTheirOrderAndTheLastMayBeSmaller) {
   EXPECT_EQ(Sizes(batch.Split(1)), std::vector<int64_t>{10});
   EXPECT_EQ(Sizes(batch.Split(6)), (std::vector<int64_t>{2, 2, 2, 2, 2}));
   EXPECT_EQ(Sizes(OfExamples(2).Split(INT64_MAX)), (std::vector<int64_t>{1, 1}));
+  Batch closed = OfExamples(2);
+  closed.Close();
+  EXPECT_THAT(ErrorOf([&] { closed.Split(2); }),
+              IsError(absl::StatusCode::kFailedPrecondition, {"found no features"}));
   EXPECT_TRUE(OfExamples(0).Split(3).empty());
 }
 

@@ -1,5 +1,6 @@
 #include "tidepool/nn/data/csv_file.h"
 
+#include <cmath>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -200,6 +201,13 @@ TEST(CsvFile, SchemasThatCannotBe) {
   EXPECT_THAT(message({{.name = "a", .categories = {"x"}}}), HasSubstr("none for numbers"));
   EXPECT_THAT(message({{.name = "a", .kind = CsvKind::kCategory, .categories = {"x", "x"}}}),
               HasSubstr("twice"));
+  for (const double number : {std::nan(""), 1e39, -HUGE_VAL}) {
+    EXPECT_THAT(message({{.name = "a", .if_missing = number}}),
+                HasSubstr("column \"a\": found if_missing"));
+  }
+  EXPECT_THAT(
+      message({{.name = "a", .kind = CsvKind::kInteger, .if_missing = 0.5}}),
+      HasSubstr("found if_missing 0.5, expected a number that is finite in f32 and has no"));
   EXPECT_THAT(message({{.name = "a", .if_missing = 1, .is_label = true}}),
               HasSubstr("labels that are there"));
   EXPECT_THAT(message({{.name = "a", .is_label = true},

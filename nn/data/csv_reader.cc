@@ -43,6 +43,13 @@ void CheckSchema(const CsvSchema& schema) {
         column.categories.size()) {
       refuse("column ", name, ": found a category twice, expected each once");
     }
+    if (column.if_missing.has_value() && (!std::isfinite(static_cast<float>(*column.if_missing)) ||
+                                          (column.kind == CsvKind::kInteger &&
+                                           std::trunc(*column.if_missing) != *column.if_missing))) {
+      refuse("column ", name, ": found if_missing ", *column.if_missing,
+             ", expected a number that is finite in f32",
+             column.kind == CsvKind::kInteger ? " and has no fraction" : "");
+    }
     if (column.is_label && column.if_missing.has_value()) {
       refuse("column ", name, ": found if_missing for a label, expected labels that are there");
     }

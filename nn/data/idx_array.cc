@@ -38,7 +38,15 @@ NDArray ReadIdxArray(const std::string& path, uint64_t max_bytes) {
     ThrowUnimplemented(absl::StrCat(OneLine(path), ": byte 3: IDX rank: found ", dims.size(),
                                     ", expected at most ", kMaxRank, " for an array"));
   });
-  NDArray array(Shape(absl::MakeConstSpan(file.dims)), ArrayTypeOf(file.type));
+  // No bytes are no limit: sizes beside a 0 may be any.
+  const Shape shape = [&] {
+    try {
+      return Shape(absl::MakeConstSpan(file.dims));
+    } catch (const Error& error) {
+      ThrowDataLoss(absl::StrCat(OneLine(path), ": byte 4: IDX dimensions: ", error.message()));
+    }
+  }();
+  NDArray array(shape, ArrayTypeOf(file.type));
   if (file.data.empty()) return array;
   VisitDType(array.dtype(), [&]<typename T>(T) {
     // Numbers are big-endian in the file.

@@ -65,6 +65,9 @@ TEST(IdxArray, WhatIsWrongIsNamedWithItsByte) {
               IsError(absl::StatusCode::kDataLoss, {"byte 9", "a header of 12 bytes for rank 2"}));
   EXPECT_THAT(error(Idx({1u << 31, 1u << 31, 4}, "", 0x0E)),
               IsError(absl::StatusCode::kDataLoss, {"a product below 2^63"}));
+  EXPECT_THAT(error(Idx({0, 134348800, 131072, 90466}, "")),
+              IsError(absl::StatusCode::kDataLoss,
+                      {"byte 4: IDX dimensions: shape [0, 134348800, 131072, 90466] has more"}));
   EXPECT_THAT(error(Idx({1u << 30}, "", 0x0E)),
               IsError(absl::StatusCode::kResourceExhausted, {"which are 8589934592 bytes"}));
   EXPECT_THAT(error(Idx(std::vector<uint32_t>(200, 1), "x")),

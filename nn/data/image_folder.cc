@@ -84,6 +84,11 @@ ImageFolderExamples::ImageFolderExamples(const std::string& folder,
     ThrowInvalidArgument(
         absl::StrCat("image folder: found ", options.channels, " channels, expected 1 or 3"));
   }
+  if (options.size != ImageSize() && (options.size.height < 1 || options.size.width < 1)) {
+    ThrowInvalidArgument(absl::StrCat("image folder: found a size of ", options.size.height, " x ",
+                                      options.size.width,
+                                      ", expected at least one pixel each way"));
+  }
   classes_ = List(folder, options.max_files, &IsFolder);
   for (size_t i = 0; i < classes_.size(); ++i) {
     const auto left = options.max_files - static_cast<int64_t>(files_.size());

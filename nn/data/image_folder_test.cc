@@ -123,6 +123,8 @@ TEST_F(ImageFolder, WhatIsWrongIsToldWithItsFile) {
   EXPECT_THAT(error_of(good.substr(0, good.size() - 6)),
               IsError(StatusCode::kDataLoss, {"a/2.jpg", "jpeg: "}));
   EXPECT_THAT(error_of(good.substr(0, 5)), IsError(StatusCode::kDataLoss, {"a/2.jpg", "jpeg: "}));
+  EXPECT_THAT(error_of(Jpeg(Picture(1, 4), 6, 8, 4)),
+              IsError(StatusCode::kDataLoss, {"a/2.jpg", "found colours for print (CMYK)"}));
   EXPECT_THAT(error_of(Jpeg(Picture(1, 1), 8, 6, 1)),
               IsError(StatusCode::kDataLoss, {"a/2.jpg", "8 x 6 pixels, expected 6 x 8"}));
   EXPECT_THAT(error_of(Png(Picture(1, 1), 8, 6, 1)),
@@ -134,6 +136,8 @@ TEST_F(ImageFolder, WhatIsWrongIsToldWithItsFile) {
   const auto refuses = [&](const ImageFolderOptions& options) {
     return ErrorOf([&] { ImageFolderExamples(folder_.string(), options); });
   };
+  EXPECT_THAT(refuses({.size = {-1, 16}}),
+              IsError(StatusCode::kInvalidArgument, {"image folder: found a size of -1 x 16"}));
   EXPECT_THAT(refuses({.max_pixels = 47}),
               IsError(StatusCode::kResourceExhausted, {"a/1.png", "6 x 8", "47"}));
   EXPECT_THAT(refuses({.max_file_bytes = 10}),

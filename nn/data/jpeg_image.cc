@@ -68,6 +68,12 @@ Outcome Decode(Decoder& decoder, std::string_view jpeg, ImageSize* size, int cha
     *size = {static_cast<int64_t>(info.image_height), static_cast<int64_t>(info.image_width)};
     return Outcome::kOtherSize;
   }
+  if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) {
+    std::snprintf(decoder.message, sizeof(decoder.message),
+                  "found colours for print (%s), expected grey, YCbCr or RGB",
+                  info.jpeg_color_space == JCS_CMYK ? "CMYK" : "YCCK");
+    return Outcome::kFailed;
+  }
   info.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   info.dct_method = JDCT_ISLOW;
   jpeg_start_decompress(&info);

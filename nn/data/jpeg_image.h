@@ -1,6 +1,6 @@
 // The pixels of a JPEG file in memory, straight to where they are wanted.
 //
-// Baseline and progressive, grey or colours. A file that is damaged is refused, not mended, and so
+// Baseline and progressive, grey or colours (not those for print, CMYK and YCCK). A file that is damaged is refused, not mended, and so
 // is one of more than kMostJpegScans passes over the picture: a few bytes each, they would take any
 // amount of time. Memory: some times the pixels, whatever the file's size. Errors: kInvalidArgument
 // naming found and expected. Threads: pure functions.

@@ -101,6 +101,15 @@ bool MultiNormalizer::is_fitted() const {
 }
 
 void MultiNormalizer::Apply(MultiDataSet& batch) const {
+  // All is looked at before anything is changed.
+  const auto check = [](const Normalizers& normalizers, MultiDataSet::Arrays& arrays,
+                        const char* what) {
+    ForEach(normalizers, what, [&](size_t i) {
+      normalizers[i]->WidthOf(ArrayOf(arrays, i), normalizers[i]->features_, what);
+    });
+  };
+  check(features_, batch.features, "features");
+  check(labels_, batch.labels, "labels");
   ForEach(features_, "features",
           [&](size_t i) { features_[i]->ApplyToFeatures(ArrayOf(batch.features, i)); });
   ForEach(labels_, "labels",
@@ -162,15 +171,21 @@ NormalizedMultiIterator::NormalizedMultiIterator(MultiDataSetIterator& base,
   if (!normalizer.is_fitted()) ThrowNotFitted();
 }
 
+void MultiNormalizer::ApplyToBatch(MultiDataSet& batch) const {
+  ForEach(features_, "features", [&](size_t i) { TakeOwnMemory(ArrayOf(batch.features, i)); });
+  ForEach(labels_, "labels", [&](size_t i) { TakeOwnMemory(ArrayOf(batch.labels, i)); });
+  Apply(batch);
+}
+
 MultiDataSet NormalizedMultiIterator::Make(int64_t index, const std::stop_token& stop) const {
   MultiDataSet batch = base_.Make(index, stop);
-  normalizer_.Apply(batch);
+  normalizer_.ApplyToBatch(batch);
   return batch;
 }
 
 std::optional<MultiDataSet> NormalizedMultiIterator::NextBatch(const std::stop_token& stop) {
   std::optional<MultiDataSet> batch = base_.Next(stop);
-  if (batch.has_value()) normalizer_.Apply(*batch);
+  if (batch.has_value()) normalizer_.ApplyToBatch(*batch);
   return batch;
 }
 

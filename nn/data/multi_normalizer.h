@@ -53,6 +53,9 @@ class MultiNormalizer {
   static MultiNormalizer FromText(absl::string_view text);
 
  private:
+  friend class NormalizedMultiIterator;
+  // Apply() to a batch whose arrays others may have as well.
+  void ApplyToBatch(MultiDataSet& batch) const;
   Normalizers features_, labels_;
 };
 

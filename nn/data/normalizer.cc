@@ -28,8 +28,9 @@ Normalizer Normalizer::Standardize(bool labels_too) {
 
 Normalizer Normalizer::MinMax(double low, double high, bool labels_too) {
   if (!(low < high) || !std::isfinite(high - low)) {
-    ThrowInvalidArgument(absl::StrCat("normalizer: found a range from ", low, " to ", high,
-                                      ", expected finite bounds, the lower one first"));
+    ThrowInvalidArgument(
+        absl::StrCat("normalizer: found a range from ", low, " to ", high,
+                     ", expected finite bounds, the lower one first, whose difference is finite"));
   }
   return {Kind::kMinMax, low, high, labels_too};
 }
@@ -92,15 +93,21 @@ void Normalizer::Fit(DataSetIterator& batches) {
   batches.Reset();
 }
 
-void Normalizer::Change(NDArray& array, const Columns& columns, const char* what,
-                        bool reverts) const {
+int64_t Normalizer::WidthOf(const NDArray& array, const Columns& columns, const char* what) const {
   if (columns.center.empty()) ThrowNotFitted();
   const int64_t width = ColumnsIn(array, what);
-  const bool one = kind_ == Kind::kImageScale;
-  if (!one && static_cast<size_t>(width) != columns.center.size()) {
+  if (kind_ != Kind::kImageScale && static_cast<size_t>(width) != columns.center.size()) {
     ThrowInvalidArgument(absl::StrCat("normalizer: ", what, ": found ", width,
                                       " columns, expected ", columns.center.size(), " as fitted"));
   }
+  if (array.NumElements() > 0) VisitNumbers(array, what, [](auto) {});
+  return width;
+}
+
+void Normalizer::Change(NDArray& array, const Columns& columns, const char* what,
+                        bool reverts) const {
+  const int64_t width = WidthOf(array, columns, what);
+  const bool one = kind_ == Kind::kImageScale;
   NDArray to = array.dtype() == DType::kUInt8 ? NDArray(array.shape(), DType::kFloat32) : array;
   const int64_t rows = width == 0 ? 0 : array.NumElements() / width;
   if (rows == 0) {
@@ -125,6 +132,7 @@ void Normalizer::Change(NDArray& array, const Columns& columns, const char* what
 }
 
 void Normalizer::Apply(DataSet& batch) const {
+  if (labels_too_) WidthOf(batch.labels, labels_, "labels");
   ApplyToFeatures(batch.features);
   if (labels_too_) Change(batch.labels, labels_, "labels", false);
 }
@@ -222,15 +230,21 @@ NormalizedIterator::NormalizedIterator(DataSetIterator& base, const Normalizer& 
   if (!normalizer.is_fitted()) ThrowNotFitted();
 }
 
+void Normalizer::ApplyToBatch(DataSet& batch) const {
+  TakeOwnMemory(batch.features);
+  if (labels_too_) TakeOwnMemory(batch.labels);
+  Apply(batch);
+}
+
 DataSet NormalizedIterator::Make(int64_t index, const std::stop_token& stop) const {
   DataSet batch = base_.Make(index, stop);
-  normalizer_.Apply(batch);
+  normalizer_.ApplyToBatch(batch);
   return batch;
 }
 
 std::optional<DataSet> NormalizedIterator::NextBatch(const std::stop_token& stop) {
   std::optional<DataSet> batch = base_.Next(stop);
-  if (batch.has_value()) normalizer_.Apply(*batch);
+  if (batch.has_value()) normalizer_.ApplyToBatch(*batch);
   return batch;
 }
 

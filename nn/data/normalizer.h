@@ -38,7 +38,7 @@ class Normalizer {
   // To mean 0 and standard deviation 1, by the deviation of all examples (not of a sample of them).
   static Normalizer Standardize(bool labels_too = false);
   // To `low` at the least value and `high` at the greatest one. Throws kInvalidArgument unless low
-  // < high, both finite.
+  // < high and both and their difference are finite.
   static Normalizer MinMax(double low = 0, double high = 1, bool labels_too = false);
   // Pixels from 0 to `greatest` to the range; there is nothing to fit. Throws as MinMax, and unless
   // `greatest` is finite and above 0 and (high - low) / greatest is a normal number.
@@ -49,7 +49,7 @@ class Normalizer {
   void Fit(DataSetIterator& batches);
   bool is_fitted() const { return !features_.center.empty(); }
 
-  // To features, and to labels where they were fitted too.
+  // To features, and to labels where they were fitted too: to both or, where it throws, to none.
   void Apply(DataSet& batch) const;
   // Also of predictions, which are like labels: to the units of the examples.
   void ApplyToFeatures(NDArray& features) const;
@@ -69,10 +69,15 @@ class Normalizer {
   };
   struct Sums;
   friend class MultiNormalizer;
+  friend class NormalizedIterator;
 
+  // Apply() to a batch whose arrays others may have as well.
+  void ApplyToBatch(DataSet& batch) const;
   Normalizer(Kind kind, double low, double high, bool labels_too)
       : kind_(kind), low_(low), high_(high), labels_too_(labels_too) {}
   Columns ColumnsOf(const Sums& sums, const char* what) const;
+  // Throws kInvalidArgument for what Change() refuses.
+  int64_t WidthOf(const NDArray& array, const Columns& columns, const char* what) const;
   void Change(NDArray& array, const Columns& columns, const char* what, bool reverts) const;
 
   Kind kind_;
@@ -81,7 +86,8 @@ class Normalizer {
   Columns features_, labels_;
 };
 
-// Batches of `base` after the normalizer, in their own memory. Both outlive it.
+// Batches of `base` after the normalizer. An array that nobody else has is changed in its place, else
+// a copy of it: batches may be views of what the program has. Both outlive it.
 class NormalizedIterator final : public DataSetIterator {
  public:
   // Throws kFailedPrecondition for a normalizer that is not fitted.

@@ -29,6 +29,14 @@ inline int64_t ColumnsIn(const NDArray& array, const char* what) {
   return array.dim(array.rank() - 1);
 }
 
+// A batch may be a view of the program's own array, which is not to be changed.
+inline void TakeOwnMemory(NDArray& array) {
+  const Buffer* const buffer = array.buffer().get();
+  if (buffer == nullptr || array.dtype() == DType::kUInt8) return;  // which becomes another array
+  const bool is_own = buffer->references.load(std::memory_order_acquire) == 1 && !buffer->imported;
+  if (!is_own) array = array.Dup();
+}
+
 // Calls visit(first value) of an array of numbers.
 template <typename Visit>
 void VisitNumbers(const NDArray& array, const char* what, Visit visit) {

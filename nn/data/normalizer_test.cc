@@ -15,6 +15,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/nn/data/async_iterator.h"
 #include "tidepool/nn/data/example_iterator.h"
+#include "tidepool/nn/data/multi_normalizer.h"
 
 namespace tidepool::nn {
 namespace {
@@ -148,6 +149,56 @@ TEST(Normalizer, MasksLeaveStepsOut) {
   normalizer.Apply(first);
   EXPECT_FLOAT_EQ(first.features.At<float>({0, 0, 0}), -std::sqrt(1.5f));
   EXPECT_FLOAT_EQ(first.features.At<float>({0, 1, 1}), 0);
+}
+
+TEST(Normalizer, WhatTheProgramHasIsNotChangedByAnIterator) {
+  const NDArray all = Of<float>({1, 2, 3, 5, 4, 9, 0, 7}, {4, 2});
+  const std::vector<float> before = all.ToVector<float>();
+  FunctionIterator<DataSet> views(2, [&](int64_t i) {
+    return DataSet(all.Slice(0, 2 * i, 2 * i + 2), Ones({2, 1}));
+  });
+  Normalizer normalizer = Normalizer::Standardize();
+  normalizer.Fit(views);
+  NormalizedIterator normalized(views, normalizer);
+  std::vector<std::vector<float>> epochs(2);
+  for (std::vector<float>& epoch : epochs) {
+    while (const std::optional<DataSet> batch = normalized.Next()) {
+      const std::vector<float> values = batch->features.ToVector<float>();
+      epoch.insert(epoch.end(), values.begin(), values.end());
+    }
+    normalized.Reset();
+  }
+  EXPECT_EQ(epochs[0], epochs[1]);
+  EXPECT_EQ(all.ToVector<float>(), before);
+
+  const MultiNormalizer several({normalizer});
+  FunctionIterator<MultiDataSet> sets(1, [&](int64_t) {
+    MultiDataSet set;
+    set.features.push_back(all);
+    set.labels.push_back(Ones({4, 1}));
+    return set;
+  });
+  NormalizedMultiIterator normalized_sets(sets, several);
+  EXPECT_EQ(normalized_sets.Next()->features[0].ToVector<float>(), epochs[0]);
+  EXPECT_EQ(all.ToVector<float>(), before);
+}
+
+// A second try would scale features twice.
+TEST(Normalizer, ABatchIsNormalizedAsAWholeOrNotAtAll) {
+  ExampleIterator<DataSet> batches(
+      std::make_shared<ArrayExamples>(Of<float>({1, 2, 3, 5}, {2, 2}), Ones({2, 1})),
+      {.batch_size = 2});
+  Normalizer normalizer = Normalizer::Standardize(/*labels_too=*/true);
+  normalizer.Fit(batches);
+  for (const NDArray& labels : {Ones({2, 3}), NDArray({2, 1}, DType::kInt64)}) {
+    DataSet batch = *batches.Next();
+    batches.Reset();
+    const std::vector<float> before = batch.features.ToVector<float>();
+    batch.labels = labels;
+    EXPECT_THAT(ErrorOf([&] { normalizer.Apply(batch); }),
+                IsError(StatusCode::kInvalidArgument, {"labels"}));
+    EXPECT_EQ(batch.features.ToVector<float>(), before);
+  }
 }
 
 TEST(Normalizer, WhatCannotBeFittedLeavesWhatWasFitted) {

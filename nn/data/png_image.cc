@@ -3,10 +3,13 @@
 #include <png.h>
 
 #include <algorithm>
-#include <iterator>
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
 #include <string>
+#include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -17,9 +20,9 @@ namespace tidepool {
 namespace {
 
 constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
-// Of what is ancillary, by a small letter, what pixels depend on. The library would unpack the
-// rest: a thousand texts of eight kilobytes are eight gigabytes.
-constexpr absl::string_view kNeeded[] = {"tRNS", "gAMA", "cHRM", "sRGB"};
+// Of what is ancillary, by a small letter, the one chunk that pixels depend on. The library would
+// unpack the rest: a thousand texts of eight kilobytes are eight gigabytes.
+constexpr absl::string_view kTransparency = "tRNS";
 
 uint32_t BigEndian(std::string_view bytes) {
   uint32_t value = 0;
@@ -39,8 +42,7 @@ std::string NeededChunks(std::string_view png, size_t most) {
                                         " bytes, found ", rest.size()));
     }
     const absl::string_view type(rest.data() + 4, 4);
-    if (!absl::ascii_islower(static_cast<unsigned char>(type[0])) ||
-        std::find(std::begin(kNeeded), std::end(kNeeded), type) != std::end(kNeeded)) {
+    if (!absl::ascii_islower(static_cast<unsigned char>(type[0])) || type == kTransparency) {
       if (bytes > most - needed.size()) {
         ThrowInvalidArgument(absl::StrCat("png: chunk ", absl::CHexEscape(type), " at byte ", at,
                                           ": more than ", most,
@@ -56,6 +58,97 @@ std::string NeededChunks(std::string_view png, size_t most) {
     at += bytes;
   }
   ThrowInvalidArgument(absl::StrCat("png: found the end at byte ", png.size(), ", expected IEND"));
+}
+
+// The library is C and ends a call that fails by a jump: between setjmp and the jump no object with a
+// destructor is made, and what is told afterwards lies here, outside of the frame.
+struct Decoder {
+  std::string_view rest;  // of the file
+  char message[256] = {};
+  std::jmp_buf jump = {};
+};
+
+[[noreturn]] void Refuse(png_structp png, png_const_charp message) {
+  Decoder& decoder = *static_cast<Decoder*>(png_get_error_ptr(png));
+  std::snprintf(decoder.message, sizeof(decoder.message), "%s", message);
+  std::longjmp(decoder.jump, 1);
+}
+
+void Ignore(png_structp, png_const_charp) {}
+
+void ReadBytes(png_structp png, png_bytep to, size_t bytes) {
+  Decoder& decoder = *static_cast<Decoder*>(png_get_io_ptr(png));
+  if (bytes > decoder.rest.size()) png_error(png, "found the end of the file within a chunk");
+  std::memcpy(to, decoder.rest.data(), bytes);
+  decoder.rest.remove_prefix(bytes);
+}
+
+// Four bytes a pixel, or one of them, which is a place of the palette.
+struct Rows {
+  explicit Rows(ImageSize size) : bytes(static_cast<size_t>(4 * size.height * size.width)) {}
+
+  std::vector<uint8_t> bytes;
+  bool are_places = false;
+  png_color palette[256] = {};
+  uint8_t alpha[256];
+  int colours = 0;
+};
+
+bool ReadRows(Decoder& decoder, png_structp png, png_infop info, ImageSize size, Rows& rows) {
+  if (setjmp(decoder.jump) != 0) return false;
+  png_set_read_fn(png, &decoder, &ReadBytes);
+  png_read_info(png, info);
+  const auto height = static_cast<int64_t>(png_get_image_height(png, info));
+  const auto width = static_cast<int64_t>(png_get_image_width(png, info));
+  // Before any pixel is read: a header may claim a picture of any size.
+  if (height != size.height || width != size.width) {
+    char message[160];
+    std::snprintf(message, sizeof(message), "the image is %lld x %lld pixels, expected %lld x %lld",
+                  static_cast<long long>(height), static_cast<long long>(width),
+                  static_cast<long long>(size.height), static_cast<long long>(size.width));
+    Refuse(png, message);
+  }
+  rows.are_places = png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE;
+  if (rows.are_places) {
+    png_colorp palette = nullptr;
+    png_bytep alpha = nullptr;
+    int transparent = 0;
+    png_get_PLTE(png, info, &palette, &rows.colours);
+    png_get_tRNS(png, info, &alpha, &transparent, nullptr);
+    std::copy(palette, palette + rows.colours, rows.palette);
+    std::fill(std::copy(alpha, alpha + transparent, rows.alpha), rows.alpha + 256, 255);
+    png_set_packing(png);
+  } else {
+    png_set_expand(png);  // fewer bits than eight, and the one transparent colour
+    png_set_scale_16(png);
+    png_set_gray_to_rgb(png);
+    png_set_add_alpha(png, 255, PNG_FILLER_AFTER);
+  }
+  const int passes = png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+  const size_t row_bytes = png_get_rowbytes(png, info);
+  const size_t expected = static_cast<size_t>(width) * (rows.are_places ? 1 : 4);
+  if (row_bytes != expected) png_error(png, "the library makes other rows than were asked for");
+  for (int pass = 0; pass < passes; ++pass) {
+    for (size_t y = 0; y < static_cast<size_t>(height); ++y)
+      png_read_row(png, rows.bytes.data() + y * row_bytes, nullptr);
+  }
+  png_read_end(png, nullptr);
+  return true;
+}
+
+uint8_t OnBlack(uint8_t value, uint8_t alpha) {
+  return static_cast<uint8_t>((value * alpha + 127) / 255);
+}
+
+void Put(const uint8_t* colour, uint8_t alpha, int channels, uint8_t* to) {
+  const uint8_t red = OnBlack(colour[0], alpha), green = OnBlack(colour[1], alpha),
+                blue = OnBlack(colour[2], alpha);
+  if (channels == 3) {
+    to[0] = red, to[1] = green, to[2] = blue;
+  } else {  // weights of ITU-R BT.601 over 2^16, as grey JPEG files are made
+    to[0] = static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16);
+  }
 }
 
 }  // namespace
@@ -81,21 +174,30 @@ void DecodePng(std::string_view png, ImageSize size, int channels, absl::Span<ui
   // Four colours of sixteen bits, not compressed at all, and room for a palette.
   const size_t most = (size_t{64} << 10) + 16 * static_cast<size_t>(height * (width + 1));
   const std::string needed = NeededChunks(png, most);
-  png_image image = {};
-  image.version = PNG_IMAGE_VERSION;
-  const absl::Cleanup free_image = [&image] { png_image_free(&image); };
-  if (png_image_begin_read_from_memory(&image, needed.data(), needed.size()) == 0) {
-    ThrowInvalidArgument(absl::StrCat("png: ", image.message));
-  }
-  // Before any pixel is read: a header may claim a picture of any size.
-  if (image.height != height || image.width != width) {
-    ThrowInvalidArgument(absl::StrCat("png: the image is ", image.height, " x ", image.width,
-                                      " pixels, expected ", height, " x ", width));
-  }
-  image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  const png_color black = {0, 0, 0};  // what transparent pixels are put on
-  if (png_image_finish_read(&image, &black, pixels.data(), 0, nullptr) == 0) {
-    ThrowInvalidArgument(absl::StrCat("png: ", image.message));
+  Rows rows(size);
+  Decoder decoder;
+  decoder.rest = needed;
+  png_structp reader = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, &Refuse, &Ignore);
+  png_infop info = reader == nullptr ? nullptr : png_create_info_struct(reader);
+  const bool is_read = info != nullptr && ReadRows(decoder, reader, info, size, rows);
+  png_destroy_read_struct(&reader, &info, nullptr);
+  if (!is_read) ThrowInvalidArgument(absl::StrCat("png: ", decoder.message));
+  uint8_t* to = pixels.data();
+  for (int64_t i = 0; i < height * width; ++i, to += channels) {
+    if (!rows.are_places) {
+      const uint8_t* from = rows.bytes.data() + 4 * i;
+      Put(from, from[3], channels, to);
+      continue;
+    }
+    const uint8_t place = rows.bytes[static_cast<size_t>(i)];
+    if (place >= rows.colours) {
+      ThrowInvalidArgument(absl::StrCat("png: pixel [", i / width, ", ", i % width,
+                                        "]: found colour ", place,
+                                        ", expected one of the palette's ", rows.colours));
+    }
+    const png_color& colour = rows.palette[place];
+    const uint8_t parts[] = {colour.red, colour.green, colour.blue};
+    Put(parts, rows.alpha[place], channels, to);
   }
 }
 

@@ -1,9 +1,11 @@
 // The pixels of a PNG file in memory, straight to where they are wanted.
 //
-// Of any colour type; grey of colours and colours of grey, transparent pixels on black, 8 bits
-// each. What pixels do not need, such as texts and profiles, is not looked at: a few bytes can
-// stand for any number of them. Memory: some times the pixels, whatever the file's size. Errors:
-// kInvalidArgument naming byte, found and expected. Threads: pure functions.
+// Of any colour type: numbers as they stand in the file, of 8 bits (16 are rounded). Grey of colours is
+// 0.299 red + 0.587 green + 0.114 blue, as a grey JPEG file is made; a transparent pixel lies on black,
+// its value times its opacity. So equal pictures are equal whatever their files; gamma is not applied.
+// What pixels do not need, such as texts and profiles, is not looked at: a few bytes can stand for any
+// number of them. Memory: some times the pixels, whatever the file's size. Errors: kInvalidArgument
+// naming byte or pixel, found and expected. Threads: pure functions.
 #ifndef TIDEPOOL_NN_DATA_PNG_IMAGE_H_
 #define TIDEPOOL_NN_DATA_PNG_IMAGE_H_
 

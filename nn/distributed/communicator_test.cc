@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -48,6 +51,24 @@ std::vector<T> SumOf(int ranks, int64_t count) {
   }
   return sum;
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which take it all
+// A child of little address space, in which some of the threads cannot be.
+TEST(ThreadRanksDeathTest, WhereTheSystemHasNoThreadTheErrorComesOut) {
+  const auto run = [] {
+    const rlimit little = {rlim_t{2} << 30, rlim_t{2} << 30};
+    setrlimit(RLIMIT_AS, &little);
+    try {
+      ThreadRanks(2000).Run([](Communicator& communicator) { communicator.Barrier("all"); });
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::_Exit(error.code() == absl::StatusCode::kResourceExhausted ? 7 : 1);
+    }
+    std::_Exit(2);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(7), "the system has no thread for");
+}
+#endif
 
 template <typename T>
 void ExpectSums() {

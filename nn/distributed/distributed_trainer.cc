@@ -105,16 +105,8 @@ DistributedPass DistributedTrainer::FitOn(Iterator<Set>& batches) {
   fitting_ = true;
   const absl::Cleanup done = [&] { fitting_ = false; };
   DistributedPass pass;
-  const auto next = [&] {
-    try {
-      return batches.Next();
-    } catch (...) {
-      // A source may throw the same one again.
-      std::rethrow_exception(
-          WithContext(std::current_exception(), absl::StrCat(kName, ": batch ", pass.steps)));
-    }
-  };
-  while (const std::optional<DistributedStep> step = StepOf<Set>(next)) {
+  const auto next = [&] { return batches.Next(); };
+  while (const std::optional<DistributedStep> step = StepOf<Set>(next, pass.steps)) {
     ++pass.steps;
     pass.examples += step->examples;
     pass.loss += step->loss * static_cast<double>(step->examples);
@@ -145,7 +137,12 @@ template DistributedPass DistributedTrainer::FitOn(Iterator<MultiDataSet>& batch
 
 template <typename Set>
 std::optional<DistributedStep> DistributedTrainer::StepOf(
-    absl::FunctionRef<std::optional<Set>()> next) {
+    absl::FunctionRef<std::optional<Set>()> next, std::optional<int64_t> number) {
+  // A source may throw the same one again.
+  const auto of_batch = [&](const std::exception_ptr& error) {
+    if (!number.has_value()) return error;
+    return WithContext<DivergedError>(error, absl::StrCat(kName, ": batch ", *number));
+  };
   Network& network = trainer_.network();
   if (network.layout_version() != layout_) {
     ThrowFailedPrecondition(
@@ -172,7 +169,7 @@ std::optional<DistributedStep> DistributedTrainer::StepOf(
           absl::StrCat(kName, ": a batch has no features, expected those of at least one example"));
     }
   } catch (...) {
-    failure = std::current_exception();
+    failure = of_batch(std::current_exception());
     batch.reset();
   }
   const double examples = batch.has_value() ? static_cast<double>(batch->size()) : 0;
@@ -205,7 +202,7 @@ std::optional<DistributedStep> DistributedTrainer::StepOf(
       FillInto(0, gradients);
     }
   } catch (...) {
-    failure = std::current_exception();
+    failure = of_batch(std::current_exception());
     // Before the pass had begun: the other ranks gather in theirs.
     if (sharded_ != nullptr && sharded_->is_reserved())
       sharded_->Idle(ParameterHost::Pass::kTraining);
@@ -251,9 +248,9 @@ std::optional<DistributedStep> DistributedTrainer::StepOf(
 }
 
 template std::optional<DistributedStep> DistributedTrainer::StepOf(
-    absl::FunctionRef<std::optional<Batch>()> next);
+    absl::FunctionRef<std::optional<Batch>()> next, std::optional<int64_t> number);
 template std::optional<DistributedStep> DistributedTrainer::StepOf(
-    absl::FunctionRef<std::optional<MultiDataSet>()> next);
+    absl::FunctionRef<std::optional<MultiDataSet>()> next, std::optional<int64_t> number);
 
 template <typename Set>
 void DistributedTrainer::Compute(const Set& batch, double* loss) {

@@ -115,8 +115,8 @@ class DistributedTrainer {
 
   // Steps over the epoch of `batches`, this rank's, from where it is; its Reset() is the caller's.
   // Batches are asked for inside the steps' workspace, one at a time, as by Trainer::Fit. An Error
-  // of `batches` says in front of its message which batch of the pass it was. At the end the ranks'
-  // parameters are compared.
+  // of this rank's step or of `batches` says in front of its message which batch of the pass it was.
+  // At the end the ranks' parameters are compared.
   DistributedPass Fit(DataSetIterator& batches) { return FitOn(batches); }
   DistributedPass Fit(MultiDataSetIterator& batches) { return FitOn(batches); }
   // Called behind each step; what it throws ends the pass on this rank alone, so it throws on all
@@ -161,7 +161,8 @@ class DistributedTrainer {
   void TakeParts();
   void BroadcastState(bool parameters);
   template <typename Set>
-  std::optional<DistributedStep> StepOf(absl::FunctionRef<std::optional<Set>()> next);
+  std::optional<DistributedStep> StepOf(absl::FunctionRef<std::optional<Set>()> next,
+                                        std::optional<int64_t> number = std::nullopt);
   template <typename Set>
   DistributedPass FitOn(Iterator<Set>& batches);
   template <typename Set>

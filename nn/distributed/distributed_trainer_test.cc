@@ -239,6 +239,18 @@ TEST(DistributedTrainer, AStepThatFailsOnOneRankChangesNothingOnAny) {
                          : IsError(absl::StatusCode::kAborted,
                                    {"rank 1 could not compute its gradients behind step 1"}));
         EXPECT_EQ(trainer.steps(), 1);
+        // Fit says which batch of the pass it was.
+        FunctionIterator<DataSet> batches(2, [&](int64_t i) {
+          Batch batch = small(communicator.rank());
+          if (mine && i == 0) batch.labels = Full({4}, 77, DType::kInt64);
+          return batch;
+        });
+        EXPECT_THAT(
+            ErrorOf([&] { distributed.Fit(batches); }),
+            mine ? IsError(absl::StatusCode::kInvalidArgument, {"distributed: batch 0: ", "77"})
+                 : IsError(absl::StatusCode::kAborted,
+                           {"rank 1 could not compute its gradients behind step 1"}));
+        EXPECT_EQ(trainer.steps(), 1);
       }
       step(1);
       step(2);

@@ -24,6 +24,7 @@ LifetimeBuffer Lifetime(const Window& window, int64_t bytes) {
 GatherPlan PlanGathers(absl::Span<const BucketUse> buckets, int places, int ahead,
                        int64_t alignment) {
   const int count = static_cast<int>(buckets.size());
+  ahead = std::min(ahead, count);  // all of them, which a caller may say by any larger number
   const auto use = [&](int bucket) -> const BucketUse& {
     return buckets[static_cast<size_t>(bucket)];
   };

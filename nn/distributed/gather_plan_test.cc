@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <random>
 #include <set>
@@ -84,6 +85,19 @@ void Walk(const std::vector<BucketUse>& buckets, int places, int ahead) {
   }
   EXPECT_EQ(begun, count);
   EXPECT_EQ(summed, count);
+}
+
+TEST(GatherPlan, AheadOfAllIsAnyLargeNumber) {
+  std::vector<BucketUse> chain;
+  for (int i = 0; i < 8; ++i) chain.push_back({i, i, 100});
+  const GatherPlan all = PlanGathers(chain, 8, 8, 1);
+  for (const int ahead : {9, INT_MAX - 1, INT_MAX}) {
+    const GatherPlan plan = PlanGathers(chain, 8, ahead, 1);
+    EXPECT_EQ(plan.forward_begun, all.forward_begun);
+    EXPECT_EQ(plan.backward_begun, all.backward_begun);
+    EXPECT_EQ(plan.values, all.values);
+    EXPECT_EQ(plan.bytes, all.bytes);
+  }
 }
 
 TEST(GatherPlan, AChainHasFiveOfItsBucketsAtATime) {

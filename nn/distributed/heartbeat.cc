@@ -1,5 +1,7 @@
 #include "tidepool/nn/distributed/heartbeat.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,16 +9,24 @@
 #include "tidepool/nn/distributed/heartbeat_watch.h"
 
 namespace tidepool::nn {
+namespace {
+
+// "Never" is written as the largest number there is, which a clock of nanoseconds does not hold.
+constexpr std::chrono::milliseconds kNever = std::chrono::hours(24 * 365 * 100);
+
+}  // namespace
 
 Heartbeat::Heartbeat(Communicator& communicator, HeartbeatConfig config)
     : communicator_(communicator) {
-  if (config.interval.count() < 1 || config.limit < 2 * config.interval ||
+  if (config.interval.count() < 1 || config.limit / 2 < config.interval ||
       config.patience.count() < 1) {
     ThrowInvalidArgument(
         absl::StrCat("heartbeat: an interval of ", config.interval.count(), " ms, a limit of ",
                      config.limit.count(), " ms and a patience of ", config.patience.count(),
                      " ms, expected at least 1 ms, twice that, and at least 1 ms"));
   }
+  for (std::chrono::milliseconds* time : {&config.interval, &config.limit, &config.patience})
+    *time = std::min(*time, kNever);
   if (communicator.size() > 1) watch_ = std::make_unique<Watch>(communicator, std::move(config));
 }
 

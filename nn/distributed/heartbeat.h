@@ -35,7 +35,7 @@
 
 namespace tidepool::nn {
 
-// When a rank counts as lost.
+// When a rank counts as lost. Times beyond a hundred years count as that.
 struct HeartbeatConfig {
   std::chrono::milliseconds interval{1000};  // from one sign of life to the next
   // Longer than anything takes that one rank does while others wait: the first step, an evaluation,

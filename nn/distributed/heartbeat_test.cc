@@ -237,6 +237,21 @@ TEST(Heartbeat, ARankThatLeavesWhileOthersWaitIsNoticed) {
   });
 }
 
+TEST(Heartbeat, NeverIsTheLargestNumberThereIs) {
+  ThreadRanks(2).Run([](Communicator& communicator) {
+    Heartbeat heartbeat(communicator, {.interval = milliseconds(5),
+                                       .limit = milliseconds::max(),
+                                       .patience = milliseconds::max()});
+    heartbeat.Guard([&] {
+      for (int i = 0; i < 20; ++i) {
+        std::this_thread::sleep_for(milliseconds(5));
+        communicator.Barrier("turn");
+      }
+    });
+    EXPECT_EQ(heartbeat.verdict(), "");
+  });
+}
+
 TEST(Heartbeat, OneRankNeedsNoneAndWrongTimesAreRefused) {
   ThreadRanks(1).Run([](Communicator& communicator) {
     Heartbeat heartbeat(communicator);

@@ -2,8 +2,10 @@
 
 #include <cstring>
 #include <exception>
+#include <system_error>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
@@ -69,9 +71,10 @@ bool ThreadRanks::OneRank::Run(const Exchange& exchange) {
   return true;
 }
 
-ThreadRanks::ThreadRanks(int size) : size_(size), mail_(static_cast<size_t>(size * size)) {
+ThreadRanks::ThreadRanks(int size) : size_(size) {
   if (size < 1)
     ThrowInvalidArgument(absl::StrCat("thread ranks: ", size, " ranks, expected at least 1"));
+  mail_.resize(static_cast<size_t>(size) * static_cast<size_t>(size));
 }
 
 std::unique_ptr<Transport> ThreadRanks::Open(int rank) {
@@ -82,38 +85,57 @@ void ThreadRanks::Run(absl::FunctionRef<void(Communicator&)> body) {
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<Communicator*> open(static_cast<size_t>(size_));
-  const auto run = [&](int rank) {
-    Communicator communicator([&] { return Open(rank); });
-    Communicator*& mine = open[static_cast<size_t>(rank)];
-    const auto fail = [&](const Error& error) {
-      const std::lock_guard<std::mutex> lock(mutex);
-      if (first != nullptr) return;
-      first = std::current_exception();
-      for (Communicator* const other : open) {
-        if (other != nullptr) other->Abort(error);
-      }
-    };
-    {
-      const std::lock_guard<std::mutex> lock(mutex);
-      mine = &communicator;
-      if (first != nullptr)
-        communicator.Abort(
-            Error(absl::StatusCode::kAborted, "thread ranks: another rank has failed"));
-    }
-    try {
-      body(communicator);
-    } catch (const std::exception& error) {
-      fail(Error(absl::StatusCode::kAborted,
-                 absl::StrCat("rank ", rank, " failed: ", error.what())));
-    } catch (...) {
-      fail(Error(absl::StatusCode::kAborted,
-                 absl::StrCat("rank ", rank, " failed: an exception of an unknown type")));
-    }
+  // Within a handler: what it handles is what all end by.
+  const auto fail = [&](int rank, const char* why) {
+    const Error told(absl::StatusCode::kAborted, absl::StrCat("rank ", rank, " failed: ", why));
     const std::lock_guard<std::mutex> lock(mutex);
-    mine = nullptr;
+    if (first != nullptr) return;
+    first = std::current_exception();
+    for (Communicator* const other : open) {
+      if (other != nullptr) other->Abort(told);
+    }
+  };
+  const auto run = [&](int rank) {
+    try {
+      Communicator communicator([&] { return Open(rank); });
+      Communicator*& mine = open[static_cast<size_t>(rank)];
+      {
+        const std::lock_guard<std::mutex> lock(mutex);
+        mine = &communicator;
+        if (first != nullptr)
+          communicator.Abort(
+              Error(absl::StatusCode::kAborted, "thread ranks: another rank has failed"));
+      }
+      const absl::Cleanup leave = [&] {
+        const std::lock_guard<std::mutex> lock(mutex);
+        mine = nullptr;
+      };
+      try {
+        body(communicator);
+      } catch (const std::exception& error) {
+        fail(rank, error.what());
+      } catch (...) {
+        fail(rank, "an exception of an unknown type");
+      }
+    } catch (const std::exception& error) {
+      fail(rank, error.what());  // it has no communicator
+    }
   };
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < size_; ++rank) threads.emplace_back(run, rank);
+  threads.reserve(static_cast<size_t>(size_));
+  for (int rank = 0; rank < size_; ++rank) {
+    try {
+      try {
+        threads.emplace_back(run, rank);
+      } catch (const std::system_error& error) {
+        ThrowResourceExhausted(absl::StrCat("thread ranks: the system has no thread for rank ",
+                                            rank, " of ", size_, ": ", error.code().message()));
+      }
+    } catch (const Error& error) {
+      fail(rank, error.what());
+      break;
+    }
+  }
   for (std::thread& thread : threads) thread.join();
   if (first != nullptr) std::rethrow_exception(first);
 }

@@ -1,12 +1,14 @@
 #include "tidepool/nn/parallel/parallel_wrapper.h"
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/error_context.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -38,13 +40,26 @@ const NDArray& FeaturesOf(const MultiDataSet& set) {
   return set.features.empty() ? *kNone : set.features[0];
 }
 
+// Says in front of what `function` throws which batch of the pass it was of. Workers, or sources, may
+// throw the same one again.
+template <typename Function>
+auto OfBatch(const std::string& batch, Function function) {
+  try {
+    return function();
+  } catch (...) {
+    std::rethrow_exception(WithContext<DivergedError>(std::current_exception(), batch));
+  }
+}
+std::string NumberOf(int64_t batch) { return absl::StrCat("batch ", batch); }
+
+// Of which the first is that batch of the pass.
 template <typename Set>
-void CheckBatches(const std::vector<Set>& batches) {
+void CheckBatches(const std::vector<Set>& batches, int64_t first) {
   for (size_t i = 0; i < batches.size(); ++i) {
     const NDArray& features = FeaturesOf(batches[i]);
     if (features.is_defined() && (features.rank() == 0 || features.dim(0) > 0)) continue;
     ThrowInvalidArgument(absl::StrCat(
-        kName, ": batch ", i, " of the round has ",
+        kName, ": ", NumberOf(first + static_cast<int64_t>(i)), " has ",
         features.is_defined() ? "features " + features.shape().ToString() : "no features",
         ", expected those of at least one example"));
   }
@@ -76,6 +91,11 @@ ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& 
   }
   trainer.updater().CheckKeepsAll(kName);
   group_ = std::make_unique<WorkerGroup>(kName, config.workers, config.threads_of_worker);
+  if (config.prefetch > AsyncOptions::kMostSlots / config.workers - 1) {
+    ThrowInvalidArgument(absl::StrCat(
+        kName, ": prefetch ", config.prefetch, " for ", config.workers,
+        " workers, expected (prefetch + 1) * workers up to ", AsyncOptions::kMostSlots));
+  }
   Network& network = trainer.network();
   if (config.workspace_mode.has_value()) network.set_training_workspace(*config.workspace_mode);
   const bool shares = config.training == ParallelTraining::kGradientSharing;
@@ -128,7 +148,11 @@ ParallelPass ParallelWrapper::FitAhead(Iterator<Set>& batches) {
     options.ring = &*ring_;
   }
   AsyncIterator<Set> ahead(batches, options);
-  return FitRounds<Set>([&] { return ahead.Next(); });
+  if (batches.allows_prefetch()) return FitRounds<Set>([&] { return ahead.Next(); });
+  int64_t batch = 0;
+  return FitRounds<Set>([&] {
+    return OfBatch(absl::StrCat(kName, ": ", NumberOf(batch++)), [&] { return ahead.Next(); });
+  });
 }
 template ParallelPass ParallelWrapper::FitAhead(DataSetIterator& batches);
 template ParallelPass ParallelWrapper::FitAhead(MultiDataSetIterator& batches);
@@ -181,16 +205,17 @@ bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Set>()> next, Pass& 
   }
   if (batches.empty()) return false;
   CheckLayout();  // a listener, or who makes batches, may have changed it
-  CheckBatches(batches);
+  const int64_t first = pass.sums.batches;
+  CheckBatches(batches, first);
   ParallelRound round;
   round.batches = static_cast<int64_t>(batches.size());
   for (const Set& batch : batches) round.examples += batch.size();
   double sum;  // of the examples' losses
   if (config_.training == ParallelTraining::kGradientSharing) {
-    sum = Share(batches, round);
+    sum = Share(batches, first, round);
   } else {
     pass.took_part = std::max(pass.took_part, static_cast<int>(batches.size()));
-    sum = Step(batches);
+    sum = Step(batches, first);
     round.averaged = ++pass.rounds_since == config_.averaging_frequency;
     if (round.averaged) Average(pass);
   }
@@ -208,7 +233,7 @@ bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Set>()> next, Pass& 
 // ---- Sharing gradients ----
 
 template <typename Set>
-double ParallelWrapper::Share(std::vector<Set>& batches, ParallelRound& round) {
+double ParallelWrapper::Share(std::vector<Set>& batches, int64_t first, ParallelRound& round) {
   const int workers = static_cast<int>(batches.size());
   Network& whole = trainer_.network();
   const double before = whole.loss_scale();
@@ -228,7 +253,8 @@ double ParallelWrapper::Share(std::vector<Set>& batches, ParallelRound& round) {
       CopyInto(whole.beside(), beside);
     }
     const WorkspaceScope scope(its.training_workspace());
-    losses[static_cast<size_t>(worker)] = its.ComputeGradients(InputsOf(batch)) * examples;
+    losses[static_cast<size_t>(worker)] = OfBatch(
+        NumberOf(first + worker), [&] { return its.ComputeGradients(InputsOf(batch)) * examples; });
   });
   AddGradients(workers);
   round.updated = trainer_.Update();
@@ -265,14 +291,16 @@ void ParallelWrapper::AverageBeside(int workers) {
 // ---- Averaging parameters ----
 
 template <typename Set>
-double ParallelWrapper::Step(std::vector<Set>& batches) {
+double ParallelWrapper::Step(std::vector<Set>& batches, int64_t first) {
   std::vector<double> losses(batches.size());
   group_->Run(static_cast<int>(batches.size()), [&](int worker) {
     Set& batch = batches[static_cast<size_t>(worker)];
     const double examples = static_cast<double>(batch.size());
     Trainer& trainer =
         worker == 0 ? trainer_ : *replicas_[static_cast<size_t>(worker - 1)]->trainer;
-    losses[static_cast<size_t>(worker)] = trainer.Step([&] { return std::move(batch); }) * examples;
+    losses[static_cast<size_t>(worker)] = OfBatch(NumberOf(first + worker), [&] {
+      return trainer.Step([&] { return std::move(batch); }) * examples;
+    });
   });
   double sum = 0;
   for (const double loss : losses) sum += loss;

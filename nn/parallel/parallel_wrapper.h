@@ -30,7 +30,8 @@
 //
 // Ownership: trainer and network outlive it. Between passes the trainer may be used by itself,
 // loaded into, saved; each pass begins with what it has then. Threads: one at a time. Errors: what
-// a worker throws comes out once the round has ended, with the worker's number. kGradientSharing:
+// a worker throws comes out once the round has ended, with the worker's number and the batch's in
+// the pass. kGradientSharing:
 // nothing of the round is left, parameters and running averages are those before it.
 // kParameterAveraging: workers that did their step keep it, and what all have is averaged first.
 // The next pass works either way.
@@ -126,9 +127,9 @@ class ParallelWrapper {
   template <typename Set>
   bool Round(absl::FunctionRef<std::optional<Set>()> next, Pass& pass);
   template <typename Set>
-  double Share(std::vector<Set>& batches, ParallelRound& round);
+  double Share(std::vector<Set>& batches, int64_t first, ParallelRound& round);
   template <typename Set>
-  double Step(std::vector<Set>& batches);
+  double Step(std::vector<Set>& batches, int64_t first);
   void CheckLayout() const;
   void AddGradients(int workers);
   void Average(Pass& pass);

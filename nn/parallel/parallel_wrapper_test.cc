@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -205,12 +206,16 @@ TEST(ParallelWrapperTest, RefusesWhatCannotBe) {
               IsError(absl::StatusCode::kInvalidArgument, {"averaging_frequency 0"}));
   EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.prefetch = 0}); }),
               IsError(absl::StatusCode::kInvalidArgument, {"prefetch 0"}));
+  for (const int prefetch : {40000, INT_MAX}) {
+    EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.workers = 2, .prefetch = prefetch}); }),
+                IsError(absl::StatusCode::kInvalidArgument,
+                        {"prefetch " + std::to_string(prefetch) + " for 2 workers"}));
+  }
   ParallelWrapper parallel(trainer);
   EXPECT_THAT(ErrorOf([&] { parallel.network(2); }),
               IsError(absl::StatusCode::kInvalidArgument, {"worker 2"}));
-  EXPECT_THAT(
-      ErrorOf([&] { FitOver(parallel, 1, [](int64_t) { return Batch(); }); }),
-      IsError(absl::StatusCode::kInvalidArgument, {"batch 0 of the round has no features"}));
+  EXPECT_THAT(ErrorOf([&] { FitOver(parallel, 1, [](int64_t) { return Batch(); }); }),
+              IsError(absl::StatusCode::kInvalidArgument, {"batch 0 has no features"}));
   EXPECT_THAT(ErrorOf([&] { parallel.network(1).SetFrozen({{"0.dense"}}); }),
               IsError(absl::StatusCode::kFailedPrecondition, {"replica"}));
   const ParallelPass none = FitOver(parallel, 0, [](int64_t) { return Batch(); });
@@ -247,6 +252,35 @@ TEST(ParallelWrapperTest, AWorkersErrorLeavesTheRoundUndoneAndTheNextPassWorks) 
     FitOver(parallel, 3, [&](int64_t i) { return small(i); });
     FitOver(by, 3, [&](int64_t i) { return small(i); });
     EXPECT_EQ(network.arrays().ToVector<float>(), expected.arrays().ToVector<float>());
+  }
+}
+
+TEST(ParallelWrapperTest, ErrorsSayWhichBatchOfThePassTheyAreOf) {
+  for (const ParallelTraining training :
+       {ParallelTraining::kGradientSharing, ParallelTraining::kParameterAveraging}) {
+    Network network = NetworkOf("mlp");
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+    ParallelWrapper parallel(trainer, {.workers = 2, .training = training});
+    Batches small(4);
+    const auto bad = [&](int64_t i) {
+      return i == 5 ? Batch(Zeros({4, 5}), Zeros({4}, DType::kInt64)) : small(i);
+    };
+    const auto broken = [&](int64_t i) {
+      if (i == 5) ThrowDataLoss("broken");
+      return small(i);
+    };
+    const auto is_of_batch_5 = [](const char* what) {
+      return ::testing::ResultOf(
+          [](const Error& error) { return std::string(error.message()); },
+          ::testing::AllOf(::testing::HasSubstr("batch 5"), ::testing::HasSubstr(what)));
+    };
+    EXPECT_THAT(ErrorOf([&] { FitOver(parallel, 8, bad); }),
+                is_of_batch_5("parallel wrapper: worker 1: batch 5: "));
+    EXPECT_THAT(ErrorOf([&] { FitHere(parallel, 8, bad); }),
+                is_of_batch_5("parallel wrapper: worker 1: batch 5: "));
+    EXPECT_THAT(ErrorOf([&] { FitOver(parallel, 8, broken); }), is_of_batch_5(": broken"));
+    EXPECT_EQ(ErrorOf([&] { FitHere(parallel, 8, broken); }).message(),
+              "parallel wrapper: batch 5: broken");
   }
 }
 

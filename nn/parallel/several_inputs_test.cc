@@ -216,10 +216,10 @@ TEST(SeveralInputs, WhatCannotBeIsRefusedAndTheNextPassWorks) {
     return error;
   };
   EXPECT_THAT(error_of([] { return MultiDataSet(); }),
-              IsError(StatusCode::kInvalidArgument, {"batch 1 of the round has no features"}));
+              IsError(StatusCode::kInvalidArgument, {"batch 1 has no features"}));
   EXPECT_THAT(error_of([] { return SetOf(4, 4); }),
               IsError(StatusCode::kInvalidArgument,
-                      {"batch 1 of the round has features [0, 5, 3]", "at least one example"}));
+                      {"batch 1 has features [0, 5, 3]", "at least one example"}));
   EXPECT_THAT(error_of([] {
                 MultiDataSet set = SetOf(0, 4);
                 set.features.pop_back();

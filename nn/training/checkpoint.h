@@ -6,7 +6,7 @@
 //   CheckpointNotes notes;
 //   if (const auto latest = checkpoints.Latest()) notes = LoadCheckpoint(*latest, trainer);
 //   ... from the batch that notes["batch"] says: trainer.Step(...);
-//   checkpoints.Save(trainer, {{"epoch", "3"}, {"batch", "120"}});
+//   checkpoints.Save(trainer, {{"epoch_of_data", "3"}, {"batch", "120"}});
 //
 // A trainer has all of it; loops of one's own hand in the network, the updater and the loss scale they use, if any.
 //
@@ -33,7 +33,7 @@ namespace tidepool::nn {
 // What the program adds, by name.
 using CheckpointNotes = std::map<std::string, std::string>;
 
-// Throws Error naming the path; kInvalidArgument for a note called as a field of the file's own is ("steps", ...);
+// Throws Error naming the path; kInvalidArgument for a note called as a field of the file's own is ("epoch", "steps", ...);
 // kFailedPrecondition, as loading does, for an updater that keeps a rank's part (DistributedTrainer::SaveLatest).
 void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path,
                     const CheckpointNotes& notes = {}, const LossScale* loss_scale = nullptr);

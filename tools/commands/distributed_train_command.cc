@@ -42,15 +42,17 @@
 #include "tidepool/tools/commands/progress.h"
 #include "tidepool/tools/commands/train_setup.h"
 
+static constexpr int kCheckpointEvery = 100;
+static constexpr absl::Duration kRankLimit = absl::Seconds(60);
+
 ABSL_FLAG(int, ranks, 0, "that the job is to have, with --distributed; 0: any");
 ABSL_FLAG(std::string, checkpoints, "",
           "folder of checkpoints, with --distributed; a job goes on from the newest");
-ABSL_FLAG(int, checkpoint_every, 100, "steps from one checkpoint to the next");
+ABSL_FLAG(int, checkpoint_every, kCheckpointEvery, "steps from one checkpoint to the next");
 ABSL_FLAG(bool, shard_updater, false, "each rank keeps its part of the updater's state");
 ABSL_FLAG(bool, shard_parameters, false,
           "each rank keeps its part of parameters, gradients and the updater's state");
-ABSL_FLAG(absl::Duration, rank_limit, absl::Seconds(60),
-          "a rank that others wait for as long has failed");
+ABSL_FLAG(absl::Duration, rank_limit, kRankLimit, "a rank that others wait for as long has failed");
 
 namespace tidepool::tools {
 namespace {
@@ -127,6 +129,20 @@ void CheckRanksAgree(nn::Communicator& communicator, const Settings& settings,
   CheckFacts(communicator, facts);
 }
 
+// The last batch of an epoch may be smaller, and no rank may be without an example.
+void CheckBatchSuitsRanks(int64_t examples, int64_t batch, int ranks) {
+  const int64_t rest = examples % batch;
+  const char* const expected = ", expected at least one for each rank";
+  if (batch < ranks) {
+    ThrowInvalidArgument(
+        absl::StrCat("flag --batch is ", batch, " on ", ranks, " ranks", expected));
+  }
+  if (rest == 0 || rest >= ranks) return;
+  ThrowInvalidArgument(absl::StrCat("flag --batch is ", batch, ", which leaves ", rest, " of ",
+                                    examples, " images for the last batch of ", ranks, " ranks",
+                                    expected));
+}
+
 // Of one rank's share of the images.
 LabelledImages PartOfImages(const LabelledImages& images, int rank, int ranks) {
   const auto [begin, end] = nn::PartOf(images.count, rank, ranks);
@@ -157,6 +173,7 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
   nn::DataPosition at{
       .examples = train.count, .together = settings.batch, .seed = settings.seed, .epoch = 1};
   CheckRanksAgree(communicator, settings, data, at);
+  CheckBatchSuitsRanks(train.count, settings.batch, ranks);
   nn::Model model = NewModel(train, settings);
   Say(communicator, "%s: %s; %lld parameters\n", model.name.c_str(),
       model.network->Describe().c_str(), static_cast<long long>(model.network->NumParameters()));
@@ -199,6 +216,7 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
   }
   LastFinite last_finite(model, is_first && !in_parts ? settings.save : "");
   Progress progress(settings.epochs, train.count);
+  progress.StartFrom(static_cast<int>(at.epoch), std::min(at.batch * settings.batch, train.count));
   double loss = 0;           // of the epoch's steps:
   int64_t first = at.batch;  // those from there on
   distributed.set_listener([&](const nn::DistributedStep& step) {
@@ -221,8 +239,9 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
     loss = 0;
     first = at.batch;
     distributed.Fit(batches);
-    if (is_first)
-      progress.EndEpoch(epoch, at.batch > first ? loss / static_cast<double>(at.batch - first) : 0);
+    // Of an epoch that had ended before the checkpoint there is nothing to say.
+    if (is_first && at.batch > first)
+      progress.EndEpoch(epoch, loss / static_cast<double>(at.batch - first));
     if (in_parts) {
       CheckPartsAreFinite(distributed, epoch);
     } else {
@@ -262,11 +281,17 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
 }  // namespace
 
 void CheckNoFlagsOfJobs() {
-  const bool ranks = absl::GetFlag(FLAGS_ranks) != 0,
-             checkpoints = !absl::GetFlag(FLAGS_checkpoints).empty();
-  if (!ranks && !checkpoints) return;
-  ThrowInvalidArgument(
-      absl::StrCat("flag --", ranks ? "ranks" : "checkpoints", " is set without --distributed"));
+  const std::pair<const char*, bool> flags[] = {
+      {"ranks", absl::GetFlag(FLAGS_ranks) != 0},
+      {"checkpoints", !absl::GetFlag(FLAGS_checkpoints).empty()},
+      {"checkpoint_every", absl::GetFlag(FLAGS_checkpoint_every) != kCheckpointEvery},
+      {"shard_updater", absl::GetFlag(FLAGS_shard_updater)},
+      {"shard_parameters", absl::GetFlag(FLAGS_shard_parameters)},
+      {"rank_limit", absl::GetFlag(FLAGS_rank_limit) != kRankLimit}};
+  for (const auto& [name, is_set] : flags) {
+    if (!is_set) continue;
+    ThrowInvalidArgument(absl::StrCat("flag --", name, " is set without --distributed"));
+  }
 }
 
 int RunTrainDistributed() {

@@ -12,6 +12,8 @@ class Progress {
   // `examples`: of one epoch.
   Progress(int epochs, int64_t examples);
 
+  // Of a run that goes on from there: what was done before is not of this one's pace.
+  void StartFrom(int epoch, int64_t examples_done);
   // After each step. Prints at most ten times a second on a terminal and every ten seconds
   // elsewhere. Allocates nothing.
   void Step(int epoch, int64_t examples_done, double mean_loss);
@@ -25,6 +27,8 @@ class Progress {
   int epochs_;
   int64_t examples_;
   bool terminal_;
+  double done_before_ = 0;       // epochs
+  int64_t examples_before_ = 0;  // of this epoch
   Clock::time_point start_, epoch_start_, last_print_;
 };
 

@@ -20,7 +20,7 @@ std::string Jpeg(const std::vector<uint8_t>& pixels, int height, int width, int 
   info.image_height = static_cast<JDIMENSION>(height);
   info.image_width = static_cast<JDIMENSION>(width);
   info.input_components = channels;
-  info.in_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  info.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, 100, TRUE);
   if (progressive) jpeg_simple_progression(&info);

@@ -8,7 +8,7 @@
 
 namespace tidepool {
 
-// Of [height, width, channels], of 1 or 3 channels, at the best quality.
+// Of [height, width, channels], of 1, 3 or 4 (CMYK) channels, at the best quality.
 std::string Jpeg(const std::vector<uint8_t>& pixels, int height, int width, int channels,
                  bool progressive = false);
 

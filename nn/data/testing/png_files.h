@@ -1,6 +1,6 @@
 // Small PNG files of any kind, for tests.
-#ifndef TIDEPOOL_EXAMPLES_DIGIT_SERVER_PNG_FILES_H_
-#define TIDEPOOL_EXAMPLES_DIGIT_SERVER_PNG_FILES_H_
+#ifndef TIDEPOOL_NN_DATA_TESTING_PNG_FILES_H_
+#define TIDEPOOL_NN_DATA_TESTING_PNG_FILES_H_
 
 #include <zlib.h>
 
@@ -46,6 +46,13 @@ inline std::string Header(uint32_t side, int depth, int colour, int interlaced) 
   return PngChunk("IHDR", data);
 }
 
+// `rows`: each with its filter's byte in front. `between` are chunks in front of the pixels.
+inline std::string PngOfRows(uint32_t side, int depth, int colour, const std::string& rows,
+                             const std::string& between = "", int interlaced = 0) {
+  return "\x89PNG\r\n\x1a\n" + Header(side, depth, colour, interlaced) + between +
+         PngChunk("IDAT", Deflated(rows)) + PngChunk("IEND", "");
+}
+
 inline std::string Png(int depth, int colour, size_t row_bytes, const std::string& between = "",
                        int interlaced = 0) {
   std::string rows;
@@ -54,10 +61,9 @@ inline std::string Png(int depth, int colour, size_t row_bytes, const std::strin
     for (size_t x = 0; x < row_bytes; ++x) rows += static_cast<char>(37 * x + 11 * y);
   }
   if (interlaced != 0) rows = std::string(64, '\0');
-  return "\x89PNG\r\n\x1a\n" + Header(kPngSide, depth, colour, interlaced) + between +
-         PngChunk("IDAT", Deflated(rows)) + PngChunk("IEND", "");
+  return PngOfRows(kPngSide, depth, colour, rows, between, interlaced);
 }
 
 }  // namespace tidepool
 
-#endif  // TIDEPOOL_EXAMPLES_DIGIT_SERVER_PNG_FILES_H_
+#endif  // TIDEPOOL_NN_DATA_TESTING_PNG_FILES_H_

@@ -44,9 +44,10 @@ ABSL_FLAG(int, drain_seconds, 0,
 namespace tidepool {
 namespace {
 
-int64_t InRange(const char* flag, int64_t value, int64_t most) {
-  if (value < 1 || value > most) {
-    ThrowInvalidArgument(absl::StrCat("flag --", flag, " is ", value, ", expected 1 to ", most));
+int64_t InRange(const char* flag, int64_t value, int64_t most, int64_t least = 1) {
+  if (value < least || value > most) {
+    ThrowInvalidArgument(
+        absl::StrCat("flag --", flag, " is ", value, ", expected ", least, " to ", most));
   }
   return value;
 }
@@ -76,6 +77,7 @@ DigitServerOptions OptionsOfFlags() {
 
 std::shared_ptr<nn::Model> LoadDigits(int64_t operations) {
   const std::string file = absl::GetFlag(FLAGS_model);
+  if (file.empty()) ThrowInvalidArgument("flag --model is empty, expected the path of a model");
   auto model = std::make_shared<nn::Model>(
       nn::LoadModel(file, WorkspaceMode::kEnabled, Host(), nn::kMaxExampleElements, operations));
   nn::RequireImageModel(*model, file);
@@ -113,8 +115,7 @@ int Run() {
   const DigitServerOptions options = OptionsOfFlags();
   const int64_t operations = InRange("max_operations", absl::GetFlag(FLAGS_max_operations),
                                      std::numeric_limits<int64_t>::max());
-  const int drain = absl::GetFlag(FLAGS_drain_seconds);
-  if (drain != 0) InRange("drain_seconds", drain, 3600);
+  const int64_t drain = InRange("drain_seconds", absl::GetFlag(FLAGS_drain_seconds), 3600, 0);
   DigitServer server(LoadDigits(operations), options);
   server.Start();
   Print(absl::StrCat("digit_server: http://", options.host, ":", server.port(), "/digits"));
