@@ -41,6 +41,7 @@ class HostileClients : public ::testing::Test {
     // Nothing ends by itself unless a test says so.
     options_.limits.request_time = options_.limits.answer_time = options_.limits.idle_time =
         kForEver;
+    options_.reader.deadline = kForEver;
   }
   void Start() {
     server_ = std::make_unique<DigitServer>(model_, options_);
