@@ -86,6 +86,11 @@ TEST(MemoryTracker, AddsLookOnlyAtAccountsThatMove) {
   EXPECT_EQ(visits_of(1000, [&](int i) { accounts[7]->AddUsed(i % 2 == 0 ? 1 : -1); }), 1000);
   EXPECT_LE(visits_of(4000, [&](int i) { accounts[i]->AddUsed(1); }),
             4000 * (MemoryTracker::kQuietFolds + 2));
+  // Nor does reading a kind in which they have no part, as each workspace's first cycles do at their end.
+  const int64_t before = tracker.accounts_visited();
+  EXPECT_EQ(tracker.CurrentBytes(Host(), MemoryKind::kExternal), 0);
+  EXPECT_EQ(tracker.accounts_visited(), before);
+  EXPECT_EQ(tracker.CurrentBytes(Host(), MemoryKind::kUnreferenced), 4000 * (1000 - 11));
   // Whoever looks sees all of them.
   const DeviceMemory host = tracker.Snapshot()[Host()];
   EXPECT_EQ(host[MemoryKind::kAllocated].current_bytes, 4000 * 11);
