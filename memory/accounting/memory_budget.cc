@@ -228,6 +228,7 @@ bool MemoryBudget::CountWithoutLimits(Device device, MemoryKind kind, MemoryOwne
 
 [[gnu::noinline]] void MemoryBudget::TellOfRelease(std::unique_lock<std::mutex> lock, Device device,
                                                    MemoryOwner& owner, int64_t bytes) noexcept {
+  if (TellLater::Take(device, owner, &bytes)) return;
   LevelChanges changes;
   FindLevelChanges(owner, device, changes);
   lock.unlock();

@@ -81,6 +81,31 @@ class MemoryBudget {
   BudgetUsage SetDeviceSoftLimit(Device device, int64_t bytes);
   BudgetUsage SetOwnerSoftLimit(MemoryOwner& owner, Device device, int64_t bytes);
 
+  // What is given back on this thread while one lives has its changes of levels told when it ends: for who gives back under
+  // a lock that callbacks take. Of more than some owners at once those beyond are told with their next change.
+  class TellLater {
+   public:
+    TellLater() noexcept;
+    ~TellLater();
+    TellLater(const TellLater&) = delete;
+    TellLater& operator=(const TellLater&) = delete;
+
+   private:
+    friend class MemoryBudget;
+    // False: there is none on this thread.
+    static bool Take(Device device, MemoryOwner& owner, int64_t* bytes) noexcept;
+
+    struct Released {
+      Device device;
+      MemoryOwner* owner = nullptr;
+      int64_t bytes = 0;
+    };
+    static constexpr int kMost = 8;
+    TellLater* const outer_;
+    Released released_[kMost];
+    int count_ = 0;
+  };
+
   // Whether anybody has set one, of either kind.
   bool limited() const { return limits_.load(std::memory_order_relaxed) != 0; }
 

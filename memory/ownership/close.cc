@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/owner_budgets.h"
@@ -49,6 +50,7 @@ ClosedBy* NewClosedBy(const OwnerNode& node) noexcept {
 // The newest of a list that are not lent on, closed; false when there are none left.
 bool CloseSome(OwnerNode& node, bool in_cycle, ClosedBy* closed_by) noexcept {
   constexpr int kAtOnce = 64;
+  const MemoryBudget::TellLater later;  // without the node's lock
   ImportRelease after[kAtOnce];
   int after_count = 0;
   const bool more = node.CloseSome<kAtOnce>(

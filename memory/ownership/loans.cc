@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/ownership/ownership_snapshot.h"
@@ -103,6 +104,7 @@ void EndLoans(Buffer* buffer) noexcept { book.EndAll(buffer); }
 bool OutlivesOwner(Buffer* buffer) noexcept { return book.OutlivesOwner(buffer); }
 
 bool EndLoanTo(Buffer* buffer, const OwnerNode& node) noexcept {
+  const MemoryBudget::TellLater later;  // without the book's lock
   ImportRelease after[1];
   int after_count = 0;
   const bool ended = book.End(buffer, node, [&](Buffer* const* buffers, int count) {
@@ -116,6 +118,7 @@ bool EndLoanTo(Buffer* buffer, const OwnerNode& node) noexcept {
 void ReturnLoans(OwnerNode& node, ClosedBy* closed_by) noexcept {
   constexpr int kAtOnce = 32;
   while (node.newest_loan.load(std::memory_order_relaxed) != nullptr) {
+    const MemoryBudget::TellLater later;
     ImportRelease after[kAtOnce];
     int after_count = 0;
     book.EndSome<kAtOnce>(node, [&](Buffer* const* ended, int count) {

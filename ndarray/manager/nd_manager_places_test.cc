@@ -8,6 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -211,6 +213,32 @@ TEST_F(NdManagerPlacesTest, ADeviceThatThereCannotBeIsRefusedWhereItIsNamed) {
       }
     }
   }
+}
+
+// It is told of what a closing manager gives back when no lock of that is held: callbacks let go of arrays,
+// whose ever they are, and look at managers.
+TEST_F(NdManagerPlacesTest, CallbacksOfACloseMayUseTheManagerThatCloses) {
+  constexpr int64_t kArray = 1 << 20;
+  MemoryBudget& budget = MemoryBudget::Global();
+  budget.SetDeviceLimit(Host(), budget.Of(Host()).taken_bytes + 10 * kArray);
+  std::vector<NDArray> arrays;
+  std::vector<MemoryLevel> levels;
+  int64_t given_back = 0;
+  const MemoryEventCallback watch([&](const MemoryEvent& event) {
+    if (event.kind != MemoryEvent::Kind::kLevel) return;
+    levels.push_back(event.level);
+    given_back = event.request.bytes;
+    if (event.level != MemoryLevel::kNormal) return;
+    arrays.clear();
+    EXPECT_THAT(model_.ToString(), HasSubstr("model"));
+    EXPECT_THROW(model_.Create({4}), Error);
+  });
+  for (int i = 0; i < 9; ++i) arrays.push_back(model_.Create({kArray / 4}));
+  model_.Close();
+  EXPECT_THAT(levels, ::testing::ElementsAre(MemoryLevel::kHigh, MemoryLevel::kNormal));
+  EXPECT_EQ(given_back, -9 * kArray);
+  EXPECT_TRUE(arrays.empty());
+  budget.SetDeviceLimit(Host(), INT64_MAX);
 }
 
 }  // namespace
