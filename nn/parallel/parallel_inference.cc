@@ -305,7 +305,8 @@ class ParallelInference::Core {
 ParallelInference::ParallelInference(std::shared_ptr<const Network> network,
                                      const ParallelInferenceConfig& config) {
   if (network == nullptr) ThrowInvalidArgument(absl::StrCat(kName, ": no network, expected one"));
-  if (config.workers < 1 || config.batch_limit < 1 || config.queue_limit < 1 ||
+  const int least_workers = config.mode == InferenceMode::kInPlace ? 0 : 1;  // which has none
+  if (config.workers < least_workers || config.batch_limit < 1 || config.queue_limit < 1 ||
       config.threads_of_worker < 1) {
     ThrowInvalidArgument(absl::StrCat(kName, ": workers ", config.workers, ", batch_limit ",
                                       config.batch_limit, ", queue_limit ", config.queue_limit,

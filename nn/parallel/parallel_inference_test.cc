@@ -318,6 +318,8 @@ TEST(ParallelInferenceTest, RefusesWhatCannotBe) {
   }
   EXPECT_THAT(ErrorOf([] { ParallelInference(Plain(), {.deadline = 0ns}); }),
               IsError(absl::StatusCode::kInvalidArgument, {"deadline of 0 ns"}));
+  ParallelInference(Plain(), {.mode = InferenceMode::kInPlace, .workers = 0})
+      .Output(Ones({1, 100}));
   ParallelInference service(Plain(), {.deadline = std::chrono::nanoseconds::max()});
   service.Output(Ones({1, 100}));
 }
