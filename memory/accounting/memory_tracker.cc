@@ -276,7 +276,6 @@ void MemoryTracker::RaiseAbove(Device device, DeviceLedger& at, const MemoryOwne
 }
 
 // ---- reading --------------------------------------------------------------------------------
-
 template <typename Function>
 void MemoryTracker::ForEachDevice(const Function& function) {
   for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
@@ -336,7 +335,7 @@ int64_t MemoryTracker::CurrentBytes(Device device, MemoryKind kind) {
   std::lock_guard<std::mutex> lock(mutex_);
   DeviceLedger& at = At(device);
   if (at.by_owner.empty()) return 0;
-  // Accounts, of which there may be thousands, have a part in two kinds: the end of a workspace's cycle asks for another.
+  // Accounts, of which there may be thousands, have no part in others.
   if (kind_index == kAllocatedIndex || kind_index == kUnreferencedIndex) FoldEvery(device, at);
   return Read(device, *at.by_owner[0]).current[kind_index];
 }
