@@ -151,6 +151,26 @@ TEST(OwnerLeaseTest, NoneGoesWhileTheyAreHeld) {
   EXPECT_FALSE(IsThere(parent, "node"));
 }
 
+// Who gives back under a lock tells of it later, when the node's last lease may have ended.
+TEST(OwnerLeaseTest, NoneGoesThatIsStillToBeToldOf) {
+  MemoryOwner& parent = MemoryOwner::Process().Child("told of later");
+  MemoryBudget& budget = MemoryBudget::Global();
+  budget.SetDeviceLimit(Host(), budget.Of(Host()).taken_bytes + (1 << 20));
+  {
+    const MemoryBudget::TellLater later;
+    {
+      const OwnerLease lease(parent, "gone before it is told");
+      Charge(*lease, 100);
+      Uncharge(*lease, 100);
+    }
+    PushOutGone();
+    EXPECT_TRUE(IsThere(parent, "gone before it is told"));
+  }
+  PushOutGone();
+  EXPECT_FALSE(IsThere(parent, "gone before it is told"));
+  budget.SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
+}
+
 TEST(OwnerLeaseTest, TenThousandWorkspacesOfNamesOfTheirOwnLeaveNoMore) {
   MemoryOwner& parent = MemoryOwner::Process().Child("lease service");
   const MemoryOwnerScope scope(parent);

@@ -1,4 +1,5 @@
 // MemoryBudget::TellLater.
+#include <mutex>
 #include <utility>
 
 #include "tidepool/memory/accounting/memory_budget.h"
@@ -23,6 +24,9 @@ MemoryBudget::TellLater::~TellLater() {
     MemoryBudget::Global().Release(released_[i].device, *released_[i].owner, 0);
   }
   told_bytes = 0;
+  if (count_ == 0) return;
+  std::lock_guard<std::mutex> lock(MemoryOwner::TreeMutex());
+  --MemoryOwner::holds_;
 }
 
 bool MemoryBudget::TellLater::Take(Device device, MemoryOwner& owner, int64_t* bytes) noexcept {
@@ -34,6 +38,11 @@ bool MemoryBudget::TellLater::Take(Device device, MemoryOwner& owner, int64_t* b
     if (released.owner != &owner || released.device != device) continue;
     released.bytes += *bytes;
     return true;
+  }
+  if (later->count_ == 0) {
+    // The last lease of a node may end before it is told of. The caller's lock is taken before this one.
+    std::lock_guard<std::mutex> lock(MemoryOwner::TreeMutex());
+    ++MemoryOwner::holds_;
   }
   if (later->count_ < kMost) later->released_[later->count_++] = {device, &owner, *bytes};
   return true;
