@@ -1,6 +1,7 @@
 // Spillable arrays written, read, viewed, spilled, read ahead, lent and freed from several threads under a budget that has room for a
 // part of them: each has what was written to it last. At random, with a seed that is printed.
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <shared_mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -23,6 +25,7 @@
 #include "tidepool/memory/spill/spillables.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/spill/failing_queue.h"
 #include "tidepool/ndarray/spill/spillable_array.h"
 
 namespace tidepool {
@@ -199,33 +202,15 @@ TEST(SpillableArrayModel, EachHoldsWhatWasWrittenLast) {
 }
 
 // Each transfer of the file fails now and then: what was in memory stays there, what is in the file may be read again.
-class RarelyFailing final : public FileQueue {
- public:
-  RarelyFailing(std::unique_ptr<FileQueue> queue, const std::atomic<bool>& fails)
-      : queue_(std::move(queue)), fails_(fails) {}
-  void Submit(const FileTransfer& transfer) override {
-    if (!fails_ || random_() % 7 != 0) return queue_->Submit(transfer);
-    failed_.push_back({transfer.tag, transfer.writes && random_() % 2 == 0 ? -ENOSPC : -EIO});
-    queue_->Wake();
-  }
-  std::optional<Done> Wait() override {
-    if (failed_.empty()) {
-      std::optional<Done> done = queue_->Wait();
-      if (done.has_value() || failed_.empty()) return done;
-    }
-    const Done done = failed_.back();
-    failed_.pop_back();
-    return done;
-  }
-  void Wake() noexcept override { queue_->Wake(); }
-  const char* name() const override { return "rarely failing"; }
-
- private:
-  const std::unique_ptr<FileQueue> queue_;
-  const std::atomic<bool>& fails_;
-  std::mt19937_64 random_{5};
-  std::vector<Done> failed_;
-};
+std::unique_ptr<FileQueue> RarelyFailing(std::unique_ptr<FileQueue> queue,
+                                         const std::atomic<bool>& fails) {
+  return std::make_unique<FailingQueue>(
+      std::move(queue),
+      [&fails, random = std::mt19937_64(5)](const FileTransfer& transfer) mutable {
+        if (!fails || random() % 7 != 0) return 0;
+        return transfer.writes && random() % 2 == 0 ? ENOSPC : EIO;
+      });
+}
 
 TEST(SpillableArrayModel, LosesNothingOnADiskThatFails) {
   std::atomic<bool> fails{true};
@@ -233,7 +218,7 @@ TEST(SpillableArrayModel, LosesNothingOnADiskThatFails) {
                   .block_bytes = 16384,
                   .in_flight = 2,
                   .queue = [&](int descriptor, int depth) -> std::unique_ptr<FileQueue> {
-                    return std::make_unique<RarelyFailing>(NewFileQueue(descriptor, depth), fails);
+                    return RarelyFailing(NewFileQueue(descriptor, depth), fails);
                   }});
   Model model(9, file);
   model.Run(600);

@@ -25,6 +25,7 @@
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/spill/failing_queue.h"
 #include "tidepool/ndarray/spill/spillable_array.h"
 #include "tidepool/ndarray/spill/spillable_runs.h"
 
@@ -37,40 +38,16 @@ struct Faults {
   std::atomic<int> one_in{1};
 };
 
-class Failing final : public FileQueue {
- public:
-  Failing(std::unique_ptr<FileQueue> queue, const Faults& faults)
-      : queue_(std::move(queue)), faults_(faults) {}
-  void Submit(const FileTransfer& transfer) override {
-    const bool fails = (transfer.writes ? faults_.writes : faults_.reads) &&
-                       random_() % static_cast<uint64_t>(faults_.one_in.load()) == 0;
-    if (!fails) return queue_->Submit(transfer);
-    failed_.push_back({transfer.tag, -EIO});
-    queue_->Wake();
-  }
-  std::optional<Done> Wait() override {
-    if (failed_.empty()) {
-      std::optional<Done> done = queue_->Wait();
-      if (done.has_value() || failed_.empty()) return done;
-    }
-    const Done done = failed_.back();
-    failed_.pop_back();
-    return done;
-  }
-  void Wake() noexcept override { queue_->Wake(); }
-  const char* name() const override { return "failing"; }
-
- private:
-  const std::unique_ptr<FileQueue> queue_;
-  const Faults& faults_;
-  std::mt19937_64 random_{5};
-  std::vector<Done> failed_;
-};
-
 SpillFileOptions Options(const Faults& faults) {
   SpillFileOptions options = SpillableRun::Options();
   options.queue = [&faults](int descriptor, int depth) -> std::unique_ptr<FileQueue> {
-    return std::make_unique<Failing>(NewFileQueue(descriptor, depth), faults);
+    const auto error_of = [&faults,
+                           random = std::mt19937_64(5)](const FileTransfer& transfer) mutable {
+      const bool fails = (transfer.writes ? faults.writes : faults.reads) &&
+                         random() % static_cast<uint64_t>(faults.one_in.load()) == 0;
+      return fails ? EIO : 0;
+    };
+    return std::make_unique<FailingQueue>(NewFileQueue(descriptor, depth), error_of);
   };
   return options;
 }
