@@ -91,6 +91,18 @@ Drawn Draw(uint64_t seed) {
 
 // ---- how many are brought -----------------------------------------------------------------------------------
 
+// The two cycles that have no plan yet, as least recent use goes. Returns what the second one brings.
+int64_t LearnOrder(const Drawn& drawn, SpillableRun& run, LeastRecent& model) {
+  for (int i = 0; i < drawn.arrays; ++i) model.Use(i);
+  int64_t brought = 0;
+  for (int cycle = 0; cycle < 2; ++cycle) {
+    brought = 0;
+    for (const int i : drawn.order) brought += model.Use(i);
+    EXPECT_EQ(run.Cycle(drawn.order), brought);
+  }
+  return brought;
+}
+
 // Two cycles go by least recent use, and all that come after bring the fewest that there can be.
 TEST(SpillableCycle, APlanBringsAsFewAsCanBe) {
   constexpr int kCycles = 4;
@@ -101,13 +113,7 @@ TEST(SpillableCycle, APlanBringsAsFewAsCanBe) {
     SpillableRun run("fewest", drawn.arrays, drawn.room);
     run.spillables.set_ahead(false);
     LeastRecent model(drawn.room);
-    for (int i = 0; i < drawn.arrays; ++i) model.Use(i);
-    int64_t by_least_recent_use = 0;
-    for (int cycle = 0; cycle < 2; ++cycle) {
-      by_least_recent_use = 0;
-      for (const int i : drawn.order) by_least_recent_use += model.Use(i);
-      EXPECT_EQ(run.Cycle(drawn.order), by_least_recent_use);
-    }
+    const int64_t by_least_recent_use = LearnOrder(drawn, run, model);
     const int fewest =
         Fewest({model.here().begin(), model.here().end()}, drawn.room, Times(drawn.order, kCycles));
     int64_t brought = 0;
@@ -135,13 +141,7 @@ TEST(SpillableCycle, WhatIsReadAheadTakesTheRoomOfOne) {
     const Drawn drawn = Draw(seed);
     SpillableRun run("ahead", drawn.arrays, drawn.room);
     LeastRecent model(drawn.room);
-    for (int i = 0; i < drawn.arrays; ++i) model.Use(i);
-    int64_t by_least_recent_use = 0;
-    for (int cycle = 0; cycle < 2; ++cycle) {
-      by_least_recent_use = 0;
-      for (const int i : drawn.order) by_least_recent_use += model.Use(i);
-      EXPECT_EQ(run.Cycle(drawn.order), by_least_recent_use);
-    }
+    const int64_t by_least_recent_use = LearnOrder(drawn, run, model);
     const int with_one_less =
         Fewest({model.here().begin(), model.here().end()}, std::max<size_t>(1, drawn.room - 1),
                Times(drawn.order, kCycles));
