@@ -52,7 +52,6 @@ class DigitReader {
   // Requests that wait, and later ones, are kCancelled.
   void Cancel() { service_.Cancel(); }
 
-  nn::ParallelInferenceStats stats() const { return service_.stats(); }
   const DigitReaderOptions& options() const { return options_; }
 
  private:

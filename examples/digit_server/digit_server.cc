@@ -16,6 +16,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/metrics/metrics.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
+#include "tidepool/nn/parallel/inference_metrics.h"
 
 namespace tidepool {
 namespace {
@@ -81,7 +82,8 @@ class DigitServer::Impl {
       return text.str();
     });
     AddTextPage(
-        "/metrics", [this] { return MetricsText() + ServiceText(); }, kMetricsContentType);
+        "/metrics", [this] { return MetricsText() + nn::InferenceMetricsText() + ServiceText(); },
+        kMetricsContentType);
     AddTextPage("/health", [] { return std::string("ok\n"); });
     AddTextPage("/healthz", [] { return std::string("ok\n"); });
     server_.AddPage("/readyz", [this](httplib::Response& response) {
@@ -140,9 +142,7 @@ class DigitServer::Impl {
   }
 
   std::string ServiceText() const {
-    return metrics_.Text({.inference = reader_.stats(),
-                          .queue_limit = options_.reader.queue_limit,
-                          .answers = server_.answers(),
+    return metrics_.Text({.answers = server_.answers(),
                           .body_bytes = server_.body_bytes(),
                           .work_bytes = server_.work_bytes(),
                           .is_ready = is_ready_});

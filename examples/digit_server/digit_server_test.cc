@@ -224,7 +224,14 @@ TEST_F(DigitServerTest, TheMetricsPageIsWhatPrometheusReads) {
     for (const auto& [labels, value] : family->second.samples) sum += value;
     return sum;
   };
-  const double before = cycles(scrape());
+  const ExpositionLabels labels = {{"service", "digit inference"}, {"device", "host"}};
+  ExpositionLabels of_one = labels;
+  of_one["le"] = "1";
+  const Exposition first = scrape();
+  const auto since = [&](const Exposition& read, const std::string& name,
+                         const ExpositionLabels& which) {
+    return read.Value(name, which) - first.Value(name, which);
+  };
   for (int i = 0; i < 5; ++i) ASSERT_EQ(Post(RawImage(i))->status, 200);
   ASSERT_EQ(Post("no image")->status, 400);
   ASSERT_EQ(client_->Get("/nothing")->status, 404);
@@ -235,13 +242,13 @@ TEST_F(DigitServerTest, TheMetricsPageIsWhatPrometheusReads) {
   EXPECT_EQ(read.Value("digit_server_request_seconds_count"), 5);
   EXPECT_EQ(read.Value("digit_server_request_seconds_bucket", {{"le", "+Inf"}}), 5);
   EXPECT_GT(read.Value("digit_server_request_seconds_sum"), 0);
-  EXPECT_EQ(read.Value("digit_server_batch_images_bucket", {{"le", "1"}}), 5);
-  EXPECT_EQ(read.Value("digit_server_batch_images_sum"), 5);
+  EXPECT_EQ(since(read, "tidepool_inference_batch_examples_bucket", of_one), 5);
+  EXPECT_EQ(since(read, "tidepool_inference_batch_examples_sum", labels), 5);
   EXPECT_EQ(read.Value("digit_server_http_answers_total", {{"code", "404"}}), 1);
   EXPECT_EQ(read.Value("digit_server_http_answers_total", {{"code", "200"}}), 6);
-  EXPECT_EQ(read.Value("digit_server_queue_requests"), 0);
+  EXPECT_EQ(read.Value("tidepool_inference_waiting_requests", labels), 0);
   EXPECT_EQ(read.Value("digit_server_ready"), 1);
-  EXPECT_GE(cycles(read), before + 5);
+  EXPECT_GE(cycles(read), cycles(first) + 5);
   EXPECT_GT(read.Value("tidepool_memory_bytes", {{"device", "host"}, {"kind", "allocated"}}), 0);
 }
 

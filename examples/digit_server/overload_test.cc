@@ -19,7 +19,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kWaiting = "digit_server_queue_requests";
+// Of all servers of this process.
+const std::string kLabels = "{service=\"digit inference\",device=\"host\"";
+const std::string kWaiting = "tidepool_inference_waiting_requests" + kLabels + "}";
 
 class Overload : public HostileClients {
  protected:
@@ -36,6 +38,12 @@ class Overload : public HostileClients {
     clients_.push_back(Client());
     clients_.back().Send(Post(images.size()) + images);
     return clients_.back();
+  }
+  // Batches of at most so many images since Start(); "": of any.
+  double Batches(const std::string& images) {
+    return Metric(
+        "tidepool_inference_batch_examples_" +
+        (images.empty() ? "count" + kLabels : "bucket" + kLabels + ",le=\"" + images + "\"") + "}");
   }
   void Fill() {
     clients_.reserve(100);
@@ -98,23 +106,24 @@ TEST_F(Overload, RequestsOfSeveralConnectionsAreABatch) {
   model_ = SlowModel(state_, 1);
   options_.reader.queue_limit = 8;
   Start();
+  const double all = Batches(""), small = Batches("4"), up_to_eight = Batches("8");
   Fill();
   state_.Open();
   for (RawClient& client : clients_) EXPECT_EQ(client.AnswersStatus(), 200);
-  EXPECT_EQ(Metric("digit_server_batch_images_count"), 2);
-  EXPECT_EQ(Metric("digit_server_batch_images_sum"), 9);
-  EXPECT_EQ(Metric("digit_server_batch_images_bucket{le=\"8\"}"), 2);
-  EXPECT_EQ(Metric("digit_server_batch_images_bucket{le=\"4\"}"), 1);
+  EXPECT_EQ(Batches("") - all, 2);  // of 1 and of 8
+  EXPECT_EQ(Batches("8") - up_to_eight, 2);
+  EXPECT_EQ(Batches("4") - small, 1);
 }
 
 // However many wait: nobody could stop what takes hours together.
 TEST_F(Overload, ABatchIsNoLargerThanAPart) {
   Start();
+  const double all = Batches(""), single = Batches("1");
   Fill();
   state_.Open();
   for (RawClient& client : clients_) EXPECT_EQ(client.AnswersStatus(), 200);
-  EXPECT_EQ(Metric("digit_server_batch_images_count"), 3);
-  EXPECT_EQ(Metric("digit_server_batch_images_bucket{le=\"1\"}"), 3);
+  EXPECT_EQ(Batches("") - all, 3);
+  EXPECT_EQ(Batches("1") - single, 3);
 }
 
 // While others take each room that its parts leave.

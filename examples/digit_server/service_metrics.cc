@@ -1,9 +1,7 @@
 #include "tidepool/examples/digit_server/service_metrics.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/metrics/exposition_writer.h"
@@ -15,14 +13,6 @@ using Type = ExpositionWriter::Type;
 
 constexpr const char* kNames[kOutcomes] = {"answered", "no_image",  "too_large", "queue_full",
                                            "deadline", "cancelled", "no_memory", "error"};
-
-void WriteBatches(const nn::ParallelInferenceStats& stats, ExpositionWriter& text) {
-  constexpr size_t kBounds = std::tuple_size_v<decltype(stats.batches_by_size)> - 1;
-  std::array<double, kBounds> bounds;
-  for (size_t i = 0; i < kBounds; ++i) bounds[i] = static_cast<double>(int64_t{1} << i);
-  text.Family("digit_server_batch_images", Type::kHistogram, "Images of a computed batch.");
-  text.Histogram({}, bounds, stats.batches_by_size, static_cast<double>(stats.batch_examples));
-}
 
 }  // namespace
 
@@ -47,13 +37,6 @@ std::string ServiceMetrics::Text(const Others& others) const {
   for (size_t i = 0; i < times.size(); ++i) times[i] = times_[i].load(std::memory_order_relaxed);
   text.Histogram({}, kSeconds, times,
                  static_cast<double>(nanoseconds_.load(std::memory_order_relaxed)) / 1e9);
-  WriteBatches(others.inference, text);
-  text.Family("digit_server_queue_requests", Type::kGauge, "Requests that wait to be computed.");
-  text.Sample({}, others.inference.waiting);
-  text.Family("digit_server_queue_limit_requests", Type::kGauge, "How many may wait.");
-  text.Sample({}, others.queue_limit);
-  text.Family("digit_server_running_requests", Type::kGauge, "Requests that are computed.");
-  text.Sample({}, others.inference.running);
   text.Family("digit_server_http_answers_total", Type::kCounter, "Answers of any page, by status.");
   for (const auto& [status, count] : others.answers) {
     text.Sample({{"code", absl::StrCat(status)}}, count);

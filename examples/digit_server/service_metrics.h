@@ -10,8 +10,6 @@
 #include <map>
 #include <string>
 
-#include "tidepool/nn/parallel/parallel_inference.h"
-
 namespace tidepool {
 
 // What became of a request for digits.
@@ -35,8 +33,6 @@ class ServiceMetrics {
 
   // What others count.
   struct Others {
-    nn::ParallelInferenceStats inference;
-    int64_t queue_limit = 0;
     std::map<int, int64_t> answers;  // of HTTP, by status
     int64_t body_bytes = 0, work_bytes = 0;
     bool is_ready = false;

@@ -188,7 +188,8 @@ TEST_F(HostileClients, WhoIsNotAnsweredAnyMoreIsNotComputedOn) {
     waiting.back().Send(Post(kImage.size()) + kImage);
   }
   state.AwaitInside(2);
-  AwaitMetric("digit_server_queue_requests", 4);
+  AwaitMetric("tidepool_inference_waiting_requests{service=\"digit inference\",device=\"host\"}",
+              4);
   std::thread stops([&] { server_->Stop(); });
   EXPECT_EQ(client.Answer(), "");  // cut
   // Cut, or told so in time.

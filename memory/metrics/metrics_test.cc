@@ -371,7 +371,8 @@ TEST(Metrics, NamesAreThoseOfTheDocumentation) {
   ASSERT_TRUE(file.good());
   std::set<std::string> documented;
   for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("| `tidepool_")) continue;
+    // Those of services of nn/ are held against their own text there.
+    if (!line.starts_with("| `tidepool_") || line.starts_with("| `tidepool_inference_")) continue;
     documented.insert(line.substr(3, line.find('`', 3) - 3));
   }
   std::string reason;

@@ -1,7 +1,6 @@
 #include "tidepool/nn/parallel/parallel_inference.h"
 
 #include <algorithm>
-#include <bit>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -17,6 +16,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
+#include "tidepool/nn/parallel/inference_census.h"
 #include "tidepool/nn/parallel/waiting_request.h"
 
 namespace tidepool::nn {
@@ -33,10 +33,11 @@ void CheckDeadline(const std::optional<std::chrono::nanoseconds>& deadline) {
 
 }  // namespace
 
-class ParallelInference::Core {
+class ParallelInference::Core final : public internal::InferenceMember {
  public:
   Core(std::shared_ptr<const Network> network, const ParallelInferenceConfig& config)
-      : config_(config),
+      : InferenceMember(config.name, network->device()),
+        config_(config),
         pool_(config.name, WorkspaceConfig::Inference(), network->device()),
         network_(std::move(network)) {
     const bool is_in_place = config.mode == InferenceMode::kInPlace;
@@ -49,18 +50,27 @@ class ParallelInference::Core {
         managers_.back().Cap();
       }
     }
+    Join();
     if (is_in_place) return;
     try {
       for (int i = 0; i < config.workers; ++i) workers_.emplace_back([this, i] { Work(i); });
     } catch (const std::system_error& error) {
       const size_t started = workers_.size();
       Shutdown();
+      Leave();
       ThrowResourceExhausted(absl::StrCat(config.name, ": the system has no thread for worker ",
                                           started, " of ", config.workers, ": ",
                                           error.code().message()));
+    } catch (...) {  // no memory for their list
+      Shutdown();
+      Leave();
+      throw;
     }
   }
-  ~Core() { Shutdown(); }
+  ~Core() override {
+    Shutdown();
+    Leave();
+  }
 
   void Run(const Request& request, Arrays& outputs, int64_t examples) {
     WaitingRequest waiting{
@@ -120,6 +130,19 @@ class ParallelInference::Core {
   }
   WorkspacePool& pool() { return pool_; }
 
+  void AddTo(bool is_alive, InferenceGroup& group) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    AddInferenceCounters(stats_, group.stats);
+    if (!is_alive) return;
+    ++group.alive;
+    group.workers += config_.mode == InferenceMode::kInPlace ? 0 : config_.workers;
+    group.queue_limit += config_.queue_limit;
+    group.stats.waiting += stats_.waiting;
+    group.stats.running += stats_.running;
+  }
+  void LockForFork() override { mutex_.lock(); }
+  void UnlockAfterFork() override { mutex_.unlock(); }
+
  private:
   // ---- Requests; mutex_ is held where `lock` is handed in ----
 
@@ -140,7 +163,7 @@ class ParallelInference::Core {
       const std::lock_guard<std::mutex> lock(mutex_);
       CheckOpen();
       network = network_;
-      CountBatch(1, waiting.examples);
+      internal::CountBatch(stats_, 1, waiting.examples);
     }
     WaitingRequest* const batch[] = {&waiting};
     ComputeRequests(*network, PlaceOf(0), batch);
@@ -214,8 +237,7 @@ class ParallelInference::Core {
       ++stats_.failed;
       return;
     }
-    ++stats_.requests;
-    stats_.examples += waiting.examples;
+    internal::CountAnswer(stats_, waiting.examples, WaitingRequest::Clock::now() - waiting.called);
   }
 
   // ---- Workers ----
@@ -273,16 +295,7 @@ class ParallelInference::Core {
       }
       at = behind;
     }
-    if (!batch.empty()) CountBatch(static_cast<int64_t>(batch.size()), examples);
-  }
-
-  void CountBatch(int64_t requests, int64_t examples) {
-    stats_.running += requests;
-    ++stats_.batches;
-    stats_.batch_examples += examples;
-    stats_.largest_batch = std::max(stats_.largest_batch, examples);
-    const auto size = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(examples - 1)));
-    ++stats_.batches_by_size[std::min(size, stats_.batches_by_size.size() - 1)];
+    if (!batch.empty()) internal::CountBatch(stats_, std::ssize(batch), examples);
   }
 
   const ParallelInferenceConfig config_;

@@ -37,7 +37,6 @@
 #ifndef TIDEPOOL_NN_PARALLEL_PARALLEL_INFERENCE_H_
 #define TIDEPOOL_NN_PARALLEL_PARALLEL_INFERENCE_H_
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -49,6 +48,7 @@
 #include "tidepool/memory/workspace/workspace_pool.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/network.h"
+#include "tidepool/nn/parallel/inference_stats.h"  // IWYU pragma: export
 
 namespace tidepool::nn {
 
@@ -75,21 +75,6 @@ struct ParallelInferenceConfig {
   int threads_of_worker = 1;                // that its kernels use
   int64_t budget_bytes = 0;                 // that computing a batch may own at once; 0: no limit
   std::string name = "parallel inference";  // of its pool and managers, and in messages
-};
-
-// Since it began.
-struct ParallelInferenceStats {
-  int64_t requests = 0, examples = 0;  // answered
-  int64_t batches = 0;                 // computed
-  int64_t batch_examples = 0;          // in all batches
-  int64_t largest_batch = 0;           // examples
-  // Of more than 2^(i-1) and at most 2^i examples, by i; the last one of larger ones as well.
-  std::array<int64_t, 17> batches_by_size = {};
-  int64_t failed = 0;   // by the network or for want of memory
-  int64_t refused = 0;  // for want of room
-  int64_t expired = 0;  // by their deadline
-  int64_t waiting = 0;  // now
-  int64_t running = 0;  // requests that are computed now
 };
 
 class ParallelInference {
@@ -128,7 +113,7 @@ class ParallelInference {
   // after Shutdown.
   void Cancel();
 
-  // As constructed, and what there was so far; from any thread.
+  // As constructed, and what there was so far; from any thread. Of all services: inference_metrics.h.
   const ParallelInferenceConfig& config() const;
   ParallelInferenceStats stats() const;
   // That of the workers, for its statistics.

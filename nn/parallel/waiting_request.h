@@ -27,6 +27,7 @@ struct WaitingRequest {
   Arrays* outputs;  // where the results go
   int64_t examples;
   Deadline deadline;
+  Clock::time_point called = Clock::now();
   State state = State::kWaiting;
   std::exception_ptr error;
   std::condition_variable done;
