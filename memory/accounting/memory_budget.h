@@ -146,7 +146,7 @@ class MemoryBudget {
   MemoryBudget() = default;
   // Of nodes that are gone (owner_lease.h), until so many are left; into one of that name beside each.
   static void MergeGone(int64_t named, const char* into) noexcept;
-  static bool Merge(MemoryOwner& node, const char* into);
+  class Merging;
   struct Refusal {
     const MemoryOwner* owner = nullptr;  // null: the process as a whole
     bool whole_process = false;
@@ -162,6 +162,7 @@ class MemoryBudget {
   // The level that lacks most; nothing is missing when `bytes` fit. Under the lock.
   Refusal FindRefusal(MemoryOwner& owner, Device device, int64_t bytes);
   class LevelChanges;
+  class KeptLevels;  // within callbacks
   // Under the lock; told without it.
   void FindLevelChanges(MemoryOwner& owner, Device device, LevelChanges& changes);
   // The lock is let go of before callbacks are told.

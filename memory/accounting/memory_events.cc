@@ -83,13 +83,22 @@ namespace internal {
 
 std::atomic<int> memory_event_callbacks{0};
 thread_local constinit bool in_memory_event = false;
+constinit std::atomic<void (*)(const MemoryEvent& event) noexcept> keep_level{nullptr};
+constinit std::atomic<void (*)(void (*call)(const MemoryEvent&) noexcept) noexcept>
+    tell_kept_levels{nullptr};
 
 void TellMemoryEventSlowly(const MemoryEvent& event) noexcept {
-  if (in_memory_event) return;
+  if (in_memory_event) {
+    const auto keep = keep_level.load(std::memory_order_acquire);
+    if (event.kind == MemoryEvent::Kind::kLevel && keep != nullptr) keep(event);
+    return;
+  }
   MemoryEvent told = event;
   if (told.request.owner == nullptr) told.request.owner = &MemoryOwner::Current();
   in_memory_event = true;
   CallAll(told);
+  if (const auto tell = tell_kept_levels.load(std::memory_order_acquire); tell != nullptr)
+    tell(&CallAll);
   in_memory_event = false;
 }
 

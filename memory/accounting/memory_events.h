@@ -22,14 +22,16 @@
 // middle of something (a cycle, a Trim(), a run of the Reclaimer, on any thread):
 // kFailedPrecondition. What they destroy in the middle of something ends when that is over; a
 // pool's Trim() and a run of the Reclaimer leave to other threads what these are giving back. They
-// may not wait for a thread that needs memory or what this one holds. What happens to memory within
-// a callback, on its thread, is not told. Events of several threads may come in another order than
-// they happened in: BudgetUsage::level is what holds.
+// may not wait for a thread that needs memory or what this one holds. What is reclaimed and refused
+// within a callback, on its thread, is not told; levels that change there are told when all
+// callbacks of the event have returned, each budget once, as it is then, and likewise what the
+// callbacks of that change (eight times; what changes then is told with the next change). Events of
+// several threads may come in another order than they happened in: BudgetUsage::level is what holds.
 //
 // What callbacks make room for, by a higher limit or by arrays they let go of, serves the request:
 // it is tried again after kReclaimBegins and after kReclaimEnds. After kRefused it is too late.
 //
-// Threads: any. fork(): a child has the callbacks. Cost: nothing on the way of a request that is
+// Threads: any. fork(): a child has the callbacks, and a callback may fork. Cost: nothing on the way of a request that is
 // served from what a workspace or pool has; else a load where nobody listens, a lock and the call
 // for each callback and event otherwise.
 //
@@ -116,6 +118,11 @@ extern std::atomic<int> memory_event_callbacks;
 extern thread_local constinit bool in_memory_event;  // on this thread
 
 void TellMemoryEventSlowly(const MemoryEvent& event) noexcept;
+
+// Of the budget, which knows its levels: keeps a change within a callback of this thread; tells of what was kept by `call`. Null
+// where there is no budget.
+extern std::atomic<void (*)(const MemoryEvent& event) noexcept> keep_level;
+extern std::atomic<void (*)(void (*call)(const MemoryEvent&) noexcept) noexcept> tell_kept_levels;
 
 }  // namespace internal
 

@@ -71,17 +71,29 @@ std::vector<MemoryOwner*> MemoryOwner::All() {
 
 MemoryOwner& MemoryOwner::FindOrMake(const std::string& name, bool is_tag) {
   std::lock_guard<std::mutex> lock(TreeMutex());
-  return FindOrMakeLocked(name, is_tag, /*leased=*/false);
+  return FindOrMakeLocked(name, is_tag, Claim::kStay);
 }
 
-MemoryOwner& MemoryOwner::FindOrMakeLocked(const std::string& name, bool is_tag, bool leased) {
+void MemoryOwner::Stay() noexcept {
+  for (MemoryOwner* node = this; node != nullptr; node = node->parent_) {
+    if (node->is_gone_) node->ComeBack();
+    if (node->stays_ && !node->is_sum_) return;  // and so do those above it
+    node->stays_ = true;
+    node->is_sum_ = false;
+  }
+}
+
+void MemoryOwner::Take(Claim claim) noexcept {
+  if (is_gone_) ComeBack();
+  if (claim == Claim::kLease) ++leases_;
+  if (claim == Claim::kStay) Stay();
+}
+
+MemoryOwner& MemoryOwner::FindOrMakeLocked(const std::string& name, bool is_tag, Claim claim) {
   const auto found = children_.find({is_tag, name});
   if (found != children_.end()) {
-    MemoryOwner& node = *found->second;
-    if (node.is_gone_) node.ComeBack();
-    node.leases_ += leased;
-    node.stays_ |= !leased;
-    return node;
+    found->second->Take(claim);
+    return *found->second;
   }
   if (is_shared_) return *this;
   if (owners >= kMaxMemoryOwners) {
@@ -90,6 +102,7 @@ MemoryOwner& MemoryOwner::FindOrMakeLocked(const std::string& name, bool is_tag,
       others.reset(new MemoryOwner(this, "(others)", is_tag, TakeIndex(), /*is_shared=*/true));
       ++owners;
     }
+    Stay();
     return *others;
   }
   std::unique_ptr<MemoryOwner> made(new MemoryOwner(this, name, is_tag, TakeIndex()));
@@ -101,10 +114,12 @@ MemoryOwner& MemoryOwner::FindOrMakeLocked(const std::string& name, bool is_tag,
     throw;
   }
   ++owners;
-  node.leases_ = leased;
-  node.stays_ = !leased;
-  stays_ = true;  // what has children
-  if (is_gone_) ComeBack();
+  node.is_sum_ = claim == Claim::kSum;
+  node.stays_ = node.is_sum_;
+  node.Take(claim);
+  if (node.is_sum_) return node;
+  if (is_sum_) Stay();  // it cannot go any more with the node above it
+  if (!stays_) Take(Claim::kLease);
   return node;
 }
 
@@ -117,6 +132,16 @@ MemoryOwner& MemoryOwner::Child(const std::string& name) {
 MemoryOwner& MemoryOwner::Tagged(const std::string& tag) { return FindOrMake(tag, true); }
 
 // ---- nodes that go ---------------------------------------------------------------------------
+
+bool MemoryOwner::EndLease() noexcept {
+  if (--leases_ > 0 || stays_) return false;
+  BecomeGone();
+  return true;
+}
+
+MemoryOwner* MemoryOwner::SumBelow() const noexcept {
+  return children_.empty() ? nullptr : children_.begin()->second.get();
+}
 
 void MemoryOwner::BecomeGone() noexcept {
   is_gone_ = true;
@@ -135,7 +160,10 @@ void MemoryOwner::ComeBack() noexcept {
 }
 
 void MemoryOwner::Free(MemoryOwner& gone) noexcept {
-  gone.ComeBack();
+  if (gone.is_gone_) {
+    gone.ComeBack();
+    if (!gone.parent_->stays_) gone.parent_->EndLease();
+  }
   FreeIndices().push_back(gone.index_);  // there is room
   --owners;
   auto& siblings = gone.parent_->children_;

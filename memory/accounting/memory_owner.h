@@ -76,13 +76,22 @@ class MemoryOwner {
   // One lock for the whole tree: nodes are made seldom.
   static std::mutex& TreeMutex();
   MemoryOwner& FindOrMake(const std::string& name, bool is_tag);
-  // Under it, as all that follow. `leased`: once more.
-  MemoryOwner& FindOrMakeLocked(const std::string& name, bool is_tag, bool leased);
+  // What a node is asked for: to stay, as long as a lease, or as the sum of those beside it that are gone.
+  enum class Claim : uint8_t { kStay, kLease, kSum };
+  // Under it, as all that follow.
+  MemoryOwner& FindOrMakeLocked(const std::string& name, bool is_tag, Claim claim);
+  void Take(Claim claim) noexcept;
+  // It and all above it stay.
+  void Stay() noexcept;
+  // One lease less, of a node or of one below it; true: it is gone now.
+  bool EndLease() noexcept;
   // Takes and leaves the place of a node without leases.
   void BecomeGone() noexcept;
   void ComeBack() noexcept;
-  // Of one that is gone. What it counted must have been added to another.
+  // Of one that is gone, or of the sum below such a one. What it counted must have been added to another.
   static void Free(MemoryOwner& gone) noexcept;
+  // The sum of what is gone below it, which is all that there is below a node that is gone itself; null: there is none.
+  MemoryOwner* SumBelow() const noexcept;
 
   MemoryOwner* const parent_;
   const std::string name_;
@@ -92,9 +101,10 @@ class MemoryOwner {
   std::map<std::pair<bool, std::string>, std::unique_ptr<MemoryOwner>> children_;
   std::unique_ptr<MemoryOwner> others_[2];  // by is_tag
   // Of nodes that are leased:
-  bool stays_ = true;  // it was asked for by name, too
+  bool stays_ = true;    // it was asked for by name, too
+  bool is_sum_ = false;  // and nobody asked for it but those that are gone
   bool is_gone_ = false;
-  uint32_t leases_ = 0;
+  uint32_t leases_ = 0;  // of it, and one of each leased node below it
   MemoryOwner* next_gone_ = nullptr;
   MemoryOwner* previous_gone_ = nullptr;
   std::atomic<int64_t> merged_{0};

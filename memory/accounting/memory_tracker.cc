@@ -32,7 +32,10 @@ MemoryTracker& MemoryTracker::Global() {
   static MemoryTracker* const tracker = [] {
     static constinit const ForkHandlers handlers{[] { Global().mutex_.lock(); },
                                                  [] { Global().mutex_.unlock(); },
-                                                 [] { Global().mutex_.unlock(); }};
+                                                 [] {
+                                                   Global().ForgetObserversOfOthers();
+                                                   Global().mutex_.unlock();
+                                                 }};
     HandleFork(ForkLevel::kLedger, &handlers);
     return new MemoryTracker;  // outlives every static array
   }();
@@ -45,12 +48,6 @@ MemoryTracker::MemoryTracker() : devices_(kDevicePlaces) {
 }
 
 // ---- changes --------------------------------------------------------------------------------
-
-inline void MemoryTracker::AddNodes(DeviceLedger& at, MemoryOwner* owner) {
-  if (owner->index() >= at.by_owner.size() || at.by_owner[owner->index()] == nullptr) [[unlikely]] {
-    AddMissingNodes(at, owner);
-  }
-}
 
 [[gnu::noinline]] void MemoryTracker::AddMissingNodes(DeviceLedger& at, MemoryOwner* owner) {
   // From the root: an owner with an entry has one at every level, also after a failure.
@@ -276,14 +273,6 @@ void MemoryTracker::RaiseAbove(Device device, DeviceLedger& at, const MemoryOwne
 }
 
 // ---- reading --------------------------------------------------------------------------------
-template <typename Function>
-void MemoryTracker::ForEachDevice(const Function& function) {
-  for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
-    if (devices_[index].by_owner.empty()) continue;
-    function(DeviceAt(index), devices_[index]);
-  }
-}
-
 MemorySnapshot MemoryTracker::Snapshot() {
   MemorySnapshot snapshot;
   snapshot.mirrors = MirrorCountersByDevice();
@@ -354,47 +343,6 @@ void MemoryTracker::ResetPeaks() {
     }
   });
   CountChange();
-}
-
-// ---- observers ------------------------------------------------------------------------------
-
-void MemoryTracker::Observe(LedgerObserver* observer, Device device, MemoryOwner* owner) {
-  if (owner == nullptr) owner = &MemoryOwner::Process();
-  std::lock_guard<std::mutex> lock(mutex_);
-  DeviceLedger& at = At(device);
-  AddNodes(at, owner);
-  FoldEvery(device, at);
-  observers_.push_back(observer);
-  observer->all_devices_ = false;
-  observer->device_ = device;
-  observer->owner_ = owner;
-  observer->Observe(Read(device, *at.by_owner[owner->index()]));
-  CountChange();
-}
-
-void MemoryTracker::ObserveAllDevices(LedgerObserver* observer) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  ForEachDevice([&](Device device, DeviceLedger& at) { FoldEvery(device, at); });
-  observers_.push_back(observer);
-  ++all_device_observers_;
-  observer->all_devices_ = true;
-  ForEachDevice(
-      [&](Device device, DeviceLedger& at) { observer->Observe(Read(device, *at.by_owner[0])); });
-  CountChange();
-}
-
-void MemoryTracker::StopObserving(LedgerObserver* observer) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = std::find(observers_.begin(), observers_.end(), observer);
-  if (found == observers_.end()) return;
-  ForEachDevice([&](Device device, DeviceLedger& at) { FoldEvery(device, at); });
-  if (observer->all_devices_) --all_device_observers_;
-  observers_.erase(found);
-}
-
-void MemoryTracker::FoldAll() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  ForEachDevice([&](Device device, DeviceLedger& at) { FoldEvery(device, at); });
 }
 
 }  // namespace tidepool

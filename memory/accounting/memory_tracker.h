@@ -20,8 +20,8 @@
 // looks. Processors empty their store buffers long before.)
 //
 // Threads: everything may be called from any thread; an Account is written by one thread at a time.
-// fork(): a child may use Global(), with all that was counted; not an observer that another thread was
-// reading, nor a tracker of one's own that another thread was using.
+// fork(): a child may use Global(), with all that was counted, and the observers of the thread that forked; those that another
+// thread put on the ledger are off it. Not a tracker of one's own that another thread was using.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACKER_H_
 #define TIDEPOOL_MEMORY_ACCOUNTING_MEMORY_TRACKER_H_
 
@@ -92,6 +92,7 @@ class LedgerObserver {
   bool all_devices_ = false;
   Device device_;
   const MemoryOwner* owner_ = nullptr;
+  const void* thread_ = nullptr;  // that put it on the ledger
 };
 
 // A ledger. That of the process is Global(); tests make others.
@@ -200,7 +201,10 @@ class MemoryTracker {
     changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   DeviceLedger& At(Device device) { return devices_[DevicePlace("ledger", device)]; }
-  static void AddNodes(DeviceLedger& at, MemoryOwner* owner);
+  static void AddNodes(DeviceLedger& at, MemoryOwner* owner) {
+    if (owner->index() >= at.by_owner.size() || at.by_owner[owner->index()] == nullptr) [[unlikely]]
+      AddMissingNodes(at, owner);
+  }
   static void AddMissingNodes(DeviceLedger& at, MemoryOwner* owner);
   template <typename Function>
   static void ForEachAbove(DeviceLedger& at, const MemoryOwner* owner, const Function& function) {
@@ -220,7 +224,12 @@ class MemoryTracker {
   // As Raise() when only bytes of that kind came and nobody watches.
   static void RaiseKind(Counts& counts, MemoryKind kind) noexcept;
   template <typename Function>
-  void ForEachDevice(const Function& function);
+  void ForEachDevice(const Function& function) {
+    for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
+      if (!devices_[index].by_owner.empty()) function(DeviceAt(index), devices_[index]);
+    }
+  }
+  void ForgetObserversOfOthers() noexcept;
   void FoldSlow(MemoryAccount* account);
 
   // std::mutex, which ThreadSanitizer understands also where Abseil is the system's.

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
-#include <vector>
 
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
@@ -17,7 +16,7 @@ OwnerLease::OwnerLease(MemoryOwner& parent, const std::string& name)
         MemoryOwner* owner = &parent;
         while (owner->is_tag()) owner = owner->parent();
         std::lock_guard<std::mutex> lock(MemoryOwner::TreeMutex());
-        return &owner->FindOrMakeLocked(name, /*is_tag=*/false, /*leased=*/true);
+        return &owner->FindOrMakeLocked(name, /*is_tag=*/false, MemoryOwner::Claim::kLease);
       }()) {}
 
 OwnerLease::OwnerLease(const OwnerLease& other) noexcept : owner_(other.owner_) {
@@ -28,8 +27,7 @@ OwnerLease::OwnerLease(const OwnerLease& other) noexcept : owner_(other.owner_) 
 OwnerLease::~OwnerLease() {
   {
     std::lock_guard<std::mutex> lock(MemoryOwner::TreeMutex());
-    if (owner_->is_shared() || --owner_->leases_ > 0 || owner_->stays_) return;
-    owner_->BecomeGone();
+    if (owner_->is_shared() || !owner_->EndLease()) return;
     if (MemoryOwner::gone_ <= kGoneOwnersNamed) return;
   }
   MemoryBudget::MergeGone(kGoneOwnersNamed, kGoneOwnersName);
@@ -50,77 +48,100 @@ MemoryOwnersHold::~MemoryOwnersHold() {
 
 // ---- merging ----------------------------------------------------------------------------------
 
+// All with both locks.
+class MemoryBudget::Merging {
+ public:
+  // False: it has bytes, or a limit, or is what others are merged into. What went before it below it goes with it.
+  static bool Merge(MemoryOwner& node, const char* into) {
+    MemoryOwner* const below = node.SumBelow();
+    if (Holds(node) || (below != nullptr && Holds(*below))) return false;
+    MemoryOwner& sum =
+        node.parent()->FindOrMakeLocked(into, /*is_tag=*/false, MemoryOwner::Claim::kSum);
+    if (&sum == &node) return false;
+    MakePlaces(node, sum);
+    if (below != nullptr) MakePlaces(*below, sum);
+    // From here on nothing fails.
+    const int64_t nodes = 1 + (below != nullptr ? below->merged() : 0);
+    if (below != nullptr) MoveTo(*below, sum);
+    MoveTo(node, sum);
+    sum.merged_.fetch_add(nodes, kRelaxed);
+    return true;
+  }
+
+ private:
+  static constexpr auto kRelaxed = std::memory_order_relaxed;
+
+  static MemoryTracker::Counts* CountsOf(const MemoryTracker::DeviceLedger& at,
+                                         const MemoryOwner& owner) noexcept {
+    return owner.index() < at.by_owner.size() ? at.by_owner[owner.index()].get() : nullptr;
+  }
+
+  static bool Holds(const MemoryOwner& node) noexcept {
+    bool holds = false;
+    for (const MemoryTracker::DeviceLedger& at : MemoryTracker::Global().devices_) {
+      const MemoryTracker::Counts* const counts = CountsOf(at, node);
+      if (counts == nullptr) continue;
+      holds |= counts->added != 0 || counts->owned != 0 || counts->used != 0;
+      for (const MemoryUsage& usage : counts->kinds) holds |= usage.current_bytes != 0;
+    }
+    ForEachPossibleDevice([&](Device device) {
+      const BudgetLine* const line = FindLine(node, device);
+      if (line == nullptr) return;
+      holds |= line->taken.load(kRelaxed) != 0 || line->limit.load(kRelaxed) != kUnlimited ||
+               line->soft_limit.load(kRelaxed) != kUnlimited;
+    });
+    return holds;
+  }
+
+  // For what MoveTo() adds.
+  static void MakePlaces(const MemoryOwner& from, MemoryOwner& to) {
+    for (MemoryTracker::DeviceLedger& at : MemoryTracker::Global().devices_) {
+      if (CountsOf(at, from) != nullptr && CountsOf(at, to) == nullptr)
+        MemoryTracker::AddMissingNodes(at, &to);
+    }
+    ForEachPossibleDevice([&](Device device) {
+      if (FindLine(from, device) != nullptr) MakeLines(to, device);
+    });
+  }
+
+  static void MoveTo(MemoryOwner& node, MemoryOwner& sum) noexcept {
+    for (MemoryTracker::DeviceLedger& at : MemoryTracker::Global().devices_) {
+      const MemoryTracker::Counts* const from = CountsOf(at, node);
+      if (from == nullptr) continue;
+      MemoryTracker::Counts& to = *CountsOf(at, sum);
+      for (int kind = 0; kind < kMemoryKinds; ++kind) {
+        int64_t& peak = to.kinds[kind].peak_bytes;
+        peak = std::max(peak, from->kinds[kind].peak_bytes);
+      }
+      to.total_peak = std::max(to.total_peak, from->total_peak);
+      at.by_owner[node.index()].reset();
+    }
+    ForEachPossibleDevice([&](Device device) {
+      const BudgetLine* const from = FindLine(node, device);
+      if (from == nullptr) return;
+      BudgetLine& to = *FindLine(sum, device);
+      to.requests.store(to.requests.load(kRelaxed) + from->requests.load(kRelaxed), kRelaxed);
+      const int64_t ever = to.requested_bytes.load(kRelaxed);
+      to.requested_bytes.store(
+          ever + std::min(from->requested_bytes.load(kRelaxed), INT64_MAX - ever), kRelaxed);
+      delete from;
+    });
+    for (const auto& lines : node.lines_) delete lines.load(kRelaxed);
+    MemoryOwner::Free(node);
+  }
+};
+
 void MemoryBudget::MergeGone(int64_t named, const char* into) noexcept {
   std::lock_guard<std::mutex> ledger(MemoryTracker::Global().mutex_);
   std::lock_guard<std::mutex> tree(MemoryOwner::TreeMutex());
   while (MemoryOwner::gone_ > named && MemoryOwner::holds_ == 0) {
     MemoryOwner& node = *MemoryOwner::first_gone_;
     try {
-      if (Merge(node, into)) continue;
+      if (!Merging::Merge(node, into)) node.Stay();
     } catch (const std::bad_alloc&) {
       return;  // with the next one that goes
     }
-    node.ComeBack();
-    node.stays_ = true;
   }
-}
-
-// With both locks. False: it has bytes, or a limit.
-bool MemoryBudget::Merge(MemoryOwner& node, const char* into) {
-  constexpr auto kRelaxed = std::memory_order_relaxed;
-  std::vector<MemoryTracker::DeviceLedger>& devices = MemoryTracker::Global().devices_;
-  const auto counts_of = [](const MemoryTracker::DeviceLedger& at, const MemoryOwner& owner) {
-    return owner.index() < at.by_owner.size() ? at.by_owner[owner.index()].get() : nullptr;
-  };
-  bool holds = false;
-  for (const MemoryTracker::DeviceLedger& at : devices) {
-    const MemoryTracker::Counts* const counts = counts_of(at, node);
-    if (counts == nullptr) continue;
-    holds |= counts->added != 0 || counts->owned != 0 || counts->used != 0;
-    for (const MemoryUsage& usage : counts->kinds) holds |= usage.current_bytes != 0;
-  }
-  ForEachPossibleDevice([&](Device device) {
-    const BudgetLine* const line = FindLine(node, device);
-    if (line == nullptr) return;
-    holds |= line->taken.load(kRelaxed) != 0 || line->limit.load(kRelaxed) != kUnlimited ||
-             line->soft_limit.load(kRelaxed) != kUnlimited;
-  });
-  if (holds) return false;
-  MemoryOwner& sum = node.parent()->FindOrMakeLocked(into, /*is_tag=*/false, /*leased=*/false);
-  for (MemoryTracker::DeviceLedger& at : devices) {
-    if (counts_of(at, node) != nullptr && counts_of(at, sum) == nullptr) {
-      MemoryTracker::AddMissingNodes(at, &sum);
-    }
-  }
-  ForEachPossibleDevice([&](Device device) {
-    if (FindLine(node, device) != nullptr) MakeLines(sum, device);
-  });
-  // From here on nothing fails.
-  for (MemoryTracker::DeviceLedger& at : devices) {
-    const MemoryTracker::Counts* const from = counts_of(at, node);
-    if (from == nullptr) continue;
-    MemoryTracker::Counts& to = *counts_of(at, sum);
-    for (int kind = 0; kind < kMemoryKinds; ++kind) {
-      int64_t& peak = to.kinds[kind].peak_bytes;
-      peak = std::max(peak, from->kinds[kind].peak_bytes);
-    }
-    to.total_peak = std::max(to.total_peak, from->total_peak);
-    at.by_owner[node.index()].reset();
-  }
-  ForEachPossibleDevice([&](Device device) {
-    const BudgetLine* const from = FindLine(node, device);
-    if (from == nullptr) return;
-    BudgetLine& to = *FindLine(sum, device);
-    to.requests.store(to.requests.load(kRelaxed) + from->requests.load(kRelaxed), kRelaxed);
-    const int64_t ever = to.requested_bytes.load(kRelaxed);
-    to.requested_bytes.store(
-        ever + std::min(from->requested_bytes.load(kRelaxed), INT64_MAX - ever), kRelaxed);
-    delete from;
-  });
-  for (const auto& lines : node.lines_) delete lines.load(kRelaxed);
-  sum.merged_.fetch_add(1, kRelaxed);
-  MemoryOwner::Free(node);
-  return true;
 }
 
 }  // namespace tidepool

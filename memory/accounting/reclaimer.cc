@@ -43,6 +43,7 @@ Reclaimer& Reclaimer::Global() {
                                                    Global().UnlockAfterFork();
                                                  }};
     HandleFork(ForkLevel::kReclaimer, &handlers);
+    ToldBeforeFork([]() noexcept { Global().TellOfFork(); });
     return new Reclaimer;
   }();
   return *reclaimer;
@@ -51,22 +52,37 @@ Reclaimer& Reclaimer::Global() {
 // Before there are threads, for a child of fork() to have it.
 [[maybe_unused]] static const Reclaimer& at_start = Reclaimer::Global();
 
+// Another thread that forks waits for the end of this one's run, and this one for that thread's locks.
+void Reclaimer::TellOfFork() noexcept {
+  const std::lock_guard<std::mutex> lock(entries_mutex_);
+  if (runner_ != Here()) return;
+  runner_forks_ = true;
+  run_ended_.notify_all();
+}
+
+// The window's lock is left alone: who has it may wait for a run on this thread. A child makes it anew.
 void Reclaimer::LockForFork() noexcept {
-  window_mutex_.lock();
   std::unique_lock<std::mutex> lock(entries_mutex_);
-  run_ended_.wait(lock, [this] { return runner_ == nullptr || runner_ == Here(); });
+  run_ended_.wait(lock,
+                  [this] { return runner_ == nullptr || runner_ == Here() || runner_forks_; });
   lock.release();
   mutex_.lock();
 }
 
 void Reclaimer::UnlockAfterFork() noexcept {
+  if (runner_ == Here()) runner_forks_ = false;
   mutex_.unlock();
   entries_mutex_.unlock();
-  window_mutex_.unlock();
 }
 
 // What these hold is of threads that are not here: they are made anew, not ended.
 void Reclaimer::ForgetThread() noexcept {
+  if (runner_ != Here()) {
+    runner_ = nullptr;
+    called_ = 0;
+    runner_forks_ = false;
+  }
+  new (&window_mutex_) std::mutex;
   new (&thread_) std::thread;
   for (std::condition_variable* waited : {&changed_, &call_ended_, &run_ended_}) {
     new (waited) std::condition_variable;

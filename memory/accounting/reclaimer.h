@@ -16,9 +16,9 @@
 // it may not enter, trim or change (kFailedPrecondition). One that it destroys ends when that is
 // over.
 //
-// Threads: any. Without a window there is no thread. fork(): waits for a run that is under way, and
-// is not for callbacks; a child may use Global(), which has no window there until it gets one anew.
-// A Reclaimer of one's own may not have a window at a fork.
+// Threads: any. Without a window there is no thread. fork(): waits for a run that is under way on another thread, unless that
+// forks itself, in the middle of a callback of memory_events.h; callbacks of the Reclaimer may not fork. A child may use
+// Global(), which has no window there until it gets one anew. A Reclaimer of one's own may not have a window at a fork.
 #ifndef TIDEPOOL_MEMORY_ACCOUNTING_RECLAIMER_H_
 #define TIDEPOOL_MEMORY_ACCOUNTING_RECLAIMER_H_
 
@@ -153,6 +153,7 @@ class Reclaimer {
   int64_t RunUnderPressure(int64_t wanted, const MemoryRequest& request);
   void Loop();
   void StopThread() noexcept;
+  void TellOfFork() noexcept;  // by this thread
   void LockForFork() noexcept;
   void UnlockAfterFork() noexcept;
   void ForgetThread() noexcept;  // in the child, where there is none
@@ -166,6 +167,7 @@ class Reclaimer {
   size_t dead_entries_ = 0;
   uint64_t next_id_ = 1;
   const void* runner_ = nullptr;  // the thread that runs; null: none
+  bool runner_forks_ = false;     // it is within fork(), in the middle of its run
   uint64_t called_ = 0;           // by it, now; 0: none
 
   std::mutex window_mutex_;  // one change of the window at a time

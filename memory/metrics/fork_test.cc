@@ -1,11 +1,14 @@
 // What a child of fork() may do whatever other threads are at (docs/memory_ledger.md): threads hold a lock as
 // often as not, and children use what it guards.
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -13,6 +16,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_events.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/held_bytes.h"
@@ -200,6 +207,91 @@ TEST(ForkTest, HoldsAndSinksAreFreeWhateverOtherThreadsDo) {
     });
   }
   SetLeakSink(nullptr);
+}
+
+class Readings final : public LedgerObserver {
+ public:
+  void Observe(const LedgerReading&) noexcept override { ++count_; }
+  int count() const { return count_; }
+
+ private:
+  std::atomic<int> count_{0};
+};
+
+// They may be on the stack of a thread that is not there, where there is anything soon.
+TEST(ForkTest, AChildHasTheObserversOfItsOwnThreadAlone) {
+  SKIP_WHERE_CHILDREN_CANNOT_ALLOCATE();
+  MemoryTracker& ledger = MemoryTracker::Global();
+  Readings own, others, of_all;
+  ledger.Observe(&own, Host(), nullptr);
+  std::thread([&] {
+    ledger.Observe(&others, Host(), nullptr);
+    ledger.ObserveAllDevices(&of_all);
+  }).join();
+  Forks forks({[] {}});
+  forks.Expect(1, [&] {
+    const int mine = own.count(), theirs = others.count() + of_all.count();
+    const BufferHandle buffer(AllocateHere(100));
+    if (own.count() == mine || others.count() + of_all.count() != theirs) return false;
+    ledger.StopObserving(&others);  // nothing happens
+    ledger.StopObserving(&of_all);
+    const int then = own.count();
+    const BufferHandle another(AllocateHere(100));
+    return own.count() > then;
+  });
+  const int before = others.count();
+  { const BufferHandle buffer(AllocateHere(100)); }
+  EXPECT_GT(others.count(), before);  // here they are told as ever
+  for (Readings* each : {&own, &others, &of_all}) ledger.StopObserving(each);
+}
+
+// One in a callback of a level that falls in the middle of the Reclaimer's run, one anywhere.
+TEST(ForkTest, TwoForksDoNotWaitForOneAnother) {
+  SKIP_WHERE_CHILDREN_CANNOT_ALLOCATE();
+  MemoryBudget& budget = MemoryBudget::Global();
+  MemoryOwner& owner = MemoryOwner::Process().Child("two forks");
+  const auto fork_and_wait = [] {
+    const pid_t id = fork();
+    if (id == 0) {
+      Reclaimer::Global().RunNow();  // nobody's run is under way there
+      std::_Exit(0);
+    }
+    int status = -1;
+    return id > 0 && waitpid(id, &status, 0) == id && status == 0;
+  };
+  Forks forks({[] {}});
+  forks.Expect(5, [&] {
+    // A layer above, whose locks the system takes before those of memory/.
+    static std::mutex above;
+    pthread_atfork(
+        [] {
+          TellBeforeFork();
+          above.lock();
+        },
+        [] { above.unlock(); }, [] { above.unlock(); });
+    budget.SetOwnerLimit(owner, Host(), 1000);
+    budget.Reserve(Host(), owner, 900, "a test");
+    std::atomic<bool> is_in_callback{false};
+    bool callback_forked = false, other_forked = false;
+    const MemoryEventCallback watch([&](const MemoryEvent& event) {
+      if (event.kind != MemoryEvent::Kind::kLevel || event.level != MemoryLevel::kNormal) return;
+      is_in_callback = true;
+      // The other one is waiting for the end of this run by now, or soon.
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      callback_forked = fork_and_wait();
+    });
+    const auto gives = Reclaimer::Global().Register("gives", [&](ReclaimDepth) -> int64_t {
+      budget.Release(Host(), owner, 900);
+      return 900;
+    });
+    std::thread other([&] {
+      while (!is_in_callback) std::this_thread::yield();
+      other_forked = fork_and_wait();
+    });
+    Reclaimer::Global().RunNow();
+    other.join();
+    return callback_forked && other_forked;
+  });
 }
 
 }  // namespace

@@ -12,7 +12,10 @@ constinit std::atomic<const ForkHandlers*> registered[kForkLevels] = {};
 constinit const ForkHandlers* taken[kForkLevels] = {};
 constinit std::atomic<uint64_t> forks{0};
 
+constinit std::atomic<void (*)() noexcept> told_before{nullptr};
+
 void Before() {
+  TellBeforeFork();
   for (int level = 0; level < kForkLevels; ++level) {
     const ForkHandlers* const handlers = registered[level].load(std::memory_order_acquire);
     if (handlers == nullptr) continue;
@@ -54,6 +57,14 @@ void HandleFork(ForkLevel level, const ForkHandlers* handlers) {
 
 bool IsForkHandled(ForkLevel level) noexcept {
   return registered[static_cast<int>(level)].load(std::memory_order_acquire) != nullptr;
+}
+
+void TellBeforeFork() noexcept {
+  if (const auto tell = told_before.load(std::memory_order_acquire); tell != nullptr) tell();
+}
+
+void ToldBeforeFork(void (*tell)() noexcept) noexcept {
+  told_before.store(tell, std::memory_order_release);
 }
 
 uint64_t ForksBehind() noexcept { return forks.load(std::memory_order_relaxed); }

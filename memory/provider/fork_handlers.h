@@ -46,6 +46,13 @@ void HandleFork(ForkLevel level, const ForkHandlers* handlers);
 // Whether it has been.
 bool IsForkHandled(ForkLevel level) noexcept;
 
+// Calls what ToldBeforeFork() was given, of all who fork at that moment too: a thread that others wait for before they fork, and
+// that forks itself, says so before it waits for any lock. First of all in every handler of layers above that the system may
+// call before those here. Idempotent within a fork.
+void TellBeforeFork() noexcept;
+// Once; `tell` takes no lock that is held over a wait.
+void ToldBeforeFork(void (*tell)() noexcept) noexcept;
+
 // How many forks lie between the process that was started and this one. Whoever finds another number
 // than an object was made under may have a lock of it that belongs to a thread that is not here. A load.
 uint64_t ForksBehind() noexcept;

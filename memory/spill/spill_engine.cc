@@ -71,6 +71,13 @@ SpillEngine::SpillEngine(const SpillFileOptions& options, std::shared_ptr<SpillS
 }
 
 SpillEngine::~SpillEngine() {
+  if (!space_->IsHere()) {
+    // The thread and what the device has to do are the parent's.
+    new (&thread_) std::thread;
+    static_cast<void>(queue_.release());
+    MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, -memory_bytes_, &owner_);
+    return;
+  }
   {
     std::lock_guard lock(mutex_);
     ends_ = true;
@@ -84,6 +91,7 @@ SpillEngine::~SpillEngine() {
 // ---- for callers --------------------------------------------------------------------------------
 
 void SpillEngine::Begin(const std::shared_ptr<SpillRequest>& request) {
+  space_->CheckHere();
   {
     std::lock_guard lock(mutex_);
     if (broken_ != nullptr) std::rethrow_exception(broken_);
@@ -104,11 +112,13 @@ void SpillEngine::Begin(const std::shared_ptr<SpillRequest>& request) {
 }
 
 bool SpillEngine::IsDone(const SpillRequest& request) const {
+  if (!space_->IsHere()) return true;  // Await() says why not
   std::lock_guard lock(mutex_);
   return request.done;
 }
 
 void SpillEngine::Await(const std::shared_ptr<SpillRequest>& request) {
+  space_->CheckHere();
   std::unique_lock lock(mutex_);
   request->is_asked_for = true;
   if (!request->done) {
@@ -169,6 +179,7 @@ void SpillEngine::CountFailure() noexcept {
 }
 
 void SpillEngine::Abandon(SpillRequest& request) noexcept {
+  if (!space_->IsHere()) return;
   std::unique_lock lock(mutex_);
   const bool in_vain = !request.is_asked_for && request.error == nullptr && !request.blocks.empty();
   if (in_vain) Count(request, {.dropped = 1, .dropped_bytes = request.bytes()});
@@ -177,6 +188,7 @@ void SpillEngine::Abandon(SpillRequest& request) noexcept {
 }
 
 void SpillEngine::AddTo(SpillFileStats& stats) const {
+  if (!space_->IsHere()) return;
   std::lock_guard lock(mutex_);
   stats.written = stats_.written;
   stats.read = stats_.read;

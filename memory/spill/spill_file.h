@@ -24,7 +24,9 @@
 // failed to be read may be read again. A read that failed has written any part of `data`, or nothing.
 //
 // Threads: any, each its own SpilledBytes and SpillTransfer. One thread of the file's own copies, checks and
-// hands in. Cost: of a write or read, what the device takes; one copy; of each block, a few microseconds. fork(): not for children.
+// hands in. Cost: of a write or read, what the device takes; one copy; of each block, a few microseconds.
+// fork(): the file stays the parent's, whose thread and places it has. In a child transfers, waits for them and Trim() are
+// kFailedPrecondition; what is destroyed there frees nothing in the file.
 #ifndef TIDEPOOL_MEMORY_SPILL_SPILL_FILE_H_
 #define TIDEPOOL_MEMORY_SPILL_SPILL_FILE_H_
 

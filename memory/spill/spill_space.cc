@@ -66,7 +66,15 @@ void SpillSpace::EndDirect() noexcept {
 
 // ---- places -----------------------------------------------------------------------------------
 
+void SpillSpace::CheckHere() const {
+  if (IsHere()) return;
+  ThrowFailedPrecondition(absl::StrCat(name_,
+                                       ": found a child of fork(), expected the process that made "
+                                       "the file; a child makes one of its own"));
+}
+
 void SpillSpace::Take(absl::Span<SpilledBlock> blocks) {
+  CheckHere();
   std::lock_guard lock(mutex_);
   size_t taken = 0, wanted = 0;
   for (const SpilledBlock& block : blocks) wanted += WholePages(block.stored);
@@ -136,6 +144,7 @@ void SpillSpace::Allocate(int64_t end, size_t wanted) {
 }
 
 void SpillSpace::Give(absl::Span<const SpilledBlock> blocks) noexcept {
+  if (!IsHere()) return;
   std::lock_guard lock(mutex_);
   int64_t given = 0;
   for (const SpilledBlock& block : blocks) {
@@ -148,6 +157,7 @@ void SpillSpace::Give(absl::Span<const SpilledBlock> blocks) noexcept {
 }
 
 int64_t SpillSpace::Trim() {
+  CheckHere();
   std::lock_guard lock(mutex_);
   ranges_.Merge();
   const auto top = static_cast<int64_t>(ranges_.top());
@@ -159,12 +169,14 @@ int64_t SpillSpace::Trim() {
 }
 
 int64_t SpillSpace::used_bytes() const {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (IsHere()) lock.lock();
   return used_;
 }
 
 int64_t SpillSpace::file_bytes() const {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (IsHere()) lock.lock();
   return allocated_;
 }
 

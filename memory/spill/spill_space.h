@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/workspace/free_ranges.h"
 
@@ -30,6 +31,12 @@ class SpillSpace {
   SpillSpace(const SpillSpace&) = delete;
   SpillSpace& operator=(const SpillSpace&) = delete;
 
+  // Whether this is the process that made it. A child of fork() has neither the engine's thread nor a say in what places
+  // are taken; locks may be those of threads that it has not.
+  bool IsHere() const noexcept { return forks_ == ForksBehind(); }
+  // Throws kFailedPrecondition where it is not.
+  void CheckHere() const;
+
   int descriptor() const { return descriptor_; }
   const std::string& name() const { return name_; }
   bool is_direct() const { return direct_; }
@@ -39,7 +46,7 @@ class SpillSpace {
   // Offsets and ranges for blocks whose stored bytes are given. Throws kResourceExhausted and std::bad_alloc, nothing
   // changed.
   void Take(absl::Span<SpilledBlock> blocks);
-  // Those of them that have a place.
+  // Those of them that have a place. In a child nothing: the places are the parent's.
   void Give(absl::Span<const SpilledBlock> blocks) noexcept;
   int64_t Trim();
 
@@ -50,6 +57,7 @@ class SpillSpace {
  private:
   void Allocate(int64_t end, size_t wanted);
 
+  const uint64_t forks_ = ForksBehind();
   std::string name_;
   const int64_t capacity_;  // 0: the disk's
   int descriptor_ = -1;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/callbacks.h"
+#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/spill/spillables_serving.h"
@@ -221,6 +222,15 @@ std::string Spillables::DescribePinned() const {
   int64_t bytes = 0;
   std::vector<std::string> named;
   size_t count = 0;
+  // Who pinned may be a workspace that has gone since, whose node is none any more.
+  const MemoryOwnersHold hold;
+  std::vector<MemoryOwner*> owners = MemoryOwner::All();
+  std::sort(owners.begin(), owners.end());
+  const auto name_of = [&](const MemoryOwner* owner) {
+    if (owner == nullptr) return std::string("somebody");
+    const bool is_there = std::binary_search(owners.begin(), owners.end(), owner);
+    return is_there ? OneLine(owner->Path()) : std::string("a workspace that is gone");
+  };
   for (const std::shared_ptr<Item>& item : Items()) {
     if (!item->state.is_here()) continue;
     const char* const stays = item->stays_.load(std::memory_order_relaxed);
@@ -228,11 +238,11 @@ std::string Spillables::DescribePinned() const {
     if (!pinned && stays == nullptr) continue;
     bytes += item->bytes;
     if (++count > kPinnedNamed) continue;
-    const MemoryOwner* const by = item->pinned_by_.load(std::memory_order_relaxed);
     named.push_back(absl::StrCat(
         "\"", OneLine(item->name), "\" ", item->bytes, " (",
-        pinned ? absl::StrCat("pinned by ", by != nullptr ? OneLine(by->Path()) : "somebody")
-               : stays,
+        pinned
+            ? absl::StrCat("pinned by ", name_of(item->pinned_by_.load(std::memory_order_relaxed)))
+            : stays,
         ")"));
   }
   if (count == 0) return "";

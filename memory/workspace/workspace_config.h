@@ -67,7 +67,8 @@ struct WorkspaceConfig {
   LocationPolicy policy_location = LocationPolicy::kRam;
   // kMmap only: the file, made when missing and extended when shorter than initial_size; a longer one
   // sets the size. Empty: a temporary file that is gone afterwards, also after a crash. Either way
-  // its blocks are allocated, its length a multiple of the alignment, and nobody else may map it.
+  // its blocks are allocated, its length a multiple of the alignment, and nobody else may map it; the pages are the same memory
+  // in a child of fork().
   std::string temp_file_path;
   // Spills are taken in blocks of this size, 4096 bytes to 64 GiB, and kept.
   size_t temp_block_size = size_t{1} << 20;

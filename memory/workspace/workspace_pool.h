@@ -34,8 +34,8 @@
 // closed it may be moved to another thread and go back from there; a PooledScope stays on its thread, as a
 // WorkspaceScope does. Errors: as Workspace.
 // fork(): a child may make and use pools of its own, and those that no other thread was using at the fork. One
-// that another thread was using may be locked for ever in the child: its cycles, leases that go back, stats(),
-// Trim() and its destruction wait there. MetricsText() and the Reclaimer do not wait for it.
+// that another thread was using may be locked for ever in the child: its cycles, leases that go back, stats()
+// and Trim() wait there. Its destruction, MetricsText() and the Reclaimer do not wait for it.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_POOL_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_POOL_H_
 

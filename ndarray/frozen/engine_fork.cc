@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
 namespace {
@@ -14,6 +15,7 @@ constinit std::atomic<const EngineForkHandlers*> registered[kEngineLocks] = {};
 constinit const EngineForkHandlers* taken[kEngineLocks] = {};
 
 void Before() {
+  TellBeforeFork();  // whoever the handlers of memory/ would wait for
   for (int lock = 0; lock < kEngineLocks; ++lock) {
     const EngineForkHandlers* const handlers = registered[lock].load(std::memory_order_acquire);
     if (handlers == nullptr) continue;

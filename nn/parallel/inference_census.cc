@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 #include "tidepool/memory/workspace/census.h"
 
 namespace tidepool::nn {
@@ -31,8 +32,12 @@ InferenceCensus& TheCensus() {
   static InferenceCensus* const census = [] {
     // What is registered later runs earlier before a fork: the handlers of memory/ are there by now.
     Reclaimer::Global();
-    pthread_atfork([] { TheCensus().LockForFork(); }, [] { TheCensus().UnlockAfterFork(); },
-                   [] { TheCensus().UnlockAfterFork(); });
+    pthread_atfork(
+        [] {
+          TellBeforeFork();
+          TheCensus().LockForFork();
+        },
+        [] { TheCensus().UnlockAfterFork(); }, [] { TheCensus().UnlockAfterFork(); });
     return new InferenceCensus(
         [](InferenceMember& member, bool is_alive, InferenceGroup* group) {
           member.AddTo(is_alive, *group);
