@@ -1,6 +1,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -38,6 +39,11 @@ uint32_t TakeIndex() {
 }
 
 }  // namespace
+
+uint64_t MemoryOwner::NextNumber() noexcept {
+  static constinit std::atomic<uint64_t> next{0};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
 std::mutex& MemoryOwner::TreeMutex() {
   static std::mutex* const mutex = [] {

@@ -55,7 +55,8 @@ class MemoryOwner {
   bool is_shared() const { return is_shared_; }
   // How many nodes that are gone it stands for (owner_lease.h); 0: none.
   int64_t merged() const { return merged_.load(std::memory_order_relaxed); }
-  uint32_t index() const { return index_; }  // dense, from 0: the process
+  uint32_t index() const { return index_; }    // dense, from 0: the process
+  uint64_t number() const { return number_; }  // no other node's, ever
   std::string Path() const;  // owners from the root, "network/workspace training"; "process"
   std::string Tag() const;   // "layer conv2"; nested ones joined by "/"; empty without
 
@@ -72,7 +73,9 @@ class MemoryOwner {
         name_(std::move(name)),
         is_tag_(is_tag),
         is_shared_(is_shared),
-        index_(index) {}
+        index_(index),
+        number_(NextNumber()) {}
+  static uint64_t NextNumber() noexcept;
   // One lock for the whole tree: nodes are made seldom.
   static std::mutex& TreeMutex();
   MemoryOwner& FindOrMake(const std::string& name, bool is_tag);
@@ -98,6 +101,7 @@ class MemoryOwner {
   const bool is_tag_;
   const bool is_shared_;
   const uint32_t index_;
+  const uint64_t number_;
   std::map<std::pair<bool, std::string>, std::unique_ptr<MemoryOwner>> children_;
   std::unique_ptr<MemoryOwner> others_[2];  // by is_tag
   // Of nodes that are leased:

@@ -96,6 +96,7 @@ bool Pool::Fill(Block& block) {
   };
   chunk.busy = true;
   MakeHoles(chunk, fine_bytes_ + block.size, lacks);
+  if (made_holes_ > 0) filled_bytes_ += lacks;
   try {
     chunk.pages->FillHole(offset, bytes);
   } catch (const OutOfMemoryError&) {

@@ -1,4 +1,8 @@
 // What a pool wraps may give a lock up meanwhile, and may tell its chunks apart.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -7,6 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/resource/memory_resource.h"
 #include "tidepool/memory/resource/pages_resource.h"
 #include "tidepool/memory/resource/pool.h"
@@ -42,6 +47,55 @@ class LetsOthersIn final : public ResourceWrapper {
  private:
   int depth_ = 0;
 };
+
+// Sizes drawn anew in each use, of which so much is alive at most: what was held beside it was an eighth, so that up to 550
+// requests in each use, and 22 times the time of a malloc, went to memory that came and went.
+TEST(PoolInParts, DrawnSizesSettle) {
+  struct Case {
+    size_t least, most, alive;
+    int requests, asked;  // of a use; of the system in a use
+  };
+  for (const Case& drawn : {Case{16, 1000000, size_t{32} << 20, 3000, 15},
+                            Case{10000, 1000000, size_t{32} << 20, 3000, 15},
+                            Case{16, 10000000, size_t{109} << 20, 1000, 60},
+                            Case{16, 1000000, size_t{8} << 20, 1000, 15}}) {
+    PagesResource pages(Untouched());
+    Pool pool(pages, size_t{1} << 20, 64, {.grows = true});
+    std::mt19937 random(7);
+    size_t peak = 0, owned = 0;
+    int64_t before = 0;
+    constexpr int kUses = 160;
+    for (int use = 0; use < kUses; ++use) {
+      if (use == kUses / 2) before = MemoryTracker::Global().system_allocations();
+      std::vector<std::pair<void*, size_t>> live;
+      size_t bytes_live = 0;
+      const auto drop = [&](size_t at) {
+        pool.Release(live[at].first, live[at].second, 64);
+        bytes_live -= live[at].second;
+        live[at] = live.back();
+        live.pop_back();
+      };
+      for (int i = 0; i < drawn.requests; ++i) {
+        const double share = random() / 4294967296.0;
+        const double ratio = static_cast<double>(drawn.most) / static_cast<double>(drawn.least);
+        const auto bytes = static_cast<size_t>(drawn.least * std::pow(ratio, share));
+        live.emplace_back(pool.Allocate(bytes, 64).token, bytes);
+        peak = std::max(peak, bytes_live += bytes);
+        owned = std::max(owned, pool.owned_bytes());
+        while (bytes_live > drawn.alive) drop(random() % live.size());
+      }
+      while (!live.empty()) drop(live.size() - 1);
+      pool.TrimIdle(64);
+    }
+    const int64_t asked =
+        (MemoryTracker::Global().system_allocations() - before) / (kUses - kUses / 2);
+    std::printf("%zu to %zu bytes: %d requests to the system in a use, %.2f times what was live\n",
+                drawn.least, drawn.most, static_cast<int>(asked),
+                static_cast<double>(owned) / static_cast<double>(peak));
+    EXPECT_LE(asked, drawn.asked) << drawn.least << " to " << drawn.most;
+    EXPECT_LE(owned, peak + peak / 16 * 10 + (size_t{2} << 20));
+  }
+}
 
 TEST(Pool, OthersMayComeInWhileAChunkIsTaken) {
   PagesResource pages(Untouched());

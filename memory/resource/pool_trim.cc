@@ -202,6 +202,8 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
 // requests, beside which a malloc that maps them holds nothing.
 void Pool::FitGaps(uint64_t kind, size_t peak, bool huge, bool reached) noexcept {
   const int made = std::exchange(made_holes_, 0);
+  const bool is_busy = std::exchange(filled_bytes_, 0) > peak / 2;
+  const bool was_busy = std::exchange(was_busy_, is_busy);
   const bool equal = equal_uses_ > 0;
   const size_t most = huge ? kManyGaps : kMostGaps;
   if (!equal) gaps_ = std::min(gaps_, most);
@@ -210,7 +212,8 @@ void Pool::FitGaps(uint64_t kind, size_t peak, bool huge, bool reached) noexcept
   if (known || !is_loose) {
     unknown_uses_ = 0;
   } else if (++unknown_uses_ == kForgets) {
-    gaps_ = kManyGaps;
+    unknown_uses_ = 0;
+    gaps_ = gaps_ > kBusyGaps ? kManyGaps : gaps_ - 1;
   }
   if (equal && reached && arena_ != nullptr) {
     const size_t beside = arena_->footprint - std::min(arena_->footprint, peak + kArenaSlack);
@@ -221,6 +224,8 @@ void Pool::FitGaps(uint64_t kind, size_t peak, bool huge, bool reached) noexcept
   reaches_ = equal && made > 0 && (!(huge && had_others_) || equal_uses_ == kEqualUses);
   if (made > 0 && known) {
     gaps_ = std::max(gaps_, std::min(gaps_ + 2, most));
+  } else if (was_busy && is_busy) {
+    gaps_ = std::max(gaps_, std::min(gaps_ + 1, kBusyGaps));
   } else if (made > kManyHoles && peak < kHugeBytes) {
     gaps_ = std::max(gaps_, std::min(gaps_ + 1, kManyGaps));
   }

@@ -1,7 +1,5 @@
 #include "tidepool/memory/spill/spillables.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -22,14 +20,17 @@ constexpr size_t kPinnedNamed = 3;
 
 Spillables::Spillables(SpillFile& file, std::string name)
     : file_(file),
-      process_(getpid()),
       registration_(Reclaimer::Global().Register(std::move(name), static_cast<Spiller&>(*this))) {}
 
 Spillables::~Spillables() { registration_.Reset(); }
 
-bool Spillables::IsChild() const { return getpid() != process_; }
-
+// The lock may be a thread's that is not there, and what it guards may be half changed.
 void Spillables::Add(const std::shared_ptr<Item>& item) {
+  if (IsChild()) {
+    ThrowFailedPrecondition(
+        absl::StrCat("spillable \"", item->name,
+                     "\": found a child of fork(), expected the process that made its Spillables"));
+  }
   const std::lock_guard lock(mutex_);
   item->place_ = items_.insert(items_.end(), item);
   item->listed_ = true;
@@ -37,6 +38,7 @@ void Spillables::Add(const std::shared_ptr<Item>& item) {
 }
 
 void Spillables::Remove(Item& item) noexcept {
+  if (IsChild()) return;
   const std::lock_guard lock(mutex_);
   if (!item.listed_) return;
   SetAway(item, false);
@@ -60,10 +62,24 @@ std::vector<std::shared_ptr<Spillables::Item>> Spillables::Items() const {
 
 void Spillables::Pin(Item& item) {
   Found found = Found::kHere;
-  if (!item.state.Pin(&found, !internal::InCallback())) {
+  const bool is_child = IsChild();
+  if (!item.state.Pin(&found, !is_child && !internal::InCallback())) {
     ThrowFailedPrecondition(
-        absl::StrCat("spillable \"", item.name,
-                     "\": it is being moved, and a callback of the runtime may not wait for that"));
+        absl::StrCat("spillable \"", item.name, "\": it is being moved, ",
+                     is_child ? "by the parent of this child of fork()"
+                              : "and a callback of the runtime may not wait for that"));
+  }
+  if (is_child && found == Found::kGoing) {  // it is here, and who writes it is not
+    item.EndWrite();
+    item.state.Brought();
+  } else if (is_child && found != Found::kHere) {
+    item.state.StaysAway();
+    ThrowFailedPrecondition(absl::StrCat(
+        "spillable \"", item.name, "\": it is in a file of the parent of this child of fork()"));
+  }
+  if (is_child) {
+    item.pinned_by_.store(MemoryOwner::Current().number(), std::memory_order_relaxed);
+    return;
   }
   bool in_time = false;
   if (found == Found::kGoing) {
@@ -90,7 +106,7 @@ void Spillables::Pin(Item& item) {
     }
     item.state.Brought();
   }
-  item.pinned_by_.store(&MemoryOwner::Current(), std::memory_order_relaxed);
+  item.pinned_by_.store(MemoryOwner::Current().number(), std::memory_order_relaxed);
   NoteUse(item, found, in_time);
 }
 
@@ -117,7 +133,7 @@ void Spillables::NoteUse(Item& item, Found found, bool in_time) {
 }
 
 void Spillables::Unpin(Item& item) noexcept {
-  {
+  if (!IsChild()) {
     const std::lock_guard lock(mutex_);
     if (item.listed_) items_.splice(items_.end(), items_, item.place_);
   }
@@ -126,7 +142,7 @@ void Spillables::Unpin(Item& item) noexcept {
 }
 
 void Spillables::Prefetch(Item& item) {
-  if (!item.state.BeginComing()) return;
+  if (IsChild() || !item.state.BeginComing()) return;
   try {
     item.BeginToBring();
   } catch (...) {
@@ -142,7 +158,21 @@ void Spillables::Prefetch(Item& item) {
 
 bool Spillables::SpillOne(Item& item) { return LetGo(item); }
 
+void Spillables::NoteFailure() noexcept {
+  try {
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      failure_ = error.what();
+    } catch (...) {
+      failure_ = "an exception of no known type";
+    }
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 bool Spillables::LetGo(Item& item) {
+  if (IsChild()) return false;
   Found found = Found::kHere;
   if (!item.state.BeginSpill(&found)) return false;
   const char* const stays = found == Found::kHere ? item.WhyItStays() : nullptr;
@@ -159,6 +189,7 @@ bool Spillables::LetGo(Item& item) {
       const std::lock_guard lock(mutex_);
       if (found == Found::kGoing) writing_.reset();
       ++stats_.failures;
+      NoteFailure();
     }
     item.state.StaysHere();
     throw;
@@ -207,11 +238,16 @@ int64_t Spillables::SpillWhere(int64_t wanted, Serves serves) {
 
 int64_t Spillables::Spill(int64_t wanted, const MemoryRequest& request) {
   if (IsChild()) return 0;
+  {
+    const std::lock_guard lock(mutex_);
+    failure_.clear();
+  }
   const Serving serving(request);
   return SpillWhere(wanted, [&](const Item& item) { return serving.Serves(item); });
 }
 
 int64_t Spillables::SpillNow(int64_t wanted) {
+  if (IsChild()) return 0;
   return SpillWhere(wanted, [](const Item&) { return true; });
 }
 
@@ -224,12 +260,12 @@ std::string Spillables::DescribePinned() const {
   size_t count = 0;
   // Who pinned may be a workspace that has gone since, whose node is none any more.
   const MemoryOwnersHold hold;
-  std::vector<MemoryOwner*> owners = MemoryOwner::All();
-  std::sort(owners.begin(), owners.end());
-  const auto name_of = [&](const MemoryOwner* owner) {
-    if (owner == nullptr) return std::string("somebody");
-    const bool is_there = std::binary_search(owners.begin(), owners.end(), owner);
-    return is_there ? OneLine(owner->Path()) : std::string("a workspace that is gone");
+  const std::vector<MemoryOwner*> owners = MemoryOwner::All();
+  const auto name_of = [&](uint64_t number) {
+    const auto found = std::find_if(owners.begin(), owners.end(), [&](const MemoryOwner* owner) {
+      return owner->number() == number;
+    });
+    return found != owners.end() ? OneLine((*found)->Path()) : "a workspace that is gone";
   };
   for (const std::shared_ptr<Item>& item : Items()) {
     if (!item->state.is_here()) continue;
@@ -245,8 +281,14 @@ std::string Spillables::DescribePinned() const {
             : stays,
         ")"));
   }
-  if (count == 0) return "";
-  std::string out = absl::StrCat(bytes, " bytes could be spilled but for their use: ");
+  std::string failed;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty()) failed = absl::StrCat("arrays were not spilled: ", OneLine(failure_));
+  }
+  if (count == 0) return failed;
+  std::string out = absl::StrCat(failed, failed.empty() ? "" : "; ", bytes,
+                                 " bytes could be spilled but for their use: ");
   for (size_t i = 0; i < named.size(); ++i) absl::StrAppend(&out, i == 0 ? "" : ", ", named[i]);
   if (count > named.size()) absl::StrAppend(&out, " and ", count - named.size(), " more");
   return out;
@@ -254,6 +296,7 @@ std::string Spillables::DescribePinned() const {
 
 SpillablesStats Spillables::stats() const {
   SpillablesStats stats;
+  if (IsChild()) return stats;
   const std::vector<std::shared_ptr<Item>> items = Items();
   {
     const std::lock_guard lock(mutex_);

@@ -26,8 +26,9 @@
 // Ownership: the file outlives it, and it its items. Threads: any. A budget's request, on whichever thread, waits for what it has
 // written. Callbacks of memory_events.h and of the Reclaimer are in the middle of one: a pin that would have to wait is refused to
 // them. Cost: a request that has to spill goes through all items; a use of one is a lock, and a few more, with a look at the next eight uses,
-// where cycles are told. What those take: use_cycle.h. fork(): not for children, whose budgets do
-// without.
+// where cycles are told. What those take: use_cycle.h. fork(): a child
+// may read, write and destroy the arrays that are here, and its budgets do without them; those that are away, and new ones, are
+// kFailedPrecondition there, and nothing is let go of or counted.
 #ifndef TIDEPOOL_MEMORY_SPILL_SPILLABLES_H_
 #define TIDEPOOL_MEMORY_SPILL_SPILLABLES_H_
 
@@ -43,6 +44,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/device.h"
+#include "tidepool/memory/provider/fork_handlers.h"
 #include "tidepool/memory/spill/plan_counters.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/spill/spill_state.h"
@@ -114,7 +116,7 @@ class Spillables final : private Spiller {
     virtual bool EndWrite() noexcept = 0;
 
     std::atomic<const char*> stays_{nullptr};  // as was found last
-    std::atomic<const MemoryOwner*> pinned_by_{nullptr};
+    std::atomic<uint64_t> pinned_by_{0};       // MemoryOwner::number()
     // Under the lock of all:
     bool listed_ = false;
     bool is_ahead_ = false;  // read as the plan said, and not used yet
@@ -172,6 +174,7 @@ class Spillables final : private Spiller {
   using Serves = absl::FunctionRef<bool(const Item&)>;
   int64_t SpillWhere(int64_t wanted, Serves serves);
   bool LetGo(Item& item);
+  void NoteFailure() noexcept;  // the exception that is being handled; with the lock
   void NoteUse(Item& item, Found found, bool in_time);
 
   // ---- by the plan (spillables_plan.cc) ----
@@ -188,16 +191,18 @@ class Spillables final : private Spiller {
   Room MakeRoom(const Item& item, int64_t use, bool is_next);
   bool IsReady(const std::shared_ptr<Item>& item, bool may_begin);
 
-  bool IsChild() const;  // of a fork(), which has no thread of the file
+  // Of a fork(), which has no thread of the file.
+  bool IsChild() const noexcept { return ForksBehind() != forks_; }
 
   SpillFile& file_;
-  const int64_t process_;
+  const uint64_t forks_ = ForksBehind();
   std::atomic<bool> has_cycles_{false}, follows_{false};
   std::atomic<int64_t> away_{0};  // items
   mutable std::mutex mutex_;
   // Guarded by it:
   std::list<std::weak_ptr<Item>> items_;
   SpillablesStats stats_;  // what is ever
+  std::string failure_;    // the last one to let go, since the last request that asked
   internal::UseCycle cycle_;
   bool ahead_ = true;
   bool is_going_ahead_ = false;  // some thread is

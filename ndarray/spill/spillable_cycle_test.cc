@@ -3,18 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <list>
-#include <optional>
 #include <random>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tidepool/memory/accounting/memory_owner.h"
-#include "tidepool/memory/accounting/owner_lease.h"
-#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/spill/plan_counters.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/spill/spillables.h"
@@ -292,25 +287,6 @@ TEST(SpillableCycle, ACycleOfTooManyUsesIsNotLearnedAndSaysSo) {
   EXPECT_EQ(stats.plan.followed_cycles, 0);
   EXPECT_EQ(stats.plan.unrecorded_cycles, 3);
   EXPECT_THAT(stats.ToString(), HasSubstr("3 cycles had more uses than are recorded"));
-}
-
-// A report after the workspace has gone in which it was pinned, with its node of the ledger.
-TEST(SpillablePins, WhoPinnedMayBeGone) {
-  SpillFile file({.folder = testing::TempDir(), .block_bytes = 16 * SpillFile::kPageBytes});
-  Spillables spillables(file);
-  const SpillableArray array(spillables, Full({1000}, 1, DType::kFloat32, Place::Heap()), "table");
-  MemoryOwner& parent = MemoryOwner::Process().Child("pins");
-  std::optional<OwnerLease> lease(std::in_place, parent, "brief");
-  std::optional<SpillableArray::Pinned> pinned;
-  {
-    const MemoryOwnerScope owner(**lease);
-    pinned.emplace(array.Read());
-  }
-  EXPECT_THAT(Reclaimer::Global().DescribePinned(), HasSubstr("pinned by pins/brief"));
-  lease.reset();
-  for (int i = 0; i <= kGoneOwnersNamed; ++i) const OwnerLease next(parent, std::to_string(i));
-  EXPECT_THAT(Reclaimer::Global().DescribePinned(),
-              HasSubstr("pinned by a workspace that is gone"));
 }
 
 }  // namespace

@@ -1,0 +1,139 @@
+// What refusals say of arrays that could not go, and what a child of fork() has of them.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/owner_lease.h"
+#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/memory/spill/spillables.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/spill/spillable_array.h"
+
+namespace tidepool {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A report after the workspace has gone in which it was pinned, with its node of the ledger.
+TEST(SpillablePins, WhoPinnedMayBeGone) {
+  SpillFile file({.folder = testing::TempDir(), .block_bytes = 16 * SpillFile::kPageBytes});
+  Spillables spillables(file);
+  const SpillableArray array(spillables, Full({1000}, 1, DType::kFloat32, Place::Heap()), "table");
+  MemoryOwner& parent = MemoryOwner::Process().Child("pins");
+  std::optional<OwnerLease> lease(std::in_place, parent, "brief");
+  std::optional<SpillableArray::Pinned> pinned;
+  {
+    const MemoryOwnerScope owner(**lease);
+    pinned.emplace(array.Read());
+  }
+  EXPECT_THAT(Reclaimer::Global().DescribePinned(), HasSubstr("pinned by pins/brief"));
+  lease.reset();
+  for (int i = 0; i <= kGoneOwnersNamed; ++i) const OwnerLease next(parent, std::to_string(i));
+  EXPECT_THAT(Reclaimer::Global().DescribePinned(),
+              HasSubstr("pinned by a workspace that is gone"));
+}
+
+// Who reads of a budget that is too small would raise it, where the disk is full.
+TEST(SpillablePins, ARefusalSaysThatNothingCouldBeWritten) {
+  constexpr int64_t kBytes = 64 * SpillFile::kPageBytes;
+  SpillFile file({.folder = testing::TempDir(), .capacity_bytes = kBytes / 2});
+  Spillables spillables(file);
+  MemoryOwner& owner = MemoryOwner::Process().Child("full disk");
+  const MemoryOwnerScope scope(owner);
+  const auto make = [&] { return Full({kBytes / 4}, 1, DType::kFloat32, Place::Heap()); };
+  std::optional<SpillableArray> array(std::in_place, spillables, make(), "table");
+  MemoryBudget& budget = MemoryBudget::Global();
+  budget.SetOwnerLimit(owner, Host(), budget.Of(owner, Host()).taken_bytes + kBytes / 2);
+  const auto refusal = [&] {
+    try {
+      make();
+    } catch (const OutOfMemoryError& error) {
+      return std::string(error.message());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal(),
+              testing::ContainsRegex("arrays were not spilled: spill file in .* is full: "
+                                     "262144 bytes more, 0 of 131072 bytes"));
+  {  // nothing is tried
+    const SpillableArray::Pinned pinned = array->Read();
+    EXPECT_THAT(refusal(), AllOf(HasSubstr("could be spilled but for their use"),
+                                 testing::Not(HasSubstr("were not spilled"))));
+  }
+  array.reset();
+  EXPECT_EQ(refusal(), "");
+  budget.SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
+}
+
+// While threads of the parent use them, and with what they hold: nothing in a child waits for those.
+TEST(SpillableFork, AChildHasWhatIsHere) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "gcc 12's sanitizers leave locks of their own taken in the child";
+#endif
+  SpillFile file({.folder = testing::TempDir(), .block_bytes = 16 * SpillFile::kPageBytes});
+  Spillables spillables(file);
+  const auto make = [](float value) { return Full({1000}, value, DType::kFloat32, Place::Heap()); };
+  std::vector<SpillableArray> busy;
+  for (int i = 0; i < 4; ++i) busy.emplace_back(spillables, make(1), "busy");
+  SpillableArray here(spillables, make(3), "here"), away(spillables, make(4), "away");
+  ASSERT_TRUE(away.Spill());
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (SpillableArray& array : busy) {
+    threads.emplace_back([&] {
+      while (!stop) array.Read();
+    });
+  }
+  for (int round = 0; round < 40; ++round) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(20);
+      const auto is_refused = [](auto&& call) {
+        try {
+          call();
+        } catch (const Error& error) {
+          return error.code() == absl::StatusCode::kFailedPrecondition &&
+                 std::string(error.what()).find("child of fork()") != std::string::npos;
+        }
+        return false;
+      };
+      bool is_well = here.Read()->ToVector<float>()[0] == 3;
+      reinterpret_cast<float*>(here.Write()->raw_data())[999] = 4;
+      is_well &= here.Read()->ToVector<float>()[999] == 4;
+      is_well &= is_refused([&] { away.Read(); });
+      is_well &= is_refused([&] { SpillableArray(spillables, make(5), "new"); });
+      is_well &= !here.Spill() && spillables.SpillNow(1) == 0 && spillables.stats().items == 0;
+      busy.clear();
+      spillables.EndCycle();
+      { const SpillableArray ends = std::move(here); }
+      std::_Exit(is_well ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << round;
+    if (status != 0) break;
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(away.Read()->ToVector<float>()[0], 4);
+  EXPECT_EQ(here.Read()->ToVector<float>()[0], 3);
+}
+
+}  // namespace
+}  // namespace tidepool
