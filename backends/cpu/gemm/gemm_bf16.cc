@@ -183,7 +183,7 @@ bool HasGemmBf16() { return SelectedBf16Tiles() != nullptr; }
 
 size_t GemmBf16ScratchBytes(int64_t m, int64_t n, int64_t k, int threads) {
   if (m <= 0 || n <= 0 || k < 0) return 0;
-  const size_t slot = SelectedAmxTiles() != nullptr
+  const size_t slot = IsForAmx(m, n, k) && SelectedAmxTiles() != nullptr
                           ? AmxScratchBytes(m, n, k)
                           : static_cast<size_t>(SlotWords(m, n, k)) * sizeof(uint32_t);
   return slot * std::max(threads, 1);
@@ -200,8 +200,8 @@ void GemmBf16(const GemmBf16Problem& p, void* scratch, ThreadPool* pool) {
     });
     return;
   }
-  if (const AmxTiles* const amx = SelectedAmxTiles(); amx != nullptr)
-    return GemmBf16ByAmx(*amx, tiles, p, scratch, pool);
+  const AmxTiles* const amx = IsForAmx(p.m, p.n, p.k) ? SelectedAmxTiles() : nullptr;
+  if (amx != nullptr) return GemmBf16ByAmx(*amx, tiles, p, scratch, pool);
   const Plan plan(p, PoolThreads(pool));
   const int64_t slot_words = SlotWords(p.m, p.n, p.k);
   ParallelTasks(pool, plan.row_blocks * plan.column_blocks, [&](int64_t index, int slot) {

@@ -19,8 +19,9 @@ constexpr int64_t kPanel = kBf16PanelColumns;
 constexpr int64_t kGroup = kAmxRows, kStrip = 2 * kGroup;
 // Inner positions worked on at once: a panel of B takes 32 KiB of the first-level cache.
 constexpr int64_t kMaxDepth = 512;
-// Of a task: A's rows and the sums are read from the second-level cache, which has 2 MiB where there is AMX.
-constexpr int64_t kMaxRows = 512, kMaxColumns = 512;
+// Of a task: A's rows, the panels of B and sums that wait for more inner positions are read from the second-level cache, which has 2
+// MiB where there is AMX. Without such sums there is room for more columns.
+constexpr int64_t kMaxRows = 512, kMaxColumns = 512, kMaxColumnsWithSums = 256;
 // Columns of B packed at once, so that what is read of a row of B is more than a line of the cache.
 constexpr int64_t kPackedColumns = 256;
 // Rows of A so far apart compete for the same places of the first-level cache. They are copied, as those are whose parts lie across
@@ -56,7 +57,7 @@ struct Plan {
     }
     depth = DepthOf(p.k);
     rows = EvenPiece(p.m, kMaxRows, kStrip);
-    columns = EvenPiece(p.n, kMaxColumns, kPanel);
+    columns = EvenPiece(p.n, depth < p.k ? kMaxColumnsWithSums : kMaxColumns, kPanel);
     const auto tasks = [&] { return CeilDiv(p.m, rows) * CeilDiv(p.n, columns); };
     while (threads > 1 && tasks() < 4 * threads) {
       if (columns > 2 * kPanel && columns >= rows / 2) {

@@ -17,11 +17,8 @@ struct alignas(64) Shapes {
   uint16_t row_bytes[16];
   uint8_t rows[16];
 };
-constexpr Shapes kShapes = {1,
-                            0,
-                            {},
-                            {64, 64, 64, 64, 64, 64, 64, 64},
-                            {16, 16, 16, 16, 16, 16, 16, 16}};
+constexpr Shapes kShapes = {
+    1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
 // The intrinsics of gcc 12 do not say which memory they read.
 void MemoryBarrier() { __asm__ volatile("" ::: "memory"); }
