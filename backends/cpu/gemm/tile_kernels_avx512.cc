@@ -4,7 +4,7 @@
 // 32 registers hold tiles of 12 rows of 32 floats: 24 sums, two vectors of B, the rest for elements of A, each of which
 // is loaded once for two multiply-adds. gcc 12 keeps all of them in registers (the pointers to the rows of A it
 // does not: those loads are beside the multiply-adds). Each element is summed in the order of the tiles of AVX2, so the bits
-// are theirs. Packing and products of single rows are as fast as memory with AVX2's.
+// are theirs. Products of single rows are as fast as memory with AVX2's.
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
 
 #if defined(__x86_64__) && defined(__ELF__)
@@ -104,6 +104,77 @@ void SetTiles(TileKernels* kernels) {
   kernels->max_rows[kVectors] = 12;
 }
 
+// Sixteen rows of sixteen.
+void Transpose(__m512 (&v)[16]) {
+  __m512d pairs[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    pairs[i] = _mm512_castps_pd(_mm512_unpacklo_ps(v[i], v[i + 1]));
+    pairs[i + 1] = _mm512_castps_pd(_mm512_unpackhi_ps(v[i], v[i + 1]));
+  }
+  __m512 fours[16];
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    fours[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(pairs[i], pairs[i + 2]));
+    fours[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(pairs[i], pairs[i + 2]));
+    fours[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(pairs[i + 1], pairs[i + 3]));
+    fours[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(pairs[i + 1], pairs[i + 3]));
+  }
+  // Quarter q of fours[4 * g + c] is of rows 4 * g.. and of column 4 * q + c.
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512 low = _mm512_shuffle_f32x4(fours[c], fours[4 + c], 0x44);
+    const __m512 high = _mm512_shuffle_f32x4(fours[c], fours[4 + c], 0xee);
+    const __m512 next_low = _mm512_shuffle_f32x4(fours[8 + c], fours[12 + c], 0x44);
+    const __m512 next_high = _mm512_shuffle_f32x4(fours[8 + c], fours[12 + c], 0xee);
+    v[c] = _mm512_shuffle_f32x4(low, next_low, 0x88);
+    v[4 + c] = _mm512_shuffle_f32x4(low, next_low, 0xdd);
+    v[8 + c] = _mm512_shuffle_f32x4(high, next_high, 0x88);
+    v[12 + c] = _mm512_shuffle_f32x4(high, next_high, 0xdd);
+  }
+}
+
+__mmask16 UpTo16(int64_t count) { return FirstOf(count < 0 ? 0 : count > 16 ? 16 : count); }
+
+// Panels of whole registers; the others, and strips of A, are AVX2's.
+void PackPanel(const float* source, int64_t row_stride, int64_t column_stride, int64_t depth,
+               int64_t columns, int64_t width, float* destination) {
+  if (width % 16 != 0 || (column_stride != 1 && row_stride != 1)) {
+    return Avx2TileKernels()->pack_panel(source, row_stride, column_stride, depth, columns, width,
+                                         destination);
+  }
+  for (int64_t j = 0; column_stride != 1 && j < width; j += 16) {
+    const float* from = source + j * column_stride;
+    float* to = destination + j;
+    for (int64_t i = 0; i < depth; i += 16, from += 16) {
+      const __mmask16 exist = UpTo16(depth - i);
+      __m512 v[16];
+#pragma GCC unroll 16
+      for (int q = 0; q < 16; ++q) {
+        v[q] = j + q < columns ? _mm512_maskz_loadu_ps(exist, from + q * column_stride)
+                               : _mm512_setzero_ps();
+      }
+      Transpose(v);
+      const int64_t count = depth - i;
+#pragma GCC unroll 16
+      for (int q = 0; q < 16; ++q, to += width) {
+        if (q < count) _mm512_storeu_ps(to, v[q]);
+      }
+    }
+  }
+  if (column_stride != 1) return;
+  const __mmask16 left = UpTo16(columns), right = UpTo16(columns - 16);
+  if (width == 16) {
+    for (int64_t i = 0; i < depth; ++i, source += row_stride, destination += 16)
+      _mm512_storeu_ps(destination, _mm512_maskz_loadu_ps(left, source));
+  } else {
+    for (int64_t i = 0; i < depth; ++i, source += row_stride, destination += 32) {
+      _mm512_storeu_ps(destination, _mm512_maskz_loadu_ps(left, source));
+      _mm512_storeu_ps(destination + 16, _mm512_maskz_loadu_ps(right, source + 16));
+    }
+  }
+}
+
 TileKernels Make(const TileKernels& avx2) {
   TileKernels kernels = avx2;
   kernels.name = "avx512";
@@ -112,6 +183,7 @@ TileKernels Make(const TileKernels& avx2) {
   SetTiles<2>(&kernels);
   SetTiles<3>(&kernels);
   SetTiles<4>(&kernels);
+  kernels.pack_panel = &PackPanel;
   return kernels;
 }
 
