@@ -1,15 +1,29 @@
-// Tiles for AVX-512. The only file compiled with -mavx512f: it must not emit an inline function that other files emit
+// Tiles for AVX-512, packing, and the table with the tiles of tile_avx512.S. Compiled with -mavx512f: it must not emit an inline function that other files emit
 // too (the linker might keep this copy for all processors), so it uses no standard library templates.
 //
 // 32 registers hold tiles of 12 rows of 32 floats: 24 sums, two vectors of B, the rest for elements of A, each of which
-// is loaded once for two multiply-adds. gcc 12 keeps all of them in registers (the pointers to the rows of A it
-// does not: those loads are beside the multiply-adds). Each element is summed in the order of the tiles of AVX2, so the bits
-// are theirs. Products of single rows are as fast as memory with AVX2's.
+// is loaded once for two multiply-adds. Those, which have most of the work, are in assembly; narrower ones are here. Each element
+// is summed in the order of the tiles of AVX2, so the bits are theirs. Products of single rows are as fast as memory with AVX2's.
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
 
 #if defined(__x86_64__) && defined(__ELF__)
 
 #include <immintrin.h>
+
+#define TIDEPOOL_DECLARE_TILE(rows) \
+  extern "C" void tidepool_tile_avx512_##rows##x4(const tidepool::cpu::TileArgs*);
+TIDEPOOL_DECLARE_TILE(1)
+TIDEPOOL_DECLARE_TILE(2)
+TIDEPOOL_DECLARE_TILE(3)
+TIDEPOOL_DECLARE_TILE(4)
+TIDEPOOL_DECLARE_TILE(5)
+TIDEPOOL_DECLARE_TILE(6)
+TIDEPOOL_DECLARE_TILE(7)
+TIDEPOOL_DECLARE_TILE(8)
+TIDEPOOL_DECLARE_TILE(9)
+TIDEPOOL_DECLARE_TILE(10)
+TIDEPOOL_DECLARE_TILE(11)
+TIDEPOOL_DECLARE_TILE(12)
 
 namespace tidepool::cpu {
 namespace {
@@ -182,7 +196,21 @@ TileKernels Make(const TileKernels& avx2) {
   SetTiles<1>(&kernels);
   SetTiles<2>(&kernels);
   SetTiles<3>(&kernels);
-  SetTiles<4>(&kernels);
+  constexpr TileFunction kWide[kMaxTileRows + 1] = {nullptr,
+                                                    tidepool_tile_avx512_1x4,
+                                                    tidepool_tile_avx512_2x4,
+                                                    tidepool_tile_avx512_3x4,
+                                                    tidepool_tile_avx512_4x4,
+                                                    tidepool_tile_avx512_5x4,
+                                                    tidepool_tile_avx512_6x4,
+                                                    tidepool_tile_avx512_7x4,
+                                                    tidepool_tile_avx512_8x4,
+                                                    tidepool_tile_avx512_9x4,
+                                                    tidepool_tile_avx512_10x4,
+                                                    tidepool_tile_avx512_11x4,
+                                                    tidepool_tile_avx512_12x4};
+  for (int rows = 0; rows <= kMaxTileRows; ++rows) kernels.tile[4][rows] = kWide[rows];
+  kernels.max_rows[4] = kMaxTileRows;
   kernels.pack_panel = &PackPanel;
   return kernels;
 }
