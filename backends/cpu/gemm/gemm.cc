@@ -28,7 +28,7 @@ constexpr int64_t kConflictingStrideOfWideTiles = 4096 / sizeof(float);
 constexpr int64_t kMinColumnsToPackConflicting = 512;
 // Floats of scratch that a task has on its stack. A request of memory costs about as much as a product that small, most
 // of which pack nothing, and the code of requests would push that of products out of the instruction cache.
-constexpr int64_t kMaxStackFloats = 4096;
+constexpr int64_t kMaxStackFloats = 4352;
 
 // Rows of a block, of which B's part is packed once: those whose part of A takes half of the second-level cache, where it is read
 // from for every panel of B.
@@ -201,7 +201,11 @@ void RunBlock(const TileKernels& kernels, const Plan& plan, int64_t row, int64_t
   }
 }
 
-int64_t PanelFloats(int64_t k) { return AlignFloats(BlockDepth(k) * kMaxPanelWidth); }
+// Either operand may be the one that is packed so.
+int64_t PanelFloats(int64_t m, int64_t n, int64_t k) {
+  return AlignFloats(BlockDepth(k) *
+                     std::min(RoundUp(std::max(m, n), kVectorFloats), kMaxPanelWidth));
+}
 int64_t StripFloats(int64_t rows, int64_t k) {
   return AlignFloats(RoundUp(std::min(rows, MaxRows(k)), kVectorFloats) * BlockDepth(k));
 }
@@ -210,7 +214,8 @@ int64_t OutputFloats(int64_t rows, int64_t columns, int64_t k) {
                      RoundUp(std::min(columns, kMaxTransposedColumns), kVectorFloats));
 }
 int64_t SlotFloats(int64_t m, int64_t n, int64_t k) {
-  return PanelFloats(k) + std::max(StripFloats(m, k), StripFloats(n, k) + OutputFloats(n, m, k));
+  return PanelFloats(m, n, k) +
+         std::max(StripFloats(m, k), StripFloats(n, k) + OutputFloats(n, m, k));
 }
 
 void Check(const GemmProblem& p) {
@@ -278,7 +283,7 @@ void RunMatrixVector(const TileKernels& kernels, const GemmProblem& p, const Mat
 void RunTask(const TileKernels& kernels, const Plan& plan, int64_t index, float* scratch) {
   SlotScratch memory;
   memory.panel = scratch;
-  memory.a = memory.panel + PanelFloats(plan.p.k);
+  memory.a = memory.panel + PanelFloats(plan.p.m, plan.p.n, plan.p.k);
   memory.output = memory.a + StripFloats(plan.p.m, plan.p.k);
   RunBlock(kernels, plan, index / plan.column_blocks * plan.block_rows,
            index % plan.column_blocks * plan.block_columns, memory);

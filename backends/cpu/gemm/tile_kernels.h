@@ -23,7 +23,7 @@ namespace tidepool::cpu {
 
 constexpr int kVectorFloats = 8;
 constexpr int kMaxTileRows = 12;
-constexpr int kMaxTileVectors = 4;
+constexpr int kMaxTileVectors = 8;
 
 enum TileFlags : int64_t { kTileAccumulate = 1, kTileRelu = 2 };
 
@@ -55,7 +55,7 @@ struct TileKernels {
   TileFunction tile[kMaxTileVectors + 1][kMaxTileRows + 1];
 
   // destination[i * width + j] = source[i * row_stride + j * column_stride] for i < depth,
-  // j < columns; zero for columns <= j < width. Strides in floats; width 8, 16, 24 or 32. Also packs
+  // j < columns; zero for columns <= j < width. Strides in floats; width a multiple of 8, up to those of max_vectors. Also packs
   // rows of A, transposed.
   void (*pack_panel)(const float* source, int64_t row_stride, int64_t column_stride, int64_t depth,
                      int64_t columns, int64_t width, float* destination);

@@ -10,25 +10,34 @@
 
 #include <immintrin.h>
 
-#define TIDEPOOL_DECLARE_TILE(rows) \
-  extern "C" void tidepool_tile_avx512_##rows##x4(const tidepool::cpu::TileArgs*);
-TIDEPOOL_DECLARE_TILE(1)
-TIDEPOOL_DECLARE_TILE(2)
-TIDEPOOL_DECLARE_TILE(3)
-TIDEPOOL_DECLARE_TILE(4)
-TIDEPOOL_DECLARE_TILE(5)
-TIDEPOOL_DECLARE_TILE(6)
-TIDEPOOL_DECLARE_TILE(7)
-TIDEPOOL_DECLARE_TILE(8)
-TIDEPOOL_DECLARE_TILE(9)
-TIDEPOOL_DECLARE_TILE(10)
-TIDEPOOL_DECLARE_TILE(11)
-TIDEPOOL_DECLARE_TILE(12)
+#define TIDEPOOL_DECLARE_TILE(rows, vectors) \
+  extern "C" void tidepool_tile_avx512_##rows##x##vectors(const tidepool::cpu::TileArgs*);
+#define TIDEPOOL_DECLARE_SIX_TILES(vectors) \
+  TIDEPOOL_DECLARE_TILE(1, vectors)         \
+  TIDEPOOL_DECLARE_TILE(2, vectors)         \
+  TIDEPOOL_DECLARE_TILE(3, vectors)         \
+  TIDEPOOL_DECLARE_TILE(4, vectors)         \
+  TIDEPOOL_DECLARE_TILE(5, vectors)         \
+  TIDEPOOL_DECLARE_TILE(6, vectors)
+TIDEPOOL_DECLARE_SIX_TILES(4)
+TIDEPOOL_DECLARE_TILE(7, 4)
+TIDEPOOL_DECLARE_TILE(8, 4)
+TIDEPOOL_DECLARE_TILE(9, 4)
+TIDEPOOL_DECLARE_TILE(10, 4)
+TIDEPOOL_DECLARE_TILE(11, 4)
+TIDEPOOL_DECLARE_TILE(12, 4)
+TIDEPOOL_DECLARE_SIX_TILES(6)
+TIDEPOOL_DECLARE_TILE(7, 6)
+TIDEPOOL_DECLARE_TILE(8, 6)
+TIDEPOOL_DECLARE_SIX_TILES(8)
 
 namespace tidepool::cpu {
 namespace {
 
 constexpr __mmask16 FirstOf(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
+
+// Rows of a tile by registers across: 24 sums.
+constexpr int kMostRows[] = {0, 12, 12, 8, 6};
 
 // Distances of successive elements of A.
 struct Neighbours {
@@ -46,7 +55,7 @@ void Tile(const TileArgs* args) {
   __m512 sums[kRows][kRegisters];
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kRegisters; ++v) sums[r][v] = _mm512_setzero_ps();
   }
   const char* rows[kRows];
@@ -55,13 +64,13 @@ void Tile(const TileArgs* args) {
   const char* b = reinterpret_cast<const char*>(args->b);
   const auto step = [&](int64_t a_offset, int64_t b_offset) __attribute__((always_inline)) {
     __m512 columns[kRegisters];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kLast; ++v) columns[v] = _mm512_loadu_ps(b + b_offset + 64 * v);
     columns[kLast] = _mm512_maskz_loadu_ps(kReadable, b + b_offset + 64 * kLast);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
       const __m512 element = _mm512_set1_ps(*reinterpret_cast<const float*>(rows[r] + a_offset));
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < kRegisters; ++v)
         sums[r][v] = _mm512_fmadd_ps(element, columns[v], sums[r][v]);
     }
@@ -91,7 +100,7 @@ void Tile(const TileArgs* args) {
   for (int r = 0; r < kRows; ++r) {
     float* const c =
         reinterpret_cast<float*>(reinterpret_cast<char*>(args->c_rows[r]) + args->c_offset);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kRegisters; ++v) {
       const __mmask16 mask = v == kLast ? valid : FirstOf(16);
       __m512 sum = sums[r][v];
@@ -108,14 +117,11 @@ void Tile(const TileArgs* args) {
   }
 }
 
-template <int kVectors>
+template <int kVectors, int kRows>
 void SetTiles(TileKernels* kernels) {
-  TileFunction* const tile = kernels->tile[kVectors];
-  tile[1] = &Tile<1, kVectors>, tile[2] = &Tile<2, kVectors>, tile[3] = &Tile<3, kVectors>;
-  tile[4] = &Tile<4, kVectors>, tile[5] = &Tile<5, kVectors>, tile[6] = &Tile<6, kVectors>;
-  tile[7] = &Tile<7, kVectors>, tile[8] = &Tile<8, kVectors>, tile[9] = &Tile<9, kVectors>;
-  tile[10] = &Tile<10, kVectors>, tile[11] = &Tile<11, kVectors>, tile[12] = &Tile<12, kVectors>;
-  kernels->max_rows[kVectors] = 12;
+  kernels->tile[kVectors][kRows] = &Tile<kRows, kVectors>;
+  if constexpr (kRows == kMostRows[(kVectors + 1) / 2]) kernels->max_rows[kVectors] = kRows;
+  if constexpr (kRows > 1) SetTiles<kVectors, kRows - 1>(kernels);
 }
 
 // Sixteen rows of sixteen.
@@ -150,10 +156,10 @@ void Transpose(__m512 (&v)[16]) {
 
 __mmask16 UpTo16(int64_t count) { return FirstOf(count < 0 ? 0 : count > 16 ? 16 : count); }
 
-// Panels of whole registers; the others, and strips of A, are AVX2's.
+// Panels; strips of A, which are narrower than a register, are AVX2's.
 void PackPanel(const float* source, int64_t row_stride, int64_t column_stride, int64_t depth,
                int64_t columns, int64_t width, float* destination) {
-  if (width % 16 != 0 || (column_stride != 1 && row_stride != 1)) {
+  if (width < 16 || (column_stride != 1 && row_stride != 1)) {
     return Avx2TileKernels()->pack_panel(source, row_stride, column_stride, depth, columns, width,
                                          destination);
   }
@@ -170,21 +176,24 @@ void PackPanel(const float* source, int64_t row_stride, int64_t column_stride, i
       }
       Transpose(v);
       const int64_t count = depth - i;
+      const __mmask16 there = UpTo16(width - j);
 #pragma GCC unroll 16
       for (int q = 0; q < 16; ++q, to += width) {
-        if (q < count) _mm512_storeu_ps(to, v[q]);
+        if (q < count) _mm512_mask_storeu_ps(to, there, v[q]);
       }
     }
   }
   if (column_stride != 1) return;
-  const __mmask16 left = UpTo16(columns), right = UpTo16(columns - 16);
-  if (width == 16) {
-    for (int64_t i = 0; i < depth; ++i, source += row_stride, destination += 16)
-      _mm512_storeu_ps(destination, _mm512_maskz_loadu_ps(left, source));
-  } else {
-    for (int64_t i = 0; i < depth; ++i, source += row_stride, destination += 32) {
-      _mm512_storeu_ps(destination, _mm512_maskz_loadu_ps(left, source));
-      _mm512_storeu_ps(destination + 16, _mm512_maskz_loadu_ps(right, source + 16));
+  const int64_t registers = width / 16;
+  const __mmask16 half = FirstOf(width % 16);
+  __mmask16 exist[kMaxTileVectors / 2 + 1];
+  for (int64_t v = 0; v <= registers; ++v) exist[v] = UpTo16(columns - 16 * v);
+  for (int64_t i = 0; i < depth; ++i, source += row_stride, destination += width) {
+    for (int64_t v = 0; v < registers; ++v)
+      _mm512_storeu_ps(destination + 16 * v, _mm512_maskz_loadu_ps(exist[v], source + 16 * v));
+    if (half != 0) {
+      _mm512_mask_storeu_ps(destination + 16 * registers, half,
+                            _mm512_maskz_loadu_ps(exist[registers], source + 16 * registers));
     }
   }
 }
@@ -192,25 +201,33 @@ void PackPanel(const float* source, int64_t row_stride, int64_t column_stride, i
 TileKernels Make(const TileKernels& avx2) {
   TileKernels kernels = avx2;
   kernels.name = "avx512";
-  kernels.max_vectors = kernels.usual_vectors = 4;
-  SetTiles<1>(&kernels);
-  SetTiles<2>(&kernels);
-  SetTiles<3>(&kernels);
-  constexpr TileFunction kWide[kMaxTileRows + 1] = {nullptr,
-                                                    tidepool_tile_avx512_1x4,
-                                                    tidepool_tile_avx512_2x4,
-                                                    tidepool_tile_avx512_3x4,
-                                                    tidepool_tile_avx512_4x4,
-                                                    tidepool_tile_avx512_5x4,
-                                                    tidepool_tile_avx512_6x4,
-                                                    tidepool_tile_avx512_7x4,
-                                                    tidepool_tile_avx512_8x4,
-                                                    tidepool_tile_avx512_9x4,
-                                                    tidepool_tile_avx512_10x4,
-                                                    tidepool_tile_avx512_11x4,
-                                                    tidepool_tile_avx512_12x4};
-  for (int rows = 0; rows <= kMaxTileRows; ++rows) kernels.tile[4][rows] = kWide[rows];
-  kernels.max_rows[4] = kMaxTileRows;
+  kernels.max_vectors = kernels.usual_vectors = 8;
+  SetTiles<1, 12>(&kernels);
+  SetTiles<2, 12>(&kernels);
+  SetTiles<3, 12>(&kernels);
+  SetTiles<5, 8>(&kernels);
+  SetTiles<7, 6>(&kernels);
+#define TIDEPOOL_SET_TILE(rows, vectors) \
+  kernels.tile[vectors][rows] = tidepool_tile_avx512_##rows##x##vectors;
+#define TIDEPOOL_SET_SIX_TILES(vectors) \
+  TIDEPOOL_SET_TILE(1, vectors)         \
+  TIDEPOOL_SET_TILE(2, vectors)         \
+  TIDEPOOL_SET_TILE(3, vectors)         \
+  TIDEPOOL_SET_TILE(4, vectors)         \
+  TIDEPOOL_SET_TILE(5, vectors)         \
+  TIDEPOOL_SET_TILE(6, vectors)
+  TIDEPOOL_SET_SIX_TILES(4)
+  TIDEPOOL_SET_TILE(7, 4)
+  TIDEPOOL_SET_TILE(8, 4)
+  TIDEPOOL_SET_TILE(9, 4)
+  TIDEPOOL_SET_TILE(10, 4)
+  TIDEPOOL_SET_TILE(11, 4)
+  TIDEPOOL_SET_TILE(12, 4)
+  TIDEPOOL_SET_SIX_TILES(6)
+  TIDEPOOL_SET_TILE(7, 6)
+  TIDEPOOL_SET_TILE(8, 6)
+  TIDEPOOL_SET_SIX_TILES(8)
+  kernels.max_rows[4] = 12, kernels.max_rows[6] = 8, kernels.max_rows[8] = 6;
   kernels.pack_panel = &PackPanel;
   return kernels;
 }
