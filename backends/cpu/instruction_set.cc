@@ -58,10 +58,11 @@ InstructionSet Decide() {
   for (const InstructionSet set : kAll) {
     if (set <= most && std::strcmp(wanted, InstructionSetName(set)) == 0) return set;
   }
-  std::fprintf(stderr,
-               "tidepool: %s: found \"%s\", expected portable, avx2, avx512, avx512_bf16 or amx_bf16, "
-               "of which this processor has up to %s\n",
-               kVariable, wanted, InstructionSetName(most));
+  std::fprintf(
+      stderr,
+      "tidepool: %s: found \"%s\", expected portable, avx2, avx512, avx512_bf16 or amx_bf16, "
+      "of which this processor has up to %s\n",
+      kVariable, wanted, InstructionSetName(most));
   std::abort();
 }
 
