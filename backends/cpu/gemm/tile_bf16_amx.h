@@ -43,7 +43,7 @@ struct AmxTiles {
 };
 
 // Null where the processor has no AMX or the system does not let this process use it, which is asked for once, at the first call:
-// from then on signal stacks of less than what the registers take beside a frame (11 KiB) are refused by the system.
+// from then on signal stacks of less than what the registers take beside a frame (12 KiB together) are refused by the system.
 const AmxTiles* SelectedAmxTiles();
 // Makes SelectedAmxTiles() answer null while true. Not thread-safe.
 void RefuseAmxForTesting(bool refuse);
