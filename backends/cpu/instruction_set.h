@@ -13,8 +13,10 @@ enum class InstructionSet : uint8_t {
   kAvx2,        // with FMA and F16C, as processors since 2013 (Intel) and 2015 (AMD)
   kAvx512,      // F, BW, DQ and VL
   kAvx512Bf16,  // for products of bf16, as processors since 2021 (Intel) and 2022 (AMD)
+  kAmxBf16,     // for products of bf16 by matrices of 16 rows, as processors since 2023 (Intel)
 };
-const char* InstructionSetName(InstructionSet set);  // "portable", "avx2", "avx512", "avx512_bf16"
+// "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16".
+const char* InstructionSetName(InstructionSet set);
 
 // The most that the processor has, or as little as TIDEPOOL_CPU_INSTRUCTIONS in the environment names. Another word there, or more
 // than the processor has, ends the program. Asked once; any thread.

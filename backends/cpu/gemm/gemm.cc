@@ -1,5 +1,7 @@
 #include "tidepool/backends/cpu/gemm/gemm.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -19,12 +21,20 @@ constexpr int64_t kMaxTransposedColumns = 128;
 constexpr int64_t kMinRowsToPackB = 24;
 // The same for A, in columns, when the floats of its rows are far apart.
 constexpr int64_t kMinColumnsToPackA = 48;
-// And when rows are contiguous but so spaced that they compete for the same lines of the cache.
+// And when rows are contiguous but so spaced that they compete for the same lines of the cache. Tiles of four vectors read each
+// element for twice as many products, so that only rows of one page after the other are worth a copy.
 constexpr int64_t kConflictingStride = 1024 / sizeof(float);
+constexpr int64_t kConflictingStrideOfWideTiles = 4096 / sizeof(float);
 constexpr int64_t kMinColumnsToPackConflicting = 512;
 // Floats of scratch that a task has on its stack. A request of memory costs about as much as a product that small, most
 // of which pack nothing, and the code of requests would push that of products out of the instruction cache.
-constexpr int64_t kMaxStackFloats = 4096;
+constexpr int64_t kMaxStackFloats = 4352;
+
+// Rows of a block, of which B's part is packed once: those whose part of A takes half of the second-level cache, where it is read
+// from for every panel of B.
+constexpr int64_t kFewestBlockRows = kMaxBlockRows, kMostBlockRows = 516;
+// Short sums are bound by writing C, and more rows would take scratch that is on the stack else.
+constexpr int64_t kMinDepthForMoreRows = 32;
 
 // The product as the tiles see it: rows read one float at a time, columns 8 at a time. A transposed
 // product computes C^T = B^T A^T.
@@ -41,6 +51,23 @@ struct SlotScratch {
   float* output;  // block_rows x block_columns, transposed products only
 };
 
+int64_t BlockDepth(int64_t k) { return EvenPiece(k, kMaxBlockDepth, 8); }
+
+int64_t CacheFloats() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  return std::max<int64_t>(0, sysconf(_SC_LEVEL2_CACHE_SIZE)) / sizeof(float);
+#else
+  return 0;
+#endif
+}
+
+int64_t MaxRows(int64_t k) {
+  if (k < kMinDepthForMoreRows) return kFewestBlockRows;
+  static const int64_t half = CacheFloats() / 2;
+  const int64_t fitting = half / std::max<int64_t>(1, BlockDepth(k)) / kMaxTileRows * kMaxTileRows;
+  return std::clamp(fitting, kFewestBlockRows, kMostBlockRows);
+}
+
 // Which operand should be read 8 floats at a time? One whose columns are contiguous needs no transposition. When neither is,
 // either B is packed, once for each block of rows, or A is, and the output is written twice, once transposed: a float of
 // output costs twice what a packed one does (measured for inner dimensions of 16 to 768, with AVX2 and AVX-512).
@@ -48,10 +75,8 @@ bool ShouldTranspose(const GemmProblem& p) {
   if (p.b_col_stride == 1) return false;
   if (p.a_row_stride == 1 && p.b_row_stride == 1) return true;
   return p.b_row_stride == 1 && p.a_col_stride == 1 &&
-         2 * p.m * p.n + p.m * p.k < p.n * p.k * CeilDiv(p.m, kMaxBlockRows);
+         2 * p.m * p.n + p.m * p.k < p.n * p.k * CeilDiv(p.m, MaxRows(p.k));
 }
-
-int64_t BlockDepth(int64_t k) { return EvenPiece(k, kMaxBlockDepth, 8); }
 
 Plan MakePlan(const GemmProblem& problem, int threads) {
   Plan plan;
@@ -65,7 +90,7 @@ Plan MakePlan(const GemmProblem& problem, int threads) {
   }
   const int64_t max_columns = plan.transposed ? kMaxTransposedColumns : p.n;
   plan.block_depth = BlockDepth(p.k);
-  plan.block_rows = EvenPiece(p.m, kMaxBlockRows, 12);
+  plan.block_rows = EvenPiece(p.m, MaxRows(p.k), kMaxTileRows);
   plan.block_columns = EvenPiece(p.n, max_columns, 16);
   const auto tasks = [&] {
     return CeilDiv(p.m, plan.block_rows) * CeilDiv(p.n, plan.block_columns);
@@ -85,9 +110,11 @@ Plan MakePlan(const GemmProblem& problem, int threads) {
   return plan;
 }
 
-bool ShouldPackRows(const GemmProblem& p, int64_t columns) {
+bool ShouldPackRows(const TileKernels& kernels, const GemmProblem& p, int64_t columns) {
   if (p.a_col_stride != 1) return columns >= kMinColumnsToPackA;
-  return p.a_row_stride % kConflictingStride == 0 && columns >= kMinColumnsToPackConflicting;
+  const int64_t conflicting =
+      kernels.usual_vectors == kMaxTileVectors ? kConflictingStrideOfWideTiles : kConflictingStride;
+  return p.a_row_stride % conflicting == 0 && columns >= kMinColumnsToPackConflicting;
 }
 
 // Pointers to rows [row, row + rows) of A from inner position k0 on; packs them first where that
@@ -96,7 +123,7 @@ int64_t PrepareRows(const TileKernels& kernels, const GemmProblem& p, int64_t ro
                     int64_t k0, int64_t depth, int64_t columns, float* packed,
                     const float** pointers) {
   const float* a = p.a + row * p.a_row_stride + k0 * p.a_col_stride;
-  if (!ShouldPackRows(p, columns)) {
+  if (!ShouldPackRows(kernels, p, columns)) {
     for (int64_t r = 0; r < rows; ++r) pointers[r] = a + r * p.a_row_stride;
     return p.a_col_stride * sizeof(float);
   }
@@ -122,8 +149,8 @@ void RunBlock(const TileKernels& kernels, const Plan& plan, int64_t row, int64_t
   const int64_t rows = std::min(plan.block_rows, p.m - row);
   const int64_t columns = std::min(plan.block_columns, p.n - column);
   const int64_t output_stride = RoundUp(columns, kVectorFloats);
-  const float* a_rows[kMaxBlockRows];
-  float* c_rows[kMaxBlockRows];
+  const float* a_rows[kMostBlockRows];
+  float* c_rows[kMostBlockRows];
   for (int64_t r = 0; r < rows; ++r) {
     c_rows[r] =
         plan.transposed ? scratch.output + r * output_stride : p.c + (row + r) * p.ldc + column;
@@ -174,16 +201,21 @@ void RunBlock(const TileKernels& kernels, const Plan& plan, int64_t row, int64_t
   }
 }
 
-int64_t PanelFloats(int64_t k) { return AlignFloats(BlockDepth(k) * kMaxPanelWidth); }
-int64_t StripFloats(int64_t rows, int64_t k) {
-  return AlignFloats(RoundUp(std::min(rows, kMaxBlockRows), kVectorFloats) * BlockDepth(k));
+// Either operand may be the one that is packed so.
+int64_t PanelFloats(int64_t m, int64_t n, int64_t k) {
+  return AlignFloats(BlockDepth(k) *
+                     std::min(RoundUp(std::max(m, n), kVectorFloats), kMaxPanelWidth));
 }
-int64_t OutputFloats(int64_t rows, int64_t columns) {
-  return AlignFloats(std::min(rows, kMaxBlockRows) *
+int64_t StripFloats(int64_t rows, int64_t k) {
+  return AlignFloats(RoundUp(std::min(rows, MaxRows(k)), kVectorFloats) * BlockDepth(k));
+}
+int64_t OutputFloats(int64_t rows, int64_t columns, int64_t k) {
+  return AlignFloats(std::min(rows, MaxRows(k)) *
                      RoundUp(std::min(columns, kMaxTransposedColumns), kVectorFloats));
 }
 int64_t SlotFloats(int64_t m, int64_t n, int64_t k) {
-  return PanelFloats(k) + std::max(StripFloats(m, k), StripFloats(n, k) + OutputFloats(n, m));
+  return PanelFloats(m, n, k) +
+         std::max(StripFloats(m, k), StripFloats(n, k) + OutputFloats(n, m, k));
 }
 
 void Check(const GemmProblem& p) {
@@ -251,7 +283,7 @@ void RunMatrixVector(const TileKernels& kernels, const GemmProblem& p, const Mat
 void RunTask(const TileKernels& kernels, const Plan& plan, int64_t index, float* scratch) {
   SlotScratch memory;
   memory.panel = scratch;
-  memory.a = memory.panel + PanelFloats(plan.p.k);
+  memory.a = memory.panel + PanelFloats(plan.p.m, plan.p.n, plan.p.k);
   memory.output = memory.a + StripFloats(plan.p.m, plan.p.k);
   RunBlock(kernels, plan, index / plan.column_blocks * plan.block_rows,
            index % plan.column_blocks * plan.block_columns, memory);

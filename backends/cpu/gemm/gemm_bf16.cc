@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tidepool/backends/cpu/gemm/bf16_sums.h"
+#include "tidepool/backends/cpu/gemm/gemm_bf16_amx.h"
 #include "tidepool/backends/cpu/gemm/parallel_tasks.h"
 #include "tidepool/backends/cpu/gemm/tile_bf16.h"
 #include "tidepool/backends/cpu/gemm/tile_block.h"
@@ -21,14 +23,6 @@ constexpr int64_t kMostDotRows = 4;
 constexpr int64_t kDotColumns = 256;  // of a task
 
 constexpr int64_t kPanel = kBf16PanelColumns;
-
-float Widened(uint16_t x) { return __builtin_bit_cast(float, static_cast<uint32_t>(x) << 16); }
-// As BFloat16 of ndarray/float16.h rounds.
-uint16_t Rounded(float x) {
-  const uint32_t bits = __builtin_bit_cast(uint32_t, x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 int64_t DepthOf(int64_t k) { return EvenPiece(k, kMaxDepth, 32); }
 
@@ -92,76 +86,20 @@ int64_t PrepareRows(const Bf16Tiles& tiles, const GemmBf16Problem& p, int64_t ro
     if (p.a_col_stride == 1) {
       tiles.pack_along(a + r * p.a_row_stride, p.a_row_stride, depth, valid, to);
     } else {
-      tiles.pack_across(a + r, p.a_col_stride, depth, valid, to);
+      tiles.pack_across(a + r, p.a_col_stride, depth, valid, 0, to);
     }
   }
   for (int64_t r = 0; r < rows; ++r) pointers[r] = packed + r / kPanel * strip + r % kPanel;
   return kPanel * sizeof(uint32_t);
 }
 
-// The block's part of C as the sums begin with it.
-void ReadC(const GemmBf16Problem& p, int64_t row, int64_t rows, int64_t column, int64_t columns,
-           float* sums) {
-  for (int64_t j = 0; j < columns; j += kPanel) {
-    const int64_t valid = std::min(kPanel, columns - j);
-    for (int64_t r = 0; r < rows; ++r, sums += kPanel) {
-      const uint16_t* from = p.c + (row + r) * p.ldc + column + j;
-      for (int64_t i = 0; i < kPanel; ++i) sums[i] = i < valid ? Widened(from[i]) : 0.0f;
-    }
-  }
-}
-
-// What C becomes at one place, one product after the other in float: NaN of the instruction may be infinity times a denormal
-// number, which is infinity.
-float SlowSum(const GemmBf16Problem& p, int64_t row, int64_t column) {
-  const uint16_t* a = p.a + row * p.a_row_stride;
-  const uint16_t* b = p.b + column * p.b_col_stride;
-  float sum = p.accumulate ? Widened(p.c[row * p.ldc + column]) : 0.0f;
-  for (int64_t k = 0; k < p.k; ++k)
-    sum += Widened(a[k * p.a_col_stride]) * Widened(b[k * p.b_row_stride]);
-  if (p.bias != nullptr) sum += Widened(p.bias[column]);
-  return p.relu && sum < 0.0f ? 0.0f : sum;
-}
-
-bool IsNan(uint16_t x) { return (x & 0x7fff) > 0x7f80; }
-
-// Whether one of `count` vectors along the inner dimension has NaN, into `has`.
-void FindNan(const uint16_t* vectors, int64_t stride, int64_t inner_stride, int64_t depth,
-             int64_t count, uint8_t* has) {
-  std::fill_n(has, count, uint8_t{0});
-  const auto look = [](uint16_t x, uint8_t& found) { found |= IsNan(x) ? 1 : 0; };
-  if (inner_stride == 1) {
-    for (int64_t i = 0; i < count; ++i) {
-      uint8_t found = 0;
-      for (int64_t k = 0; k < depth; ++k) look(vectors[i * stride + k], found);
-      has[i] = found;
-    }
-  } else {
-    for (int64_t k = 0; k < depth; ++k) {
-      for (int64_t i = 0; i < count; ++i) look(vectors[i * stride + k * inner_stride], has[i]);
-    }
-  }
-}
-
-// A tile with NaN: those elements again that NaN of an operand does not explain, the others as they are.
+// A tile with NaN.
 [[gnu::noinline]] void RunTileWithNan(const Bf16Tiles& tiles, const GemmBf16Problem& p,
-                                      Bf16TileArgs args, int64_t rows, int64_t row,
-                                      int64_t column) {
+                                      Bf16TileArgs args, const Bf16Block& block) {
   uint16_t results[kMaxBf16TileRows * kPanel];
-  uint16_t* const z = args.z;
   args.z = results, args.z_stride = kPanel, args.keeps_nan = true;
-  tiles.tile[rows](args);
-  uint8_t in_row[kMaxBf16TileRows], in_column[kPanel];
-  FindNan(p.a + row * p.a_row_stride, p.a_row_stride, p.a_col_stride, p.k, rows, in_row);
-  FindNan(p.b + column * p.b_col_stride, p.b_col_stride, p.b_row_stride, p.k, args.columns,
-          in_column);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < args.columns; ++i) {
-      const uint16_t result = results[r * kPanel + i];
-      const bool is_doubtful = IsNan(result) && in_row[r] == 0 && in_column[i] == 0;
-      z[r * p.ldc + i] = is_doubtful ? Rounded(SlowSum(p, row + r, column + i)) : result;
-    }
-  }
+  tiles.tile[block.rows](args);
+  StoreBf16WithNan(p, block, results);
 }
 
 // One block of the output over the whole inner dimension.
@@ -171,7 +109,7 @@ void RunBlock(const Bf16Tiles& tiles, const Plan& plan, int64_t row, int64_t col
   const int64_t rows = std::min(plan.rows, p.m - row),
                 columns = std::min(plan.columns, p.n - column);
   const void* a_rows[kMaxRows];
-  if (p.accumulate) ReadC(p, row, rows, column, columns, scratch.sums);
+  if (p.accumulate) ReadBf16Sums(p, {row, rows, column, columns}, rows, scratch.sums);
   int64_t k0 = 0;
   do {
     const int64_t depth = std::min(plan.depth, p.k - k0);
@@ -187,13 +125,13 @@ void RunBlock(const Bf16Tiles& tiles, const Plan& plan, int64_t row, int64_t col
       const int64_t valid = std::min(kPanel, columns - j);
       const uint16_t* b = p.b + k0 * p.b_row_stride + (column + j) * p.b_col_stride;
       if (p.b_col_stride == 1) {
-        tiles.pack_across(b, p.b_row_stride, depth, valid, scratch.panel);
+        tiles.pack_across(b, p.b_row_stride, depth, valid, 0, scratch.panel);
       } else {
         tiles.pack_along(b, p.b_col_stride, depth, valid, scratch.panel);
       }
       float bias[kPanel] = {};
       if (last && p.bias != nullptr) {
-        for (int64_t i = 0; i < valid; ++i) bias[i] = Widened(p.bias[column + j + i]);
+        for (int64_t i = 0; i < valid; ++i) bias[i] = Bf16Widened(p.bias[column + j + i]);
         args.bias = bias;
       }
       args.columns = static_cast<int>(valid);
@@ -207,7 +145,7 @@ void RunBlock(const Bf16Tiles& tiles, const Plan& plan, int64_t row, int64_t col
         args.sums = scratch.sums + j * rows + r * kPanel;
         args.z = last ? p.c + (row + r) * p.ldc + column + j : nullptr;
         if (!tiles.tile[tile_rows](args))
-          RunTileWithNan(tiles, p, args, tile_rows, row + r, column + j);
+          RunTileWithNan(tiles, p, args, {row + r, tile_rows, column + j, valid});
         r += tile_rows;
       }
     }
@@ -227,10 +165,10 @@ void RunDots(const Bf16Tiles& tiles, const GemmBf16Problem& p, int64_t first, in
     uint16_t* const c = p.c + row * p.ldc + first;
     for (int64_t i = 0; i < count; ++i) {
       float sum = sums[i];
-      if (p.accumulate) sum += Widened(c[i]);
-      if (p.bias != nullptr) sum += Widened(p.bias[first + i]);
+      if (p.accumulate) sum += Bf16Widened(c[i]);
+      if (p.bias != nullptr) sum += Bf16Widened(p.bias[first + i]);
       if (p.relu && sum < 0.0f) sum = 0.0f;
-      c[i] = Rounded(sum != sum ? SlowSum(p, row, first + i) : sum);
+      c[i] = Bf16Rounded(sum != sum ? SlowBf16Sum(p, row, first + i) : sum);
     }
   }
 }
@@ -245,7 +183,10 @@ bool HasGemmBf16() { return SelectedBf16Tiles() != nullptr; }
 
 size_t GemmBf16ScratchBytes(int64_t m, int64_t n, int64_t k, int threads) {
   if (m <= 0 || n <= 0 || k < 0) return 0;
-  return static_cast<size_t>(SlotWords(m, n, k)) * sizeof(uint32_t) * std::max(threads, 1);
+  const size_t slot = IsForAmx(m, n, k) && SelectedAmxTiles() != nullptr
+                          ? AmxScratchBytes(m, n, k)
+                          : static_cast<size_t>(SlotWords(m, n, k)) * sizeof(uint32_t);
+  return slot * std::max(threads, 1);
 }
 
 void GemmBf16(const GemmBf16Problem& p, void* scratch, ThreadPool* pool) {
@@ -259,6 +200,8 @@ void GemmBf16(const GemmBf16Problem& p, void* scratch, ThreadPool* pool) {
     });
     return;
   }
+  const AmxTiles* const amx = IsForAmx(p.m, p.n, p.k) ? SelectedAmxTiles() : nullptr;
+  if (amx != nullptr) return GemmBf16ByAmx(*amx, tiles, p, scratch, pool);
   const Plan plan(p, PoolThreads(pool));
   const int64_t slot_words = SlotWords(p.m, p.n, p.k);
   ParallelTasks(pool, plan.row_blocks * plan.column_blocks, [&](int64_t index, int slot) {

@@ -1,9 +1,8 @@
-// Matrix product of bf16, C[m, n] (+)= A[m, k] * B[k, n] + bias[n], then max(0, .), by the instruction that multiplies pairs
-// of bf16 (AVX512_BF16).
+// Matrix product of bf16, C[m, n] (+)= A[m, k] * B[k, n] + bias[n], then max(0, .), by the instructions that multiply pairs
+// of bf16 (AVX512_BF16) and tiles of them (AMX).
 //
-// Products are exact and summed in f32, two inner positions after the other, C is rounded once. The instruction takes
-// denormal operands for zeros, and products and sums that are denormal in f32 too: numbers below 1.2e-38 add nothing. Elements
-// that come out as NaN are computed again without it, one at a time, because infinity times a denormal number is infinity. As
+// Products are exact and summed in f32, C is rounded once. The instructions take denormal operands for zeros, and products and sums that are denormal in f32 too: numbers below 1.2e-38 add nothing. Elements
+// that come out as NaN are computed again without them, one at a time, because infinity times a denormal number is infinity. As
 // gemm.h in what is read and written and in the same bits for any pool: no inner dimension is divided between threads.
 #ifndef TIDEPOOL_BACKENDS_CPU_GEMM_GEMM_BF16_H_
 #define TIDEPOOL_BACKENDS_CPU_GEMM_GEMM_BF16_H_
@@ -31,9 +30,9 @@ struct GemmBf16Problem {
   bool accumulate = false;
 };
 
-// Whether this processor has the instruction. Without it the others must not be called.
+// Whether this processor has AVX512_BF16. Without it the others must not be called.
 bool HasGemmBf16();
-// Bytes of scratch, aligned to 64; at most about 0.75 MiB a thread.
+// Bytes of scratch, aligned to 64; at most about 2 MiB a thread by AMX, else 0.75.
 size_t GemmBf16ScratchBytes(int64_t m, int64_t n, int64_t k, int threads);
 void GemmBf16(const GemmBf16Problem& problem, void* scratch, ThreadPool* pool);
 

@@ -1,15 +1,18 @@
-// Products of bf16 by their own instruction against sums in double, where the processor has it.
+// Products of bf16 by their own instructions against sums in double, where the processor has them.
 #include "tidepool/backends/cpu/gemm/gemm_bf16.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <ostream>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/backends/cpu/gemm/guarded_array.h"
+#include "tidepool/backends/cpu/gemm/tile_bf16_amx.h"
 #include "tidepool/ndarray/dtype.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
 
@@ -36,82 +39,145 @@ class Elements {
   int64_t count_;
 };
 
-struct AlignedScratch {
-  explicit AlignedScratch(size_t bytes) : memory(bytes + 64) {}
+struct AlignedScratch {  // full of NaN
+  explicit AlignedScratch(size_t bytes) : memory(bytes + 64, '\xff') {}
   void* get() {
     return memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   }
   std::vector<char> memory;
 };
 
-class GemmBf16Test : public ::testing::Test {
+enum class Way { kPairs, kAmx };
+
+class GemmBf16Test : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     if (!HasGemmBf16()) GTEST_SKIP() << "this processor has no AVX512_BF16";
+    if (GetParam() == Way::kAmx && SelectedAmxTiles() == nullptr)
+      GTEST_SKIP() << "this processor has no AMX for bf16, or the system refuses it";
+    RefuseAmxForTesting(GetParam() != Way::kAmx);
   }
+  void TearDown() override { RefuseAmxForTesting(false); }
   int64_t Pick(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
   }
   std::mt19937_64 random_{78};
 };
 
-TEST_F(GemmBf16Test, RandomProblemsInAllForms) {
-  WorkerPool pool(3);
-  double worst = 0;
-  for (int round = 0; round < 240; ++round) {
-    const bool large = round % 20 == 0, few = round % 4 == 1;
-    const int64_t m = large ? Pick(100, 600) : Pick(1, few ? 4 : 60),
-                  n = large ? Pick(100, 600) : Pick(1, 90);
-    const int64_t k = large || few ? Pick(1, 1300) : Pick(0, 70);
-    const bool a_transposed = Pick(0, 1), b_transposed = Pick(0, 1);
-    const int64_t ldc = n + Pick(0, 3);
-    Elements a(m * k), b(k * n), bias(n), alone((m - 1) * ldc + n), shared((m - 1) * ldc + n);
-    a.Randomize(random_), b.Randomize(random_), bias.Randomize(random_), alone.Randomize(random_);
-    std::vector<BFloat16> before(&alone[0], &alone[0] + (m - 1) * ldc + n);
-    std::copy(before.begin(), before.end(), &shared[0]);
-    GemmBf16Problem p{};
-    p.m = m, p.n = n, p.k = k;
-    p.a = a.bits(), p.b = b.bits(), p.ldc = ldc;
-    p.a_row_stride = a_transposed ? 1 : k, p.a_col_stride = a_transposed ? m : 1;
-    p.b_row_stride = b_transposed ? 1 : n, p.b_col_stride = b_transposed ? k : 1;
-    p.bias = Pick(0, 1) ? bias.bits() : nullptr;
-    p.relu = Pick(0, 1), p.accumulate = Pick(0, 1);
-    AlignedScratch scratch(GemmBf16ScratchBytes(m, n, k, 3));
-    p.c = alone.bits();
-    GemmBf16(p, scratch.get(), nullptr);
+struct Form {
+  int64_t m, n, k, ldc;
+  bool a_transposed, b_transposed, bias, relu, accumulate;
+};
+std::ostream& operator<<(std::ostream& out, const Form& f) {
+  return out << "m " << f.m << " n " << f.n << " k " << f.k << " ldc " << f.ldc << " transposed "
+             << f.a_transposed << f.b_transposed << " bias " << f.bias << " relu " << f.relu
+             << " accumulate " << f.accumulate;
+}
+
+// Random operands in that form, alone and by the pool, of whose elements every `step`-th is compared with a sum in double.
+void Check(const Form& f, int64_t step, ThreadPool* pool, std::mt19937_64& random) {
+  SCOPED_TRACE(testing::Message() << f);
+  const int64_t size = (f.m - 1) * f.ldc + f.n;
+  Elements a(f.m * f.k), b(f.k * f.n), bias(f.n), alone(size), shared(size);
+  for (Elements* each : {&a, &b, &bias, &alone}) each->Randomize(random);
+  const std::vector<BFloat16> before(&alone[0], &alone[0] + size);
+  std::copy(before.begin(), before.end(), &shared[0]);
+  GemmBf16Problem p{};
+  p.m = f.m, p.n = f.n, p.k = f.k;
+  p.a = a.bits(), p.b = b.bits(), p.ldc = f.ldc;
+  p.a_row_stride = f.a_transposed ? 1 : f.k, p.a_col_stride = f.a_transposed ? f.m : 1;
+  p.b_row_stride = f.b_transposed ? 1 : f.n, p.b_col_stride = f.b_transposed ? f.k : 1;
+  p.bias = f.bias ? bias.bits() : nullptr;
+  p.relu = f.relu, p.accumulate = f.accumulate;
+  AlignedScratch scratch(GemmBf16ScratchBytes(f.m, f.n, f.k, pool == nullptr ? 1 : 3));
+  p.c = alone.bits();
+  GemmBf16(p, scratch.get(), nullptr);
+  if (pool != nullptr) {
     p.c = shared.bits();
-    GemmBf16(p, scratch.get(), &pool);
-    ASSERT_EQ(std::memcmp(alone.bits(), shared.bits(), before.size() * 2), 0) << "round " << round;
-    for (int64_t i = 0; i < m; ++i) {
-      for (int64_t j = 0; j < (i + 1 < m ? ldc : n); ++j) {
-        const float before_here = before[i * ldc + j];
-        if (j >= n) {
-          ASSERT_EQ(alone[i * ldc + j], before_here) << "outside, round " << round;
-          continue;
+    GemmBf16(p, scratch.get(), pool);
+    ASSERT_EQ(std::memcmp(alone.bits(), shared.bits(), size * 2), 0);
+  }
+  for (int64_t i = 0; i < f.m; ++i) {
+    for (int64_t j = 0; j < (i + 1 < f.m ? f.ldc : f.n); ++j) {
+      const float before_here = before[i * f.ldc + j];
+      if (j >= f.n) {
+        ASSERT_EQ(alone[i * f.ldc + j], before_here) << "outside";
+        continue;
+      }
+      if ((i * 31 + j) % step != 0) continue;
+      double sum = f.accumulate ? before_here : 0.0, sizes = std::abs(sum);
+      if (f.bias) sum += bias[j], sizes += std::abs(bias[j]);
+      for (int64_t l = 0; l < f.k; ++l) {
+        const double product = static_cast<double>(a[i * p.a_row_stride + l * p.a_col_stride]) *
+                               b[l * p.b_row_stride + j * p.b_col_stride];
+        sum += product, sizes += std::abs(product);
+      }
+      if (f.relu && sum < 0) sum = 0;
+      // One rounding to 8 bits, and of sums in f32 much less than one for each product.
+      const double error = std::abs(alone[i * f.ldc + j] - sum) - 0x1p-8 * std::abs(sum);
+      ASSERT_LE(error, 0x1p-22 * sizes) << i << ", " << j;
+    }
+  }
+}
+
+TEST_P(GemmBf16Test, RandomProblemsInAllForms) {
+  WorkerPool pool(3);
+  for (int round = 0; round < 240 && !HasFatalFailure(); ++round) {
+    const bool large = round % 20 == 0, few = round % 4 == 1;
+    Form f;
+    f.m = large ? Pick(100, 600) : Pick(1, few ? 4 : 60);
+    f.n = large ? Pick(100, 600) : Pick(1, 90);
+    f.k = large || few ? Pick(1, 1300) : Pick(0, 70);
+    f.ldc = f.n + Pick(0, 3);
+    f.a_transposed = Pick(0, 1), f.b_transposed = Pick(0, 1), f.bias = Pick(0, 1);
+    f.relu = Pick(0, 1), f.accumulate = Pick(0, 1);
+    Check(f, large ? 97 : 1, &pool, random_);
+  }
+}
+
+// Around the 16 rows, 16 columns and 32 inner positions of an instruction; small ones and larger ones are multiplied by other
+// instructions.
+TEST_P(GemmBf16Test, EveryEdge) {
+  for (const int64_t m : {5, 15, 16, 17, 32, 33}) {
+    for (const int64_t n : {1, 15, 16, 17, 31, 32, 33, 65}) {
+      for (const int64_t k : {0, 1, 31, 33, 64, 95, 260}) {
+        for (int layout = 0; layout < 4 && !HasFatalFailure(); ++layout) {
+          const bool odd = (m + n + k) % 2 != 0;
+          Check({m, n, k, n, layout % 2 != 0, layout / 2 != 0, odd, k % 4 == 1, n % 3 == 0}, 1,
+                nullptr, random_);
         }
-        if (large && (i * 31 + j) % 97 != 0) continue;
-        double sum = p.accumulate ? before_here : 0.0, sizes = std::abs(sum);
-        if (p.bias != nullptr) sum += bias[j], sizes += std::abs(bias[j]);
-        for (int64_t l = 0; l < k; ++l) {
-          const double product = static_cast<double>(a[i * p.a_row_stride + l * p.a_col_stride]) *
-                                 b[l * p.b_row_stride + j * p.b_col_stride];
-          sum += product, sizes += std::abs(product);
-        }
-        if (p.relu && sum < 0) sum = 0;
-        // One rounding to 8 bits, and of sums in f32 much less than one for each product.
-        const double error = std::abs(alone[i * ldc + j] - sum) - 0x1p-8 * std::abs(sum);
-        worst = std::max(worst, error / std::max(sizes, 1e-30));
-        ASSERT_LE(error, 0x1p-22 * sizes)
-            << "round " << round << " m " << m << " n " << n << " k " << k;
       }
     }
   }
-  std::printf("errors beyond the last rounding: %.3g of the sum of sizes\n", worst);
 }
 
-TEST_F(GemmBf16Test, InfinitiesAndNanStayInTheirRowsAndColumns) {
-  for (const int64_t m : {3, 40}) {  // vector by vector, and in tiles
-    const int64_t n = 35, k = 65;    // odd: what lies behind a row must not be looked at
+// Rows of whole lines of the cache, 4 KiB apart, and that begin in the middle of a line: read where they lie, or copied.
+TEST_P(GemmBf16Test, RowsWhereverTheyBegin) {
+  for (const int64_t stride : {1024, 2048, 2056}) {
+    for (const int64_t first : {0, 8}) {
+      const int64_t m = 40, n = 80, k = 544;
+      Elements a(m * stride + 64), b(k * n), c(m * n);
+      a.Randomize(random_), b.Randomize(random_);
+      const int64_t to_line = (64 - reinterpret_cast<uintptr_t>(a.bits()) % 64) % 64 / 2;
+      AlignedScratch scratch(GemmBf16ScratchBytes(m, n, k, 1));
+      const int64_t begin = to_line + first;
+      GemmBf16({m, n, k, a.bits() + begin, stride, 1, b.bits(), n, 1, c.bits(), n}, scratch.get(),
+               nullptr);
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = 0;
+          for (int64_t l = 0; l < k; ++l)
+            sum += static_cast<double>(a[begin + i * stride + l]) * b[l * n + j];
+          ASSERT_NEAR(c[i * n + j], sum, 0x1p-8 * std::abs(sum) + 1e-4) << i << ", " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(GemmBf16Test, InfinitiesAndNanStayInTheirRowsAndColumns) {
+  for (const int64_t m : {3, 8, 40}) {  // vector by vector, turned where that is done, and in tiles
+    const int64_t n = 35, k = 65;       // odd: what lies behind a row must not be looked at
     Elements a(m * k), b(n * k), c(m * n);
     a.Randomize(random_), b.Randomize(random_);
     a[2 * k] = BFloat16(std::numeric_limits<float>::infinity());  // behind row 1
@@ -126,8 +192,8 @@ TEST_F(GemmBf16Test, InfinitiesAndNanStayInTheirRowsAndColumns) {
   }
 }
 
-TEST_F(GemmBf16Test, InfinityTimesADenormalNumberIsInfinity) {
-  for (const int64_t m : {2, 40}) {
+TEST_P(GemmBf16Test, InfinityTimesADenormalNumberIsInfinity) {
+  for (const int64_t m : {2, 8, 40}) {
     for (const bool accumulate : {false, true}) {
       const int64_t n = 35, k = 600;  // two blocks of the inner dimension
       Elements a(m * k), b(n * k), c(m * n), without(m * n);
@@ -155,7 +221,7 @@ TEST_F(GemmBf16Test, InfinityTimesADenormalNumberIsInfinity) {
 }
 
 // What the header says of them: the smallest normal number counts, below it nothing does.
-TEST_F(GemmBf16Test, DenormalOperandsAreZeros) {
+TEST_P(GemmBf16Test, DenormalOperandsAreZeros) {
   const float least = std::numeric_limits<float>::min();
   for (const int64_t m : {1, 8}) {
     Elements a(m * 2), b(2), c(m);
@@ -168,6 +234,26 @@ TEST_F(GemmBf16Test, DenormalOperandsAreZeros) {
     }
   }
 }
+
+#if defined(__x86_64__)
+// Else the system would save them whenever the thread is interrupted.
+TEST_P(GemmBf16Test, TileRegistersAreGivenBack) {
+  if (GetParam() != Way::kAmx) return;
+  Elements a(64 * 64), b(64 * 64), c(64 * 64);
+  AlignedScratch scratch(GemmBf16ScratchBytes(64, 64, 64, 1));
+  GemmBf16({64, 64, 64, a.bits(), 64, 1, b.bits(), 64, 1, c.bits(), 64}, scratch.get(), nullptr);
+  struct Shapes {
+    uint8_t palette, rest[63];
+  } shapes = {1, {}};
+  __asm__ volatile("sttilecfg %0" : "=m"(shapes));
+  EXPECT_EQ(shapes.palette, 0);
+}
+#endif
+
+INSTANTIATE_TEST_SUITE_P(Ways, GemmBf16Test, testing::Values(Way::kPairs, Way::kAmx),
+                         [](const auto& info) {
+                           return std::string(info.param == Way::kAmx ? "Amx" : "Pairs");
+                         });
 
 }  // namespace
 }  // namespace tidepool::cpu

@@ -3,24 +3,19 @@
 #include <algorithm>
 
 #include "tidepool/backends/cpu/gemm/parallel_tasks.h"
+#include "tidepool/backends/cpu/gemm/tile_block.h"
 #include "tidepool/backends/cpu/instruction_set.h"
 
 namespace tidepool::cpu {
 namespace {
 
-// Inner positions of a block: a panel of 12 columns and one of 4 rows share the first-level cache (24 and 8: most of it is in
-// the second).
-constexpr int64_t kDepth = 256;
 // Rows packed at once, for the second-level cache.
 constexpr int64_t kBlockRows = 120;
-// The largest part of C of one task; both operands are packed once for it.
-constexpr int64_t kTaskRows = 480, kTaskColumns = 480;
-// Parts get smaller until there are enough tasks for a few threads, each of at least this many
-// products. Sizes depend on the problem alone.
-constexpr int64_t kTaskProducts = 1 << 22, kEnoughTasks = 8;
+// The largest part of C of one task; B is packed once for it, and A.
+constexpr int64_t kTaskRows = 960, kTaskColumns = 528;
 constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
 // Multiples of those of every tile.
-constexpr int64_t kMostTileRows = 8, kMostTileColumns = 24;
+constexpr int64_t kMostTileRows = 8, kMostTileColumns = 24, kMostDepth = 256;
 
 const TileF64& Tile() {
 #if defined(__x86_64__)
@@ -29,9 +24,6 @@ const TileF64& Tile() {
 #endif
   return kPortableTileF64;
 }
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
 // kWidth vectors side by side: known widths keep the inner loop in registers.
 template <int kWidth>
@@ -44,8 +36,10 @@ void PackPanel(const double* from, int64_t vector_stride, int64_t depth_stride, 
 }
 
 // Panels [depth][width] of `count` vectors, the last filled up with zeros.
-void Pack(const double* from, int64_t vector_stride, int64_t depth_stride, int64_t count,
-          int64_t depth, int64_t width, double* to) {
+void Pack(const TileF64& tile, const double* from, int64_t vector_stride, int64_t depth_stride,
+          int64_t count, int64_t depth, int64_t width, double* to) {
+  if (tile.pack != nullptr && (vector_stride == 1 || depth_stride == 1))
+    return tile.pack(from, vector_stride, depth_stride, count, depth, width, to);
   for (int64_t first = 0; first < count; first += width) {
     const int64_t valid = std::min(width, count - first);
     const double* panel = from + first * vector_stride;
@@ -57,8 +51,6 @@ void Pack(const double* from, int64_t vector_stride, int64_t depth_stride, int64
       PackPanel<4>(panel, vector_stride, depth_stride, depth, to);
     } else if (valid == width && width == 8) {
       PackPanel<8>(panel, vector_stride, depth_stride, depth, to);
-    } else if (valid == width && width == 24) {
-      PackPanel<24>(panel, vector_stride, depth_stride, depth, to);
     } else if (valid == width && width == 12) {
       PackPanel<12>(panel, vector_stride, depth_stride, depth, to);
     } else {
@@ -102,49 +94,74 @@ struct Scratch {
   double* b;
 };
 
-int64_t DepthOf(int64_t k) { return std::min(k, kDepth); }
 int64_t RowFloats(int64_t m, int64_t k) {
-  return RoundUp(RoundUp(std::min(m, kBlockRows), kMostTileRows) * DepthOf(k), 8);
+  return RoundUp(std::min(m, kBlockRows), kMostTileRows) * std::min(k, kMostDepth);
 }
 int64_t ColumnFloats(int64_t n, int64_t k) {
-  return RoundUp(RoundUp(std::min(n, kTaskColumns), kMostTileColumns) * DepthOf(k), 8);
+  return RoundUp(std::min(n, kTaskColumns), kMostTileColumns) * std::min(k, kMostDepth);
 }
 
 struct TaskSize {
-  int64_t rows = kTaskRows, columns = kTaskColumns;
+  int64_t rows, columns;
 
-  explicit TaskSize(const GemmF64Problem& p) {
-    const int64_t enough = std::min(kEnoughTasks, p.m * p.n * p.k / kTaskProducts);
-    while (CeilDiv(p.m, rows) * CeilDiv(p.n, columns) < enough && rows > 120) {
-      rows /= 2, columns /= 2;
+  TaskSize(const GemmF64Problem& p, int threads)
+      : rows(EvenPiece(p.m, kTaskRows, kBlockRows)),
+        columns(EvenPiece(p.n, kTaskColumns, kMostTileColumns)) {
+    const auto tasks = [&] { return CeilDiv(p.m, rows) * CeilDiv(p.n, columns); };
+    while (threads > 1 && tasks() < 4 * threads) {
+      if (columns > 2 * kMostTileColumns && columns >= rows) {
+        columns = RoundUp(columns / 2, kMostTileColumns);
+      } else if (rows > 2 * kMostTileColumns) {
+        rows = RoundUp(rows / 2, kMostTileColumns);
+      } else {
+        break;
+      }
     }
   }
 };
+
+// A tile that is cut off, or to which something is to be done beside adding.
+void MultiplyApart(const TileF64& tile, const double* a, const double* b, int64_t depth,
+                   int64_t width, int64_t rows, int64_t columns, const Join& join, double* c,
+                   int64_t ldc) {
+  double sums[kMostTileRows * kMostTileColumns];
+  tile.multiply(a, b, depth, width, sums, width, false);
+  Store(sums, width, rows, columns, join, c, ldc);
+}
 
 void RunTask(const TileF64& tile, const GemmF64Problem& p, const TaskSize& size, int64_t row,
              int64_t column, const Scratch& scratch) {
   const int64_t rows_end = std::min(p.m, row + size.rows);
   const int64_t columns = std::min(size.columns, p.n - column);
-  double sums[kMostTileRows * kMostTileColumns];
+  const int64_t whole = columns / tile.columns * tile.columns;
+  const int64_t last_width = RoundUp(columns - whole, tile.narrowest);
   int64_t k0 = 0;
   do {  // once without inner positions, for the bias
-    const int64_t depth = std::min(kDepth, p.k - k0);
+    const int64_t depth = std::min(tile.depth, p.k - k0);
     const bool first = k0 == 0, last = k0 + depth == p.k;
-    Pack(p.b + k0 * p.b_row_stride + column * p.b_col_stride, p.b_col_stride, p.b_row_stride,
-         columns, depth, tile.columns, scratch.b);
+    const double* const b = p.b + k0 * p.b_row_stride + column * p.b_col_stride;
+    Pack(tile, b, p.b_col_stride, p.b_row_stride, whole, depth, tile.columns, scratch.b);
+    Pack(tile, b + whole * p.b_col_stride, p.b_col_stride, p.b_row_stride, columns - whole, depth,
+         last_width, scratch.b + whole * depth);
     for (int64_t block = row; block < rows_end; block += kBlockRows) {
       const int64_t rows = std::min(kBlockRows, rows_end - block);
-      Pack(p.a + block * p.a_row_stride + k0 * p.a_col_stride, p.a_row_stride, p.a_col_stride, rows,
-           depth, tile.rows, scratch.a);
+      Pack(tile, p.a + block * p.a_row_stride + k0 * p.a_col_stride, p.a_row_stride, p.a_col_stride,
+           rows, depth, tile.rows, scratch.a);
       for (int64_t j = 0; j < columns; j += tile.columns) {
-        const double* b = scratch.b + j * depth;
+        const int64_t width = j < whole ? tile.columns : last_width;
+        const int64_t valid = std::min<int64_t>(width, columns - j);
         const Join join{!first || p.accumulate, last && p.relu,
                         first && p.bias != nullptr ? p.bias + column + j : nullptr};
+        const bool is_plain = valid == width && !join.relu && join.bias == nullptr;
         for (int64_t i = 0; i < rows; i += tile.rows) {
-          tile.multiply(scratch.a + i * depth, b, depth, sums);
-          Store(sums, tile.columns, std::min<int64_t>(tile.rows, rows - i),
-                std::min<int64_t>(tile.columns, columns - j), join,
-                p.c + (block + i) * p.ldc + column + j, p.ldc);
+          double* const c = p.c + (block + i) * p.ldc + column + j;
+          if (is_plain && rows - i >= tile.rows) {
+            tile.multiply(scratch.a + i * depth, scratch.b + j * depth, depth, width, c, p.ldc,
+                          join.add);
+          } else {
+            MultiplyApart(tile, scratch.a + i * depth, scratch.b + j * depth, depth, width,
+                          std::min<int64_t>(tile.rows, rows - i), valid, join, c, p.ldc);
+          }
         }
       }
     }
@@ -164,7 +181,7 @@ void GemmF64(const GemmF64Problem& p, void* scratch, ThreadPool* pool) {
   if (p.m == 0 || p.n == 0) return;
   const TileF64& tile = Tile();
   if (p.m * p.n * p.k < kMinParallelProducts) pool = nullptr;
-  const TaskSize size(p);
+  const TaskSize size(p, PoolThreads(pool));
   const int64_t row_tasks = CeilDiv(p.m, size.rows);
   const int64_t column_tasks = CeilDiv(p.n, size.columns);
   const int64_t slot = RowFloats(p.m, p.k) + ColumnFloats(p.n, p.k);

@@ -39,7 +39,7 @@ TEST_F(GemmF64Test, RandomProblemsInAllForms) {
   WorkerPool pool(3);
   for (int round = 0; round < 150; ++round) {
     const bool large = round % 15 == 0;
-    const int64_t m = large ? Pick(100, 700) : Pick(1, 40),
+    const int64_t m = large ? Pick(100, 1100) : Pick(1, 40),
                   n = large ? Pick(100, 700) : Pick(1, 40);
     const int64_t k = large ? Pick(1, 450) : Pick(0, 40);
     const bool a_transposed = Pick(0, 1), b_transposed = Pick(0, 1);
@@ -105,17 +105,55 @@ TEST_F(GemmF64Test, EachTileMultiplies) {
   }
 #endif
   for (const TileF64* tile : tiles) {
-    const std::vector<double> a = Values(50 * tile->rows), b = Values(50 * tile->columns);
-    std::vector<double> c(tile->rows * tile->columns);
-    tile->multiply(a.data(), b.data(), 50, c.data());
-    for (int i = 0; i < tile->rows; ++i) {
-      for (int j = 0; j < tile->columns; ++j) {
-        double sum = 0;
-        for (int k = 0; k < 50; ++k) sum += a[k * tile->rows + i] * b[k * tile->columns + j];
-        EXPECT_NEAR(c[i * tile->columns + j], sum, 1e-13);
+    for (int64_t width = tile->narrowest; width <= tile->columns; width += tile->narrowest) {
+      for (const int64_t depth : {0, 1, 3, 4, 50}) {
+        for (const bool add : {false, true}) {
+          const int64_t ldc = width + 3;
+          const std::vector<double> a = Values(depth * tile->rows), b = Values(depth * width);
+          const std::vector<double> before = Values(tile->rows * ldc);
+          std::vector<double> c = before;
+          tile->multiply(a.data(), b.data(), depth, width, c.data(), ldc, add);
+          for (int64_t i = 0; i < tile->rows; ++i) {
+            for (int64_t j = 0; j < ldc; ++j) {
+              double sum = add || j >= width ? before[i * ldc + j] : 0;
+              for (int64_t k = 0; j < width && k < depth; ++k)
+                sum += a[k * tile->rows + i] * b[k * width + j];
+              ASSERT_NEAR(c[i * ldc + j], sum, 1e-13) << width << " by " << depth << ": " << i;
+            }
+          }
+        }
       }
     }
   }
+}
+
+// Panels of every width, of vectors that are neighbours or whose inner positions are.
+TEST_F(GemmF64Test, EachTilePacks) {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "only tiles of AVX-512 pack";
+  const TileF64& tile = kAvx512TileF64;
+  for (const int64_t width : {8, 16, 24}) {
+    for (const int64_t count : {1, 7, 8, 23, 24, 25, 100, 200}) {
+      for (const int64_t depth : {0, 1, 7, 8, 9, 20}) {
+        for (const bool across : {false, true}) {
+          const int64_t vector_stride = across ? 1 : depth + 1;
+          const int64_t depth_stride = across ? count + 2 : 1;
+          const std::vector<double> from =
+              Values(depth == 0 ? 0 : (count - 1) * vector_stride + (depth - 1) * depth_stride + 1);
+          const int64_t panels = (count + width - 1) / width;
+          std::vector<double> to(panels * width * depth + 1, 7.0);
+          tile.pack(from.data(), vector_stride, depth_stride, count, depth, width, to.data());
+          EXPECT_EQ(to.back(), 7.0);
+          for (int64_t at = 0; at + 1 < static_cast<int64_t>(to.size()); ++at) {
+            const int64_t k = at / width % depth, i = at / (width * depth) * width + at % width;
+            const double expected = i < count ? from[i * vector_stride + k * depth_stride] : 0.0;
+            ASSERT_EQ(to[at], expected) << width << ", " << count << " by " << depth << ": " << at;
+          }
+        }
+      }
+    }
+  }
+#endif
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST_P(GemmTest, RandomProblemsAgreeWithDoublePrecision) {
   for (int round = 0; round < 1500; ++round) {
     const bool large = round % 50 == 0;
     GemmProblem p;
-    p.m = Size(large ? 520 : 70), p.n = Size(large ? 300 : 70), p.k = Size(large ? 900 : 70);
+    p.m = Size(large ? 700 : 70), p.n = Size(large ? 300 : 70), p.k = Size(large ? 900 : 70);
     const int a_layout = Uniform(0, 2), b_layout = Uniform(0, 2);
     StridedMatrix a(p.m, p.k, a_layout, Uniform(0, 1) * Uniform(1, 5));
     StridedMatrix b(p.k, p.n, b_layout, Uniform(0, 1) * Uniform(1, 5));
@@ -152,6 +152,24 @@ TEST_P(GemmTest, SameBitsForAnyPool) {
           << threads << " threads, seed " << kSeed << " round " << round << ": " << p.m << "x"
           << p.n << "x" << p.k;
       ASSERT_TRUE(scratch.FrontIntact());
+    }
+  }
+}
+
+// Rows so far apart that they share places of the cache are read where they lie or copied.
+TEST_P(GemmTest, RowsThatCompeteForTheCache) {
+  for (const int64_t stride : {256, 512, 1024, 2048}) {
+    const int64_t m = 20, n = 520, k = 21;
+    GuardedArray a((m - 1) * stride + k), b(k * n), c(m * n);
+    a.Randomize(random_), b.Randomize(random_);
+    GuardedArray scratch(GemmScratchBytes(m, n, k, 1) / 4);
+    Gemm({m, n, k, a.data(), stride, 1, b.data(), n, 1, c.data(), n}, scratch.data(), nullptr);
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t l = 0; l < k; ++l) sum += double{a[i * stride + l]} * b[l * n + j];
+        ASSERT_NEAR(c[i * n + j], sum, 1e-4) << stride << ": " << i << "," << j;
+      }
     }
   }
 }

@@ -29,13 +29,22 @@ struct Bf16TileArgs {
 struct Bf16Tiles {
   // By rows; [0] is null. False where nothing was written.
   bool (*tile[kMaxBf16TileRows + 1])(const Bf16TileArgs& args);
-  // Packs `depth` inner positions, `row_stride` elements apart, of `columns` <= 32 neighbouring elements: words
-  // [pair][32], zeros behind what exists.
+  // Packs `depth` inner positions, `row_stride` elements apart, of neighbouring columns: for every 32 of them words
+  // [pair][32], zeros behind what exists, `panel_words` apart.
   void (*pack_across)(const uint16_t* source, int64_t row_stride, int64_t depth, int64_t columns,
-                      uint32_t* words);
-  // The same of `columns` vectors, `column_stride` elements apart, whose inner positions are neighbours.
+                      int64_t panel_words, uint32_t* words);
+  // The same of `columns` <= 32 vectors, `column_stride` elements apart, whose inner positions are neighbours.
   void (*pack_along)(const uint16_t* source, int64_t column_stride, int64_t depth, int64_t columns,
                      uint32_t* words);
+  // Rows of neighbouring inner positions from elements whose neighbours are rows: to[r * to_stride + k] =
+  // source[k * inner_stride + r] for r < rows <= 32 and k < depth, zeros up to 32 rows and whole steps of 32.
+  void (*turn_rows)(const uint16_t* source, int64_t inner_stride, int64_t depth, int64_t rows,
+                    uint16_t* to, int64_t to_stride);
+  // Sums [32][32] become [columns][rows].
+  void (*turn_sums)(float* sums);
+  // Rounds sums [rows][32] into z by args' z, z_stride, columns, bias, relu and keeps_nan. Of sums of at most 16 columns only those
+  // are read. False where a sum is NaN that is not kept; then nothing was written if `is_careful`.
+  bool (*finish)(const float* sums, int64_t rows, bool is_careful, const Bf16TileArgs& args);
   // sums[i] = sum over k < depth of rows[i * row_stride + k] * x[k], for i < count.
   void (*dot_rows)(const uint16_t* rows, int64_t row_stride, int64_t count, const uint16_t* x,
                    int64_t depth, float* sums);

@@ -13,7 +13,29 @@ __mmask32 FirstOf32(int64_t count) {
   return count >= 32 ? ~__mmask32{0} : static_cast<__mmask32>((1u << (count < 0 ? 0 : count)) - 1);
 }
 
+// Places of the elements of two vectors that are pairs of the first sixteen.
+__m512i FirstPairs() {
+  alignas(64) static constexpr uint16_t kPlaces[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
+                                                       37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+                                                       11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  return _mm512_load_si512(kPlaces);
+}
+
 __m512bh PairsAt(const void* words) { return (__m512bh)_mm512_loadu_si512(words); }
+
+// Rounds one row of sums into z.
+inline void StoreRow(const Bf16TileArgs& args, __mmask32 exist, __m512 left, __m512 right,
+                     uint16_t* z) {
+  if (args.bias != nullptr) {
+    left = _mm512_add_ps(left, _mm512_loadu_ps(args.bias));
+    right = _mm512_add_ps(right, _mm512_loadu_ps(args.bias + 16));
+  }
+  if (args.relu) {  // the second operand is the result when either is NaN
+    left = _mm512_max_ps(_mm512_setzero_ps(), left);
+    right = _mm512_max_ps(_mm512_setzero_ps(), right);
+  }
+  _mm512_mask_storeu_epi16(z, exist, (__m512i)_mm512_cvtne2ps_pbh(right, left));
+}
 
 template <int kRows>
 bool Tile(const Bf16TileArgs& args) {
@@ -67,41 +89,55 @@ bool Tile(const Bf16TileArgs& args) {
   }
   const __mmask32 exist = FirstOf32(args.columns);
 #pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) {
-    __m512 left = sums[r][0], right = sums[r][1];
-    if (args.bias != nullptr) {
-      left = _mm512_add_ps(left, _mm512_loadu_ps(args.bias));
-      right = _mm512_add_ps(right, _mm512_loadu_ps(args.bias + 16));
-    }
-    if (args.relu) {  // the second operand is the result when either is NaN
-      left = _mm512_max_ps(_mm512_setzero_ps(), left);
-      right = _mm512_max_ps(_mm512_setzero_ps(), right);
-    }
-    _mm512_mask_storeu_epi16(args.z + r * args.z_stride, exist,
-                             (__m512i)_mm512_cvtne2ps_pbh(right, left));
-  }
+  for (int r = 0; r < kRows; ++r)
+    StoreRow(args, exist, sums[r][0], sums[r][1], args.z + r * args.z_stride);
   return true;
 }
 
-void PackAcross(const uint16_t* source, int64_t row_stride, int64_t depth, int64_t columns,
-                uint32_t* words) {
-  alignas(64) static constexpr uint16_t kLeft[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
-                                                     37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
-                                                     11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __m512i left = _mm512_load_si512(kLeft),
-                right = _mm512_add_epi16(left, _mm512_set1_epi16(16));
-  const __mmask32 exist = FirstOf32(columns);
-  int64_t i = 0;
-  for (; i + 2 <= depth; i += 2, source += 2 * row_stride, words += 32) {
-    const __m512i first = _mm512_maskz_loadu_epi16(exist, source);
-    const __m512i second = _mm512_maskz_loadu_epi16(exist, source + row_stride);
-    _mm512_storeu_si512(words, _mm512_permutex2var_epi16(first, left, second));
-    _mm512_storeu_si512(words + 16, _mm512_permutex2var_epi16(first, right, second));
+// Whether none of the sums is NaN.
+bool AllAreNumbers(const float* sums, int64_t rows, int64_t second) {
+  unsigned unordered = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    unordered |= _mm512_cmp_ps_mask(_mm512_loadu_ps(sums + 32 * r),
+                                    _mm512_loadu_ps(sums + 32 * r + second), _CMP_UNORD_Q);
   }
-  if (i == depth) return;
-  const __m512i last = _mm512_maskz_loadu_epi16(exist, source), zero = _mm512_setzero_si512();
-  _mm512_storeu_si512(words, _mm512_permutex2var_epi16(last, left, zero));
-  _mm512_storeu_si512(words + 16, _mm512_permutex2var_epi16(last, right, zero));
+  return unordered == 0;
+}
+
+bool Finish(const float* sums, int64_t rows, bool is_careful, const Bf16TileArgs& args) {
+  const int64_t second = args.columns > 16 ? 16 : 0;  // the right half may not be there
+  if (is_careful && !args.keeps_nan && !AllAreNumbers(sums, rows, second)) return false;
+  const __mmask32 exist = FirstOf32(args.columns);
+  uint16_t* z = args.z;
+  __mmask16 unordered = 0;
+  const bool is_plain = args.bias == nullptr && !args.relu;
+  for (int64_t r = 0; r < rows; ++r, sums += 32, z += args.z_stride) {
+    const __m512 left = _mm512_loadu_ps(sums), right = _mm512_loadu_ps(sums + second);
+    unordered |= _mm512_cmp_ps_mask(left, right, _CMP_UNORD_Q);
+    if (is_plain) {
+      _mm512_mask_storeu_epi16(z, exist, (__m512i)_mm512_cvtne2ps_pbh(right, left));
+    } else {
+      StoreRow(args, exist, left, right, z);
+    }
+  }
+  return unordered == 0 || args.keeps_nan;
+}
+
+void PackAcross(const uint16_t* source, int64_t row_stride, int64_t depth, int64_t columns,
+                int64_t panel_words, uint32_t* words) {
+  const __m512i left = FirstPairs(), right = _mm512_add_epi16(left, _mm512_set1_epi16(16));
+  for (int64_t k = 0; k < depth; k += 2, source += 2 * row_stride, words += 32) {
+    uint32_t* to = words;
+    for (int64_t j = 0; j < columns; j += 32, to += panel_words) {
+      const __mmask32 exist = FirstOf32(columns - j);
+      const __m512i first = _mm512_maskz_loadu_epi16(exist, source + j);
+      const __m512i second = k + 1 < depth
+                                 ? _mm512_maskz_loadu_epi16(exist, source + row_stride + j)
+                                 : _mm512_setzero_si512();
+      _mm512_storeu_si512(to, _mm512_permutex2var_epi16(first, left, second));
+      _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi16(first, right, second));
+    }
+  }
 }
 
 // Sixteen rows of sixteen words.
@@ -158,6 +194,52 @@ void PackAlong(const uint16_t* source, int64_t column_stride, int64_t depth, int
   }
 }
 
+void TurnRows(const uint16_t* source, int64_t inner_stride, int64_t depth, int64_t rows,
+              uint16_t* to, int64_t to_stride) {
+  const __m512i left = FirstPairs(), right = _mm512_add_epi16(left, _mm512_set1_epi16(16));
+  const __mmask32 exist = FirstOf32(rows);
+  for (int64_t k = 0; k < depth; k += 32, source += 32 * inner_stride, to += 32) {
+    __m512i v[16], w[16];
+#pragma GCC unroll 16
+    for (int q = 0; q < 16; ++q) {
+      const uint16_t* const from = source + 2 * q * inner_stride;
+      const __m512i zero = _mm512_setzero_si512();
+      const __m512i first = k + 2 * q < depth ? _mm512_maskz_loadu_epi16(exist, from) : zero;
+      const __m512i second =
+          k + 2 * q + 1 < depth ? _mm512_maskz_loadu_epi16(exist, from + inner_stride) : zero;
+      v[q] = _mm512_permutex2var_epi16(first, left, second);
+      w[q] = _mm512_permutex2var_epi16(first, right, second);
+    }
+    Transpose(v);
+#pragma GCC unroll 16
+    for (int q = 0; q < 16; ++q) _mm512_storeu_si512(to + q * to_stride, v[q]);
+    Transpose(w);
+#pragma GCC unroll 16
+    for (int q = 0; q < 16; ++q) _mm512_storeu_si512(to + (16 + q) * to_stride, w[q]);
+  }
+}
+
+void TurnSums(float* sums) {
+  const auto turn = [&](float* from, float* other) __attribute__((always_inline)) {
+    __m512i v[16], w[16];
+#pragma GCC unroll 16
+    for (int q = 0; q < 16; ++q) v[q] = _mm512_loadu_si512(from + 32 * q);
+    Transpose(v);
+    if (from != other) {
+#pragma GCC unroll 16
+      for (int q = 0; q < 16; ++q) w[q] = _mm512_loadu_si512(other + 32 * q);
+      Transpose(w);
+#pragma GCC unroll 16
+      for (int q = 0; q < 16; ++q) _mm512_storeu_si512(from + 32 * q, w[q]);
+    }
+#pragma GCC unroll 16
+    for (int q = 0; q < 16; ++q) _mm512_storeu_si512(other + 32 * q, v[q]);
+  };
+  turn(sums, sums);
+  turn(sums + 16, sums + 512);
+  turn(sums + 528, sums + 528);
+}
+
 template <int kRows>
 void DotSomeRows(const uint16_t* rows, int64_t row_stride, const uint16_t* x, int64_t depth,
                  float* sums) {
@@ -203,6 +285,9 @@ const Bf16Tiles* Avx512Bf16Tiles() {
        &Tile<9>, &Tile<10>, &Tile<11>, &Tile<12>},
       &PackAcross,
       &PackAlong,
+      &TurnRows,
+      &TurnSums,
+      &Finish,
       &DotRows,
   };
   return &kTiles;

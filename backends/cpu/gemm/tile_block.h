@@ -30,7 +30,7 @@ constexpr int64_t EvenPiece(int64_t total, int64_t limit, int64_t multiple) {
 }
 
 // Floats across the next panel when `remaining` columns are left: those rounded up to 8 where one panel has them all, else
-// the usual 8, 16 or 32.
+// the usual 8, 16 or 64.
 int64_t NextPanelWidth(const TileKernels& kernels, int64_t remaining);
 
 // How many panels cover `columns`, and the first column of one (of the one after the last: columns).

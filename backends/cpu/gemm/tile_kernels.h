@@ -11,8 +11,8 @@
 // Each output element is one chain of multiply-adds in the order of the inner dimension whatever
 // the tile's shape; so results do not depend on how an output is cut into tiles.
 //
-// Three implementations: AVX-512, AVX2 + FMA (the tiles in assembly, because gcc 12 keeps one of the twelve
-// accumulators on the stack), and portable C++. The choice is made once, from cpuid.
+// Three implementations: AVX-512 (the widest tiles in assembly, because gcc 12 moves sums about in the loop), AVX2 + FMA (the tiles
+// in assembly, because gcc 12 keeps one of the twelve accumulators on the stack), and portable C++. The choice is made once, from cpuid.
 // Threads: the functions are pure; ForceTileKernelsForTesting is for tests that run alone.
 #ifndef TIDEPOOL_BACKENDS_CPU_GEMM_TILE_KERNELS_H_
 #define TIDEPOOL_BACKENDS_CPU_GEMM_TILE_KERNELS_H_
@@ -23,11 +23,11 @@ namespace tidepool::cpu {
 
 constexpr int kVectorFloats = 8;
 constexpr int kMaxTileRows = 12;
-constexpr int kMaxTileVectors = 4;
+constexpr int kMaxTileVectors = 8;
 
 enum TileFlags : int64_t { kTileAccumulate = 1, kTileRelu = 2 };
 
-// Steps and offsets in bytes. The assembly reads this structure: tile_avx2.S has the offsets.
+// Steps and offsets in bytes. The assembly reads this structure: tile_avx2.S and tile_avx512.S have the offsets.
 struct TileArgs {
   const float* const* a_rows;     // one pointer per row
   int64_t a_step;                 // between successive inner positions of one segment
@@ -55,7 +55,7 @@ struct TileKernels {
   TileFunction tile[kMaxTileVectors + 1][kMaxTileRows + 1];
 
   // destination[i * width + j] = source[i * row_stride + j * column_stride] for i < depth,
-  // j < columns; zero for columns <= j < width. Strides in floats; width 8, 16, 24 or 32. Also packs
+  // j < columns; zero for columns <= j < width. Strides in floats; width a multiple of 8, up to those of max_vectors. Also packs
   // rows of A, transposed.
   void (*pack_panel)(const float* source, int64_t row_stride, int64_t column_stride, int64_t depth,
                      int64_t columns, int64_t width, float* destination);
