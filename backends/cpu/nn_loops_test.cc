@@ -143,7 +143,7 @@ TEST_P(NnLoopsTest, MomentsOfALargeMean) {
 }
 
 TEST_P(NnLoopsTest, ColumnSumsOfAnyWidth) {
-  for (const int64_t wide : {1, 5, 31, 32, 33, 96, 100}) {
+  for (const int64_t wide : {1, 5, 15, 16, 31, 32, 33, 64, 79, 96, 100}) {
     for (const int64_t count : {int64_t{0}, wide, 3 * wide + wide / 2, 200 * wide + 1}) {
       const std::vector<float> x = Values(count, -1, 1), center = Values(wide, -1, 1);
       std::vector<double> sums(wide), squares(wide), exact_sums(wide), exact_squares(wide);
