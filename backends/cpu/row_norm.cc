@@ -107,15 +107,14 @@ void RunGrad(const KernelCall& call) {
   ParallelFor(call.threads, p.pieces, 1, 4 * p.rows * p.n, [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       float* dscale = sums + p.sums * piece;
-      const int64_t last = std::min(p.rows, (piece + 1) * p.piece);
-      for (int64_t row = piece * p.piece; row < last; ++row) {
-        const int64_t at = row * p.n;
-        if constexpr (kMean) {
-          loops.row_norm_grad(x + at, dz + at, scale, call.inputs[2].as<float>()[row],
-                              inverses[row], dx + at, dscale, dscale + p.n, p.n);
-        } else {
-          loops.row_rms_grad(x + at, dz + at, scale, inverses[row], dx + at, dscale, p.n);
-        }
+      const int64_t row = piece * p.piece, at = row * p.n;
+      const int64_t count = std::min(p.rows - row, p.piece);
+      if constexpr (kMean) {
+        const float* means = call.inputs[2].as<float>();
+        loops.row_norm_grad(x + at, dz + at, scale, means + row, inverses + row, dx + at, dscale,
+                            dscale + p.n, p.n, count);
+      } else {
+        loops.row_rms_grad(x + at, dz + at, scale, inverses + row, dx + at, dscale, p.n, count);
       }
     }
   });
