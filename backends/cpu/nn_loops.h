@@ -109,13 +109,13 @@ struct NnLoops : LayerLoops<float> {
   // z = ((x - center) * factor + offset) * scale + shift
   void (*row_affine)(const float* x, float center, float factor, float offset, const float* scale,
                      const float* shift, float* z, int64_t n);
-  // Adds to dscale and dshift.
-  void (*row_norm_grad)(const float* x, const float* dz, const float* scale, float mean,
-                        float inverse_deviation, float* dx, float* dscale, float* dshift,
-                        int64_t n);
+  // Of rows without gaps: a mean and an inverse deviation each. Adds to dscale and dshift.
+  void (*row_norm_grad)(const float* x, const float* dz, const float* scale, const float* means,
+                        const float* inverses, float* dx, float* dscale, float* dshift, int64_t n,
+                        int64_t rows);
   // The same without a mean: by the root of the mean square.
-  void (*row_rms_grad)(const float* x, const float* dz, const float* scale, float inverse_rms,
-                       float* dx, float* dscale, int64_t n);
+  void (*row_rms_grad)(const float* x, const float* dz, const float* scale, const float* inverses,
+                       float* dx, float* dscale, int64_t n, int64_t rows);
   double (*row_squares)(const float* x, int64_t n);  // their sum
   void (*row_scale)(const float* x, float factor, const float* scale, float* z, int64_t n);
 

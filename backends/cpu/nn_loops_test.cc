@@ -142,8 +142,52 @@ TEST_P(NnLoopsTest, MomentsOfALargeMean) {
   }
 }
 
+// The mean of the first elements is no center for the others.
+TEST_P(NnLoopsTest, MomentsOfARowThatBeginsFarFromItsMean) {
+  constexpr int64_t kCount = 20000;
+  std::vector<float> x(kCount);
+  std::normal_distribution<float> draw(1e4f, 1.0f);
+  for (int64_t i = 0; i < kCount; ++i) x[i] = i < 16 ? 0 : draw(random_);
+  double exact_mean = 0, exact_variance = 0, mean, variance;
+  for (const float value : x) exact_mean += value;
+  exact_mean /= kCount;
+  for (const float value : x) exact_variance += (value - exact_mean) * (value - exact_mean);
+  exact_variance /= kCount;
+  loops().row_moments(x.data(), kCount, &mean, &variance);
+  EXPECT_NEAR(mean, exact_mean, 1e-6 * std::sqrt(exact_variance));
+  EXPECT_NEAR(variance, exact_variance, 1e-6 * exact_variance);
+}
+
+TEST_P(NnLoopsTest, GradientsOfRowsTogetherAreThoseOfEach) {
+  constexpr int64_t kRows = 5, kWidth = 77;
+  const std::vector<float> x = Values(kRows * kWidth, -2, 2), dz = Values(kRows * kWidth, -1, 1);
+  const std::vector<float> scale = Values(kWidth, 0, 2), means = Values(kRows, -1, 1),
+                           inverses = Values(kRows, 0.5, 2);
+  struct Gradients {
+    std::vector<float> dx = std::vector<float>(kRows * kWidth), dscale = std::vector<float>(kWidth),
+                       dshift = std::vector<float>(kWidth);
+    bool operator==(const Gradients&) const = default;
+  };
+  for (const bool with_mean : {true, false}) {
+    const auto run = [&](Gradients* g, int64_t row, int64_t rows) {
+      const int64_t at = row * kWidth;
+      if (with_mean) {
+        loops().row_norm_grad(&x[at], &dz[at], scale.data(), &means[row], &inverses[row],
+                              &g->dx[at], g->dscale.data(), g->dshift.data(), kWidth, rows);
+      } else {
+        loops().row_rms_grad(&x[at], &dz[at], scale.data(), &inverses[row], &g->dx[at],
+                             g->dscale.data(), kWidth, rows);
+      }
+    };
+    Gradients together, each;
+    run(&together, 0, kRows);
+    for (int64_t row = 0; row < kRows; ++row) run(&each, row, 1);
+    EXPECT_EQ(together, each);
+  }
+}
+
 TEST_P(NnLoopsTest, ColumnSumsOfAnyWidth) {
-  for (const int64_t wide : {1, 5, 31, 32, 33, 96, 100}) {
+  for (const int64_t wide : {1, 5, 15, 16, 31, 32, 33, 64, 79, 96, 100}) {
     for (const int64_t count : {int64_t{0}, wide, 3 * wide + wide / 2, 200 * wide + 1}) {
       const std::vector<float> x = Values(count, -1, 1), center = Values(wide, -1, 1);
       std::vector<double> sums(wide), squares(wide), exact_sums(wide), exact_squares(wide);

@@ -80,7 +80,9 @@ Kept& KeptHere() {
 
 }  // namespace
 
-WorkerPool::WorkerPool(int threads) : process_(ThisProcess()) {
+WorkerPool::WorkerPool(int threads)
+    : shares_(new Share[static_cast<size_t>(std::clamp(threads, 1, kMaxWorkers + 1))]),
+      process_(ThisProcess()) {
 #if defined(__SANITIZE_THREAD__)
   if (process_ > 0) return;  // it ends a child that starts threads
 #endif
@@ -107,10 +109,12 @@ WorkerPool::~WorkerPool() {
 }
 
 void WorkerPool::TakeTasks(int slot) {
-  for (;;) {
-    const int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
-    if (index >= job_.tasks) return;
-    (*job_.task)(index, slot);
+  for (int other = 0; other < job_.slots; ++other) {
+    Share& share = shares_[static_cast<size_t>((slot + other) % job_.slots)];
+    while (share.next.load(std::memory_order_relaxed) < share.end) {
+      const int64_t index = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (index < share.end) (*job_.task)(index, slot);
+    }
   }
 }
 
@@ -153,8 +157,13 @@ void WorkerPool::Run(int64_t tasks, absl::FunctionRef<void(int64_t, int)> task) 
     for (int64_t index = 0; index < tasks; ++index) task(index, 0);
     return;
   }
-  job_ = {tasks, slots, &task};
-  next_.store(0, std::memory_order_relaxed);
+  job_ = {slots, &task};
+  for (int64_t slot = 0, begin = 0; slot < slots; ++slot) {
+    Share& share = shares_[static_cast<size_t>(slot)];
+    share.next.store(begin, std::memory_order_relaxed);
+    begin += tasks / slots + (slot < tasks % slots ? 1 : 0);
+    share.end = begin;
+  }
   state_.store((state_.load(std::memory_order_relaxed) & ~(kInside | kOpen)) + kJob + kOpen);
   if (sleepers_.load() > 0) Wake(state_);
   TakeTasks(0);

@@ -7,6 +7,9 @@
 // worker can have the caller's core. (pthreadpool's callers wait for every worker to check in: with
 // one core taken, calls of 100 us take a scheduler's quantum of milliseconds.)
 //
+// Each thread begins with tasks of its own, neighbours, which are the same in every call of as many tasks, and takes what others
+// have left when it is through. So what one operator wrote lies in the cache of the core that reads it in the next.
+//
 // Threads: calls from several threads at once are right; those that find the pool busy run their
 // tasks alone, as do calls from inside a task.
 //
@@ -40,9 +43,14 @@ class WorkerPool final : public ThreadPool {
 
  private:
   struct Job {
-    int64_t tasks = 0;
     int slots = 0;
     const absl::FunctionRef<void(int64_t, int)>* task = nullptr;
+  };
+
+  // The tasks that a slot begins with, or what is left of them. A line of the cache each.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
   };
 
   void Work(int slot);
@@ -51,12 +59,14 @@ class WorkerPool final : public ThreadPool {
   // One word that threads sleep on: job number, whether the job can be joined, how many workers are
   // inside it.
   std::atomic<uint32_t> state_{0};
-  std::atomic<int64_t> next_{0};
   std::atomic<int> sleepers_{0};
   std::atomic<bool> caller_sleeps_{false};
   std::atomic<bool> busy_{false};
   std::atomic<bool> stop_{false};
-  Job job_;  // written while no worker is inside and none can join
+  // Written while no worker is inside and none can join:
+  Job job_;
+  const std::unique_ptr<Share[]> shares_;  // by slot
+
   std::vector<std::thread> workers_;
   const int process_;  // how many forks there were above the process that has the workers
 };

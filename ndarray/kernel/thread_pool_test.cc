@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -38,6 +39,46 @@ TEST(ThreadPool, RunsEachTaskOnceInDistinctSlots) {
       for (const auto& count : runs) ASSERT_EQ(count.load(), 1);
     }
   }
+}
+
+// Nobody goes on before all have begun, so each has its first task before it could take another's.
+TEST(ThreadPool, EachThreadBeginsWithTasksOfItsOwn) {
+  constexpr int kThreads = 3;
+  constexpr int64_t kTasks = 20;  // 7, 7 and 6
+  WorkerPool pool(kThreads);
+  ASSERT_EQ(pool.threads(), kThreads);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> begun{0};
+    std::vector<std::vector<int64_t>> of_slot(kThreads);
+    pool.Run(kTasks, [&](int64_t index, int slot) {
+      of_slot[static_cast<size_t>(slot)].push_back(index);
+      if (of_slot[static_cast<size_t>(slot)].size() > 1) return;
+      ++begun;
+      while (begun.load() < kThreads) std::this_thread::yield();
+    });
+    constexpr int64_t kFirst[] = {0, 7, 14};
+    for (size_t slot = 0; slot < kThreads; ++slot) {
+      ASSERT_EQ(of_slot[slot][0], kFirst[slot]) << "slot " << slot << " in round " << round;
+    }
+  }
+}
+
+TEST(ThreadPool, WhoIsThroughTakesWhatOthersHaveLeft) {
+  WorkerPool pool(2);
+  ASSERT_EQ(pool.threads(), 2);
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  std::atomic<int> done{0};
+  // Whoever has task 0 waits until all others are done, of which some were its own.
+  pool.Run(10, [&](int64_t index, int) {
+    while (index == 0 && done.load() < 9 && std::chrono::steady_clock::now() < patience) {
+      std::this_thread::yield();
+    }
+    if (index == 0) {
+      EXPECT_EQ(done.load(), 9);
+    }
+    ++done;
+  });
+  EXPECT_EQ(done.load(), 10);
 }
 
 TEST(ThreadPool, WithoutThreadsTheCallerDoesItAll) {

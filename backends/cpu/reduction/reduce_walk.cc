@@ -13,6 +13,10 @@ constexpr int64_t kTaskElements = 1 << 15;
 // Rows of one call, and partials of one output that are joined at once: they lie on the stack.
 constexpr int64_t kMostRows = 256;
 constexpr int64_t kMostPartialBytes = 16;
+// Few columns are cut into runs of at least so many, for threads to share: a kilobyte of floats, as runs of rows that are read
+// a piece at a time should not be shorter.
+constexpr int64_t kLeastColumns = 256;
+constexpr int64_t kEnoughRuns = 8;
 // More elements than this of one output are cut into parts that threads share.
 constexpr int64_t kPartElements = 1 << 16;
 
@@ -103,6 +107,10 @@ struct Runs {
   explicit Runs(const Walk& w) {
     along = w.inner_is_reduced ? w.lines.size : w.inner.size;
     length = std::min(along, w.inner_is_reduced ? kMostRows : kMaxColumns);
+    while (!w.inner_is_reduced && length >= 2 * kLeastColumns &&
+           w.kept_count * CeilDiv(along, length) * w.parts < kEnoughRuns) {
+      length = CeilDiv(length / 2, 16) * 16;
+    }
     each = CeilDiv(along, length);
     count = w.kept_count * each;
   }
