@@ -86,9 +86,10 @@ void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
 }
 
 void TakeCosts(ActivationProblem* problem, const std::vector<double>& forward,
-               const std::vector<double>& backward) {
+               const std::vector<double>& backward, const std::vector<double>& remake) {
   const size_t layers = problem->layers.size();
-  if (forward.size() != layers + 1 || backward.size() != layers + 1) {
+  if (forward.size() != layers + 1 || backward.size() != layers + 1 ||
+      (!remake.empty() && remake.size() != layers)) {
     ThrowInvalidArgument(absl::StrCat("step budget: costs of ", forward.size(), " and ",
                                       backward.size(), " parts, expected those of ", layers,
                                       " layers and the loss"));
@@ -97,6 +98,7 @@ void TakeCosts(ActivationProblem* problem, const std::vector<double>& forward,
     LayerActivations& layer = i < layers ? problem->layers[i] : problem->loss;
     layer.forward_seconds = forward[i];
     layer.backward_seconds = backward[i];
+    if (i < layers && !remake.empty()) layer.remake_seconds = remake[i];
   }
 }
 
@@ -177,14 +179,15 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
     problem.file_bytes = static_cast<int64_t>(options.block_bytes) * options.in_flight;
   }
   if (budget.costs.has_value()) {
-    TakeCosts(&problem, budget.costs->forward_seconds, budget.costs->backward_seconds);
+    TakeCosts(&problem, budget.costs->forward_seconds, budget.costs->backward_seconds,
+              budget.costs->remake_seconds);
     if (budget.costs->written_bytes_per_second > 0)
       problem.written_bytes_per_second = budget.costs->written_bytes_per_second;
     if (budget.costs->read_bytes_per_second > 0)
       problem.read_bytes_per_second = budget.costs->read_bytes_per_second;
   } else {
     const StepTimes times = MeasureTimes(network, budget.shape, problem, report.limit_bytes);
-    TakeCosts(&problem, times.forward_seconds, times.backward_seconds);
+    TakeCosts(&problem, times.forward_seconds, times.backward_seconds, times.remake_seconds);
     report.timed_batch = times.batch;
     if (file != nullptr) MeasureFile(*file, report.limit_bytes / 4, &problem);
   }

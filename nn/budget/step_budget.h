@@ -28,6 +28,8 @@ struct StepCosts {
   // Of layers in the order of their calls, and the loss.
   std::vector<double> forward_seconds, backward_seconds;
   double written_bytes_per_second = 0, read_bytes_per_second = 0;  // of the file
+  // Of layers, beside the backward pass, where they make again what they can; empty: none can.
+  std::vector<double> remake_seconds;
 };
 
 struct StepBudget {

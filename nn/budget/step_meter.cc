@@ -81,6 +81,7 @@ class StepTrace final : public SegmentObserver {
       back_begins_.assign(layers_ + 1, -1);
       kept_.clear();
       held_.clear();
+      remakeable_.clear();
     }
     forward_begins_[s] = Clock();
     for (const NDArray& input : inputs) AddSlot(input, &input_of_[s]);
@@ -95,6 +96,10 @@ class StepTrace final : public SegmentObserver {
           return std::find(input_of_[s].begin(), input_of_[s].end(), output) != input_of_[s].end();
         });
     Visit(s, tape);
+    tape.VisitRemakeable(segment + 1, [&](const BufferHandle& buffer) {
+      if (buffer->attached) remakeable_.push_back(buffer->request.slot);
+      return false;
+    });
   }
   void EndForward(GradientTape& tape) override {
     forward_begins_[layers_ + 1] = Clock();
@@ -143,6 +148,7 @@ class StepTrace final : public SegmentObserver {
   std::map<const Buffer*, size_t> kept_;  // by the tape, and their requests
   std::map<size_t, int64_t> bytes_;       // of these requests
   std::vector<size_t> held_;              // of these, what somebody has beside it
+  std::vector<size_t> remakeable_;        // requests
 };
 
 // Requests that are alive between parts of the step are arrays of the problem; what else there is at once belongs to the parts.
@@ -220,6 +226,8 @@ ActivationProblem StepTrace::Problem() const {
     // Not what a gradient function of a layer's own has. What lives on behind the gradients that read it was overwritten by one.
     array.can_spill =
         !array.kept_by.empty() && std::find(held_.begin(), held_.end(), r) == held_.end();
+    array.can_remake = array.kept_by.size() == 1 && array.kept_by[0] == array.made &&
+                       std::find(remakeable_.begin(), remakeable_.end(), r) != remakeable_.end();
     if (const auto bytes = bytes_.find(r); bytes != bytes_.end())
       array.written_bytes = bytes->second;
     if (!array.kept_by.empty()) continue;
@@ -264,8 +272,11 @@ ActivationProblem StepTrace::Problem() const {
 
 class ObserverOfTimes final : public SegmentObserver {
  public:
-  explicit ObserverOfTimes(size_t layers)
-      : times_{std::vector<double>(layers + 1, kNone), std::vector<double>(layers + 1, kNone), 0} {}
+  explicit ObserverOfTimes(const ActivationPlan& plan)
+      : is_called_again_(plan.recomputes()),
+        times_{std::vector<double>(plan.segments.size() + 1, kNone),
+               std::vector<double>(plan.segments.size() + 1, kNone),
+               {}} {}
   void BeginSegment(int segment, absl::Span<const NDArray>) override {
     End();
     to_ = &times_.forward_seconds[static_cast<size_t>(segment)];
@@ -296,13 +307,15 @@ class ObserverOfTimes final : public SegmentObserver {
       double &forward = times.forward_seconds[i], &backward = times.backward_seconds[i];
       if (forward == kNone) forward = 0;
       if (backward == kNone) backward = 0;
-      if (i + 1 < times.forward_seconds.size()) backward = std::max(0.0, backward - forward);
+      if (is_called_again_ && i + 1 < times.forward_seconds.size())
+        backward = std::max(0.0, backward - forward);
     }
     return times;
   }
 
  private:
   static constexpr double kNone = 1e30;
+  const bool is_called_again_;
   StepTimes times_;
   bool is_on_ = false;
   double* to_ = nullptr;
@@ -353,40 +366,57 @@ ActivationProblem MeasureActivations(Network& network, const StepShape& shape) {
 
 StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem,
                        int64_t limit) {
-  const ActivationPlan plan = PlanOfLayers(network, Retention::kRecompute);
-  const int64_t needed = std::max<int64_t>(1, CostOf(problem, plan).peak_bytes);
+  std::vector<ActivationPlan> plans = {PlanOfLayers(network, Retention::kRecompute)};
+  if (std::any_of(problem.arrays.begin(), problem.arrays.end(),
+                  [](const ActivationArray& array) { return array.can_remake; }))
+    plans.push_back(PlanOfLayers(network, Retention::kRemake));
   int64_t batch = shape.batch;
-  if (needed > limit) {
-    batch = std::max<int64_t>(
-        1, static_cast<int64_t>(static_cast<double>(batch) * static_cast<double>(limit) /
-                                static_cast<double>(needed)));
+  for (const ActivationPlan& plan : plans) {
+    const int64_t needed = std::max<int64_t>(1, CostOf(problem, plan).peak_bytes);
+    if (needed <= limit) continue;
+    batch =
+        std::min(batch, std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(shape.batch) *
+                                                                  static_cast<double>(limit) /
+                                                                  static_cast<double>(needed))));
   }
-  ObserverOfTimes observer(problem.layers.size());
   NDArray beside;
   if (network.beside().is_defined()) {
     const ScopeOutOfWorkspaces heap;
     const HandlesOwnScope handles;  // a model's manager is capped
     beside = network.beside().CopyTo(Place::Heap());
   }
-  network.SetActivationPlan(plan, nullptr, &observer);
   const absl::Cleanup restore = [&] {
     network.SetActivationPlan({});
     if (!beside.is_defined()) return;
     NDArray now = network.beside();
     CopyInto(beside, now);
   };
-  RenewWorkspace(network);
-  for (int i = 0; i < kCycles; ++i) RunStep(network, shape, batch, /*dry=*/true);
-  constexpr int kRuns = 3;
-  observer.Start();
-  for (int i = 0; i < kRuns; ++i) {
-    RunStep(network, shape, batch, /*dry=*/false);
-    observer.End();
-  }
-  StepTimes times = observer.Times();
+  const auto times_by = [&](const ActivationPlan& plan) {
+    ObserverOfTimes observer(plan);
+    network.SetActivationPlan(plan, nullptr, &observer);
+    RenewWorkspace(network);
+    for (int i = 0; i < kCycles; ++i) RunStep(network, shape, batch, /*dry=*/true);
+    constexpr int kRuns = 3;
+    observer.Start();
+    for (int i = 0; i < kRuns; ++i) {
+      RunStep(network, shape, batch, /*dry=*/false);
+      observer.End();
+    }
+    network.SetActivationPlan({});  // the observer goes
+    return observer.Times();
+  };
+  StepTimes times = times_by(plans[0]);
   times.batch = batch;
+  if (plans.size() > 1) {
+    const StepTimes remade = times_by(plans[1]);
+    for (size_t i = 0; i < problem.layers.size(); ++i) {
+      times.remake_seconds.push_back(
+          std::max(0.0, remade.backward_seconds[i] - times.backward_seconds[i]));
+    }
+  }
   const double factor = static_cast<double>(shape.batch) / static_cast<double>(batch);
-  for (auto* const seconds : {&times.forward_seconds, &times.backward_seconds}) {
+  for (auto* const seconds :
+       {&times.forward_seconds, &times.backward_seconds, &times.remake_seconds}) {
     for (double& one : *seconds) one *= factor;
   }
   return times;

@@ -39,6 +39,7 @@ ActivationProblem MeasureActivations(Network& network, const StepShape& shape);
 // Times of layers, in the order of their calls, with the loss behind them.
 struct StepTimes {
   std::vector<double> forward_seconds, backward_seconds;
+  std::vector<double> remake_seconds;  // empty where no layer can
   int64_t batch =
       0;  // that they were measured with; they are those of the shape's batch all the same
 };

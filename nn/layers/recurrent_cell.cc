@@ -14,6 +14,11 @@ MatMulAttributes ByWeights(bool is_turned, bool accumulate) {
   return {.transpose_y = !is_turned, .accumulate = accumulate};
 }
 
+// Of several steps, as rows.
+NDArray RowsOf(const NDArray& steps) {
+  return steps.Reshape({steps.dim(0) * steps.dim(1), steps.dim(2)});
+}
+
 // Parameters: input weight, recurrent weight, bias.
 class LstmSteps final : public RecurrentCell {
  public:
@@ -31,6 +36,20 @@ class LstmSteps final : public RecurrentCell {
         kept.empty() ? Empty(gates.shape(), gates.dtype(), Place::CurrentOn(gates.device()))
                      : kept[0];
     Dispatch(OpCode::kLstmCell, {&gates, &states[1]}, {&next[0], &next[1], &activations});
+  }
+  // Products of a step's rows, as Step() has them: of more rows at once a backend may add up otherwise.
+  void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
+              absl::Span<const NDArray> states, KeptOfStep kept) const override {
+    for (int64_t i = 0; i < gates.dim(0); ++i) {
+      NDArray at = gates.Index(0, i);
+      MatMulInto(states[0].Index(0, i), parameters[1], at,
+                 ByWeights(is_turned, /*accumulate=*/true));
+    }
+    const NDArray rows = RowsOf(gates), cells = RowsOf(states[1]);
+    NDArray activations = RowsOf(kept[0]),
+            h = Empty(cells.shape(), cells.dtype(), Place::CurrentOn(cells.device())),
+            c = Empty(cells.shape(), cells.dtype(), Place::CurrentOn(cells.device()));
+    Dispatch(OpCode::kLstmCell, {&rows, &cells}, {&h, &c, &activations});
   }
   void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray> next, KeptOfStep kept,
                 absl::Span<NDArray> gradients, NDArray& gate_gradient,
@@ -68,6 +87,18 @@ class GruSteps final : public RecurrentCell {
                &parameters[3]);
     Dispatch(OpCode::kGruCell, {&gates, &of_state, &states[0]}, {&next[0], &activations});
   }
+  void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
+              absl::Span<const NDArray> states, KeptOfStep kept) const override {
+    for (int64_t i = 0; i < gates.dim(0); ++i) {
+      NDArray at = kept[1].Index(0, i);
+      MatMulInto(states[0].Index(0, i), parameters[1], at,
+                 ByWeights(is_turned, /*accumulate=*/false), &parameters[3]);
+    }
+    const NDArray rows = RowsOf(gates), of_state = RowsOf(kept[1]), hidden = RowsOf(states[0]);
+    NDArray activations = RowsOf(kept[0]),
+            next = Empty(hidden.shape(), hidden.dtype(), Place::CurrentOn(hidden.device()));
+    Dispatch(OpCode::kGruCell, {&rows, &of_state, &hidden}, {&next, &activations});
+  }
   void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray>, KeptOfStep kept,
                 absl::Span<NDArray> gradients, NDArray& gate_gradient,
                 NDArray& recurrent_gradient) const override {
@@ -90,6 +121,8 @@ class SimpleSteps final : public RecurrentCell {
     MatMulInto(states[0], parameters[1], gates, ByWeights(is_turned, /*accumulate=*/true));
     relu_ ? ReluInto(gates, next[0]) : TanhInto(gates, next[0]);
   }
+  void Remake(NDArray, absl::Span<const NDArray>, bool, absl::Span<const NDArray>,
+              KeptOfStep) const override {}
   void StepGrad(absl::Span<const NDArray>, absl::Span<const NDArray> next, KeptOfStep,
                 absl::Span<NDArray> gradients, NDArray& gate_gradient,
                 NDArray& recurrent_gradient) const override {
