@@ -18,6 +18,26 @@ MatMulAttributes ByWeights(bool is_turned, bool accumulate) {
 NDArray RowsOf(const NDArray& steps) {
   return steps.Reshape({steps.dim(0) * steps.dim(1), steps.dim(2)});
 }
+NDArray NewLike(const NDArray& x) {
+  return Empty(x.shape(), x.dtype(), Place::CurrentOn(x.device()));
+}
+
+// The product of the states before several steps with the recurrent weight, to the bits of Step(). On the host what a row of a
+// product becomes by a weight that was turned does not depend on the others (backends/cpu/gemm/tile_kernels.h); else a backend may add up
+// more rows in another order, and each step is a product by itself.
+void MultiplySteps(const NDArray& states, const NDArray& weight, bool is_turned, bool accumulate,
+                   const NDArray* bias, NDArray& z) {
+  const bool at_once = is_turned && z.device() == Host() && states.dim(1) > 1 &&
+                       (z.dtype() == DType::kFloat32 || z.dtype() == DType::kFloat64);
+  if (at_once) {
+    NDArray rows = RowsOf(z);
+    return MatMulInto(RowsOf(states), weight, rows, ByWeights(is_turned, accumulate), bias);
+  }
+  for (int64_t i = 0; i < z.dim(0); ++i) {
+    NDArray at = z.Index(0, i);
+    MatMulInto(states.Index(0, i), weight, at, ByWeights(is_turned, accumulate), bias);
+  }
+}
 
 // Parameters: input weight, recurrent weight, bias.
 class LstmSteps final : public RecurrentCell {
@@ -37,18 +57,11 @@ class LstmSteps final : public RecurrentCell {
                      : kept[0];
     Dispatch(OpCode::kLstmCell, {&gates, &states[1]}, {&next[0], &next[1], &activations});
   }
-  // Products of a step's rows, as Step() has them: of more rows at once a backend may add up otherwise.
   void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
               absl::Span<const NDArray> states, KeptOfStep kept) const override {
-    for (int64_t i = 0; i < gates.dim(0); ++i) {
-      NDArray at = gates.Index(0, i);
-      MatMulInto(states[0].Index(0, i), parameters[1], at,
-                 ByWeights(is_turned, /*accumulate=*/true));
-    }
+    MultiplySteps(states[0], parameters[1], is_turned, /*accumulate=*/true, nullptr, gates);
     const NDArray rows = RowsOf(gates), cells = RowsOf(states[1]);
-    NDArray activations = RowsOf(kept[0]),
-            h = Empty(cells.shape(), cells.dtype(), Place::CurrentOn(cells.device())),
-            c = Empty(cells.shape(), cells.dtype(), Place::CurrentOn(cells.device()));
+    NDArray activations = RowsOf(kept[0]), h = NewLike(cells), c = NewLike(cells);
     Dispatch(OpCode::kLstmCell, {&rows, &cells}, {&h, &c, &activations});
   }
   void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray> next, KeptOfStep kept,
@@ -89,14 +102,10 @@ class GruSteps final : public RecurrentCell {
   }
   void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
               absl::Span<const NDArray> states, KeptOfStep kept) const override {
-    for (int64_t i = 0; i < gates.dim(0); ++i) {
-      NDArray at = kept[1].Index(0, i);
-      MatMulInto(states[0].Index(0, i), parameters[1], at,
-                 ByWeights(is_turned, /*accumulate=*/false), &parameters[3]);
-    }
+    MultiplySteps(states[0], parameters[1], is_turned, /*accumulate=*/false, &parameters[3],
+                  kept[1]);
     const NDArray rows = RowsOf(gates), of_state = RowsOf(kept[1]), hidden = RowsOf(states[0]);
-    NDArray activations = RowsOf(kept[0]),
-            next = Empty(hidden.shape(), hidden.dtype(), Place::CurrentOn(hidden.device()));
+    NDArray activations = RowsOf(kept[0]), next = NewLike(hidden);
     Dispatch(OpCode::kGruCell, {&rows, &of_state, &hidden}, {&next, &activations});
   }
   void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray>, KeptOfStep kept,
