@@ -32,12 +32,13 @@ struct Case {
 };
 
 std::vector<Case> Cases() {
-  const RecurrentOptions last{.output = RecurrentOutput::kLast},
-      reversed{.reversed = true}, last_reversed{.output = RecurrentOutput::kLast, .reversed = true};
+  const RecurrentOptions last{.output = RecurrentOutput::kLast}, reversed{.reversed = true},
+      last_reversed{.output = RecurrentOutput::kLast, .reversed = true};
   return {{"lstm", {Lstm(6), Lstm(7), GlobalPooling(), Dense(3)}},
           {"gru", {Gru(6), Gru(7), GlobalPooling(), Dense(3)}},
           {"reversed lstm, last", {Lstm(6, reversed), Lstm(4, last), Dense(3)}},
           {"reversed gru, last", {Gru(6, reversed), Gru(4, last_reversed), Dense(3)}},
+          {"wide", {Lstm(40), Gru(48, last), Dense(3)}},
           {"simple", {SimpleRnn(6), Lstm(3, last_reversed), Dense(3)}}};
 }
 
@@ -79,7 +80,7 @@ TEST(RecurrentBudget, GradientsAreTheSameWhateverBecomesOfWhatLayersKeep) {
   const auto file = std::make_shared<SpillFile>(SpillFileOptions{.block_bytes = 4096});
   for (const Case& one : Cases()) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
-      for (const int64_t batch : {1, 40, 70, 300}) {
+      for (const int64_t batch : {1, 8, 40, 70, 300}) {
         for (const bool masked : {false, true}) {
           Network kept = Made(one.layers, dtype, WorkspaceMode::kNone);
           const std::string expected = GradientsBy(kept, batch, dtype, masked);
@@ -113,9 +114,9 @@ TEST(RecurrentBudget, WhatCanBeMadeAgainIsNotInMemoryMeanwhile) {
   for (const auto& one : cases) {
     Network network = Made(one.layers, DType::kFloat32);
     const auto live = [&](Retention way) {
-      return static_cast<double>(MeasureStep(network, {.batch = kBatch}, PlanOfLayers(network, way),
-                                             nullptr, INT64_MAX)
-                                     .live_bytes);
+      return static_cast<double>(
+          MeasureStep(network, {.batch = kBatch}, PlanOfLayers(network, way), nullptr, INT64_MAX)
+              .live_bytes);
     };
     const double share = live(Retention::kRemake) / live(Retention::kKeep);
     EXPECT_GE(share, one.least);
@@ -132,8 +133,8 @@ TEST(RecurrentBudget, APlannerTakesWhatIsCheapest) {
   Network network = Made(layers, DType::kFloat32);
   const size_t parts = layers.size() + 1;
   StepBudget budget{.limit = "60%", .shape = {.batch = kBatch}};
-  budget.costs = StepCosts{std::vector<double>(parts, 1e-3), std::vector<double>(parts, 1e-3),
-                           1e8, 1e8, std::vector<double>(parts - 1, 1e-4)};
+  budget.costs = StepCosts{std::vector<double>(parts, 1e-3), std::vector<double>(parts, 1e-3), 1e8,
+                           1e8, std::vector<double>(parts - 1, 1e-4)};
   const StepBudgetReport cheap = SetStepBudget(network, budget);
   EXPECT_TRUE(cheap.plan.remakes()) << cheap.ToString();
   EXPECT_FALSE(cheap.plan.recomputes()) << cheap.ToString();

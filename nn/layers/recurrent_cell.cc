@@ -22,17 +22,10 @@ NDArray NewLike(const NDArray& x) {
   return Empty(x.shape(), x.dtype(), Place::CurrentOn(x.device()));
 }
 
-// The product of the states before several steps with the recurrent weight, to the bits of Step(). On the host what a row of a
-// product becomes by a weight that was turned does not depend on the others (backends/cpu/gemm/tile_kernels.h); else a backend may add up
-// more rows in another order, and each step is a product by itself.
+// The product of the states before several steps with the recurrent weight, to the bits of Step(): each step's by itself, as a
+// backend may add up in another order for more rows.
 void MultiplySteps(const NDArray& states, const NDArray& weight, bool is_turned, bool accumulate,
                    const NDArray* bias, NDArray& z) {
-  const bool at_once = is_turned && z.device() == Host() && states.dim(1) > 1 &&
-                       (z.dtype() == DType::kFloat32 || z.dtype() == DType::kFloat64);
-  if (at_once) {
-    NDArray rows = RowsOf(z);
-    return MatMulInto(RowsOf(states), weight, rows, ByWeights(is_turned, accumulate), bias);
-  }
   for (int64_t i = 0; i < z.dim(0); ++i) {
     NDArray at = z.Index(0, i);
     MatMulInto(states.Index(0, i), weight, at, ByWeights(is_turned, accumulate), bias);
@@ -57,12 +50,13 @@ class LstmSteps final : public RecurrentCell {
                      : kept[0];
     Dispatch(OpCode::kLstmCell, {&gates, &states[1]}, {&next[0], &next[1], &activations});
   }
-  void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
-              absl::Span<const NDArray> states, KeptOfStep kept) const override {
-    MultiplySteps(states[0], parameters[1], is_turned, /*accumulate=*/true, nullptr, gates);
-    const NDArray rows = RowsOf(gates), cells = RowsOf(states[1]);
-    NDArray activations = RowsOf(kept[0]), h = NewLike(cells), c = NewLike(cells);
-    Dispatch(OpCode::kLstmCell, {&rows, &cells}, {&h, &c, &activations});
+  void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned, const NDArray& h,
+              KeptOfStep kept) const override {
+    MultiplySteps(h, parameters[1], is_turned, /*accumulate=*/true, nullptr, gates);
+    // The gates do not hang on c, so that any array will do for it, and what becomes of the states is not looked at.
+    const NDArray rows = RowsOf(gates), any = RowsOf(h);
+    NDArray activations = RowsOf(kept[0]), next_h = NewLike(any), next_c = NewLike(any);
+    Dispatch(OpCode::kLstmCell, {&rows, &any}, {&next_h, &next_c, &activations});
   }
   void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray> next, KeptOfStep kept,
                 absl::Span<NDArray> gradients, NDArray& gate_gradient,
@@ -100,11 +94,10 @@ class GruSteps final : public RecurrentCell {
                &parameters[3]);
     Dispatch(OpCode::kGruCell, {&gates, &of_state, &states[0]}, {&next[0], &activations});
   }
-  void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
-              absl::Span<const NDArray> states, KeptOfStep kept) const override {
-    MultiplySteps(states[0], parameters[1], is_turned, /*accumulate=*/false, &parameters[3],
-                  kept[1]);
-    const NDArray rows = RowsOf(gates), of_state = RowsOf(kept[1]), hidden = RowsOf(states[0]);
+  void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned, const NDArray& h,
+              KeptOfStep kept) const override {
+    MultiplySteps(h, parameters[1], is_turned, /*accumulate=*/false, &parameters[3], kept[1]);
+    const NDArray rows = RowsOf(gates), of_state = RowsOf(kept[1]), hidden = RowsOf(h);
     NDArray activations = RowsOf(kept[0]), next = NewLike(hidden);
     Dispatch(OpCode::kGruCell, {&rows, &of_state, &hidden}, {&next, &activations});
   }
@@ -130,8 +123,8 @@ class SimpleSteps final : public RecurrentCell {
     MatMulInto(states[0], parameters[1], gates, ByWeights(is_turned, /*accumulate=*/true));
     relu_ ? ReluInto(gates, next[0]) : TanhInto(gates, next[0]);
   }
-  void Remake(NDArray, absl::Span<const NDArray>, bool, absl::Span<const NDArray>,
-              KeptOfStep) const override {}
+  void Remake(NDArray, absl::Span<const NDArray>, bool, const NDArray&, KeptOfStep) const override {
+  }
   void StepGrad(absl::Span<const NDArray>, absl::Span<const NDArray> next, KeptOfStep,
                 absl::Span<NDArray> gradients, NDArray& gate_gradient,
                 NDArray& recurrent_gradient) const override {

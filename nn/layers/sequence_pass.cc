@@ -36,34 +36,11 @@ NDArray SequencePass::GatesOf(const NDArray& x, const StepRun& run,
       .Reshape({run.end - run.begin, batch, gate_width()});
 }
 
-NDArray SequencePass::CellsBefore(const StepRun& run) {
-  const int64_t steps = run.end - run.begin;
-  NDArray before = New({steps, batch, units});
-  // The run's first step as it is made, and the one before it.
-  const int64_t position = TimeOf(reversed ? run.end - 1 : run.begin);
-  const NDArray* cells = &first[1];
-  NDArray last_cells;
-  if (position > 0) {
-    const StepRun& of = RunOf(position - 1);
-    last_cells = of.c.Index(0, TimeOf(position - 1) - of.begin);
-    cells = &last_cells;
-  }
-  NDArray at_first = before.Index(0, reversed ? steps - 1 : 0);
-  CopyInto(*cells, at_first);
-  if (steps == 1) return before;
-  NDArray others = before.Slice(0, reversed ? 0 : 1, reversed ? steps - 1 : steps);
-  CopyInto(run.c.Slice(0, reversed ? 1 : 0, reversed ? steps : steps - 1), others);
-  return before;
-}
-
 void SequencePass::Remake(StepRun& run, const NDArray& h_before, const ReadWeights& weights) {
-  const int64_t steps = run.end - run.begin;
-  States before = {h_before};
-  if (states() > 1) before[1] = CellsBefore(run);
   for (size_t k = 0; k < run.kept.size(); ++k)
-    run.kept[k] = New({steps, batch, cell->kept()[k] * units});
-  cell->Remake(GatesOf(input.array, run, weights), weights.arrays, weights.are_turned,
-               absl::MakeConstSpan(before.data(), states()), absl::MakeSpan(run.kept));
+    run.kept[k] = New({run.end - run.begin, batch, cell->kept()[k] * units});
+  cell->Remake(GatesOf(input.array, run, weights), weights.arrays, weights.are_turned, h_before,
+               absl::MakeSpan(run.kept));
 }
 
 // What the gates became comes from the input, which is there where parameters are trained.

@@ -112,8 +112,6 @@ struct SequencePass final : HandGradient {
     CopyStatesBefore(run, before);
     return before;
   }
-  // The state c before each of the run's steps, likewise.
-  NDArray CellsBefore(const StepRun& run);
   // The product of the run's steps of x with the input weight, plus the bias: [steps, batch, gates * units].
   NDArray GatesOf(const NDArray& x, const StepRun& run, const ReadWeights& weights) const;
   // What the run kept beside the states, which was let go of, to the same bits: the same products, step by step.
