@@ -43,6 +43,8 @@ struct StepBudget {
   // Of what is spilled. The planner reckons with the file's speed for bytes that do not become smaller.
   SpillCompression compression = SpillCompression::kNone;
   std::optional<StepCosts> costs;
+  // False: where everything can be kept, which is seen at once, nothing is measured, and the report has no seconds.
+  bool measures_what_fits = true;
 };
 
 // What was found and chosen, before the first step. Bytes and seconds are of one step.
