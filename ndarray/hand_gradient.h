@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "tidepool/ndarray/ndarray.h"
 
@@ -26,6 +27,13 @@ class HandGradient {
   // gradient came those are undefined. `is_last`: nobody will ask again, so that what it keeps may go as it is used.
   virtual void Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients,
                    bool is_last) = 0;
+
+  // For who has what it keeps wait elsewhere: each array, in the same order each time; those it does not tell of stay with it. A tape
+  // that alone has the function takes them out, so that its handles are the only ones, and puts them back before Run(); an array that
+  // `can_be_made_again` may be undefined then, and Run() makes it again from the others. `what` ("input") is for reports and errors.
+  using KeptVisit =
+      absl::FunctionRef<void(const char* what, NDArray& kept, bool can_be_made_again)>;
+  virtual void VisitKept(KeptVisit /*visit*/) {}
 
  protected:
   // Nobody has it any more. One whose memory is used again overrides this.

@@ -6,8 +6,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/nn/budget/budget_follower.h"
 #include "tidepool/nn/budget/spilled_trainer.h"
 #include "tidepool/nn/budget/step_budget.h"
 #include "tidepool/nn/layers/dense.h"
@@ -43,6 +46,20 @@ double TrainWithin(Network& network, const std::string& limit, int steps) {
   return loss;
 }
 // [budget]
+
+// [follow]
+// Within what the budgets of the process and of owners leave, whatever they are by the time of a step.
+double TrainWithinWhatIsLeft(Network& network, int steps) {
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+  BudgetFollower budget(network, {.shape = {.batch = 256}});
+  double loss = 0;
+  for (int i = 0; i < steps; ++i) {
+    if (budget.Follow()) std::printf("%s", budget.ToString().c_str());  // it was planned anew
+    loss = trainer.Step([] { return MakeBatch(256); });
+  }
+  return loss;
+}
+// [follow]
 
 // [plan]
 // By hand: the first eight layers are computed again from their input, the next four wait in a file.
@@ -92,6 +109,27 @@ TEST(BudgetsTest, TheGuideTrainsToTheSameLoss) {
   double loss = 0;
   for (int i = 0; i < 5; ++i) loss = trainer.Step([] { return MakeBatch(256); });
   EXPECT_EQ(loss, expected);
+}
+
+TEST(BudgetsTest, ALimitOfTheOwnerIsFollowed) {
+  Network unlimited = SixteenLayers();
+  const double expected = TrainWithinWhatIsLeft(unlimited, 5);
+  MemoryOwner& job = MemoryOwner::Process().Child("job");
+  std::unique_ptr<Network> network;
+  {
+    const MemoryOwnerScope owner(job);
+    network = std::make_unique<Network>(SixteenLayers());
+  }
+  // Parameters and gradients are there; the updater's state and a step are to come.
+  MemoryBudget& budget = MemoryBudget::Global();
+  const int64_t there = budget.Of(job, Host()).taken_bytes;
+  budget.SetOwnerLimit(job, Host(), there + (12 << 20));
+  {
+    const MemoryOwnerScope owner(job);
+    EXPECT_EQ(TrainWithinWhatIsLeft(*network, 5), expected);
+  }
+  EXPECT_EQ(budget.Of(job, Host()).over_bytes(), 0);
+  budget.SetOwnerLimit(job, Host(), MemoryBudget::kUnlimited);
 }
 
 }  // namespace

@@ -15,6 +15,10 @@
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
+namespace internal {
+// Budgets above it are neither asked nor told (unbudgeted_owner.h); null until somebody asks for it.
+constinit std::atomic<const MemoryOwner*> owner_beside_budgets{nullptr};
+}  // namespace internal
 namespace {
 
 constexpr size_t kHoldersNamed = 3;
@@ -53,9 +57,8 @@ std::string Holders(const MemorySnapshot& snapshot, Device device) {
   };
   std::vector<Holder> holders;
   for (const OwnerMemory& memory : snapshot.owners) {
-    if (memory.device == device && memory.own_bytes > 0) {
+    if (memory.device == device && memory.own_bytes > 0)
       holders.push_back({memory.own_bytes, &memory});
-    }
   }
   std::sort(holders.begin(), holders.end(),
             [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
@@ -104,16 +107,14 @@ BudgetLine* MemoryBudget::FindLine(const MemoryOwner& owner, Device device) noex
 }
 
 namespace {
-
 // What `slot` points to, which is made when it is null and then never freed.
 template <typename T>
 T& FindOrMake(std::atomic<T*>& slot) {
   T* found = slot.load(std::memory_order_acquire);
   if (found != nullptr) return *found;
   auto made = std::make_unique<T>();
-  if (slot.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) {
+  if (slot.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel))
     return *made.release();
-  }
   return *found;
 }
 
@@ -136,6 +137,7 @@ template <typename Function>
 void MemoryBudget::ForEachLine(MemoryOwner& owner, Device device, const Function& function) {
   for (MemoryOwner* node = &owner; node != nullptr; node = node->parent()) {
     function(*FindLine(*node, device), node);
+    if (node == internal::owner_beside_budgets.load(std::memory_order_acquire)) return;
   }
   function(process_, nullptr);
 }
@@ -203,9 +205,8 @@ int64_t MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t byte
     ForEachLine(owner, device, count);
     return 0;
   }
-  if (const Refusal refusal = FindRefusal(owner, device, bytes); refusal.missing > 0) {
+  if (const Refusal refusal = FindRefusal(owner, device, bytes); refusal.missing > 0)
     return refusal.missing;
-  }
   ForEachLine(owner, device, count);
   LevelChanges changes;
   FindLevelChanges(owner, device, changes);

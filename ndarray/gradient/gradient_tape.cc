@@ -44,6 +44,9 @@ int GradientTape::KeptHandles(uint64_t buffer_id) const {
 bool GradientTape::ReleaseKept(uint64_t buffer_id, int others, KeptArrayStore* store) {
   return recorder_->kept().Release(buffer_id, others, store);
 }
+void GradientTape::VisitRemakeable(int part, absl::FunctionRef<bool(const BufferHandle&)> goes) {
+  recorder_->VisitRemakeable(part, goes);
+}
 void GradientTape::Stop() { recorder_->Stop(); }
 bool GradientTape::is_recording() const { return recorder_->is_recording(); }
 int64_t GradientTape::calls() const { return recorder_->calls(); }

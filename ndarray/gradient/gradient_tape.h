@@ -156,6 +156,9 @@ class GradientTape {
   // These go, if nobody else has any but for `others` of the caller's and nobody has written to it since it was kept; false otherwise.
   // `store` has it from here on, and outlives Backward().
   bool ReleaseKept(uint64_t buffer_id, int others, KeptArrayStore* store);
+  // What functions (HandGradient) of that part, the last one that was recorded, can make again from what else they keep. Where `goes`
+  // says so it goes now, and Backward() has it made again. Before VisitKept() of the same calls.
+  void VisitRemakeable(int part, absl::FunctionRef<bool(const BufferHandle& buffer)> goes);
 
   // Calls are no longer recorded.
   void Stop();

@@ -15,7 +15,7 @@ void KeptArrays::Visit(const TapeRecords& records,
   visited_ = records.last();
   std::vector<BufferHandle> seen;  // each once
   for (auto record = fresh.rbegin(); record != fresh.rend(); ++record) {
-    for (int v = 0; v < (*record)->input_count + (*record)->output_count; ++v) {
+    for (int v = 0; v < (*record)->view_count(); ++v) {
       TapedView& view = (*record)->views[v];
       if (!view.buffer) continue;
       const auto [found, is_new] =
@@ -80,7 +80,7 @@ void KeptArrays::Leave(TapedView& view) {
 
 void KeptArrays::Forget(TapeRecord& record) {
   if (kept_.empty()) return;
-  for (int v = 0; v < record.input_count + record.output_count; ++v) {
+  for (int v = 0; v < record.view_count(); ++v) {
     if (record.views[v].away != TapedView::kHere) Leave(record.views[v]);
   }
 }

@@ -17,12 +17,6 @@ std::string Described(const NDArray& array) {
   return absl::StrCat(DTypeName(array.dtype()), " ", array.shape().ToString());
 }
 
-std::string OperandOf(const TapeRecord& record, int operand) {
-  if (record.kind != TapeRecord::Kind::kCall) return absl::StrCat("input ", operand);
-  if (operand < record.input_count) return OperandName(Info(record.op).inputs, operand);
-  return OperandName(Info(record.op).outputs, operand - record.input_count);
-}
-
 std::string CalledAt(const AllocationTrace* site) {
   return site != nullptr ? absl::StrCat(" (called at ", site->Site(), ")") : "";
 }
@@ -72,7 +66,7 @@ void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const Tape
   const AllocationTrace* const site = record.extra != nullptr ? record.extra->site.get() : nullptr;
   ThrowFailedPrecondition(
       absl::StrCat("gradient tape: Op [", record.name(), "]", CalledAt(site), " kept its ",
-                   OperandOf(record, operand), " (", DTypeName(view.dtype), " ",
+                   record.OperandText(operand), " (", DTypeName(view.dtype), " ",
                    view.shape().ToString(), ", version ", view.version, ") for its gradient, and ",
                    writer, " (version ", now, "); expected it unchanged until Backward()"));
 }
@@ -86,7 +80,7 @@ NDArray GradientTape::Recorder::Recalled(const TapeRecord& record, TapedView& vi
   // Texts are made where they are needed.
   if (!array.IsInScope())
     array.CheckAlive(absl::StrCat("gradient of ", record.name()).c_str(),
-                     OperandOf(record, operand).c_str());
+                     record.OperandText(operand).c_str());
   return array;
 }
 
@@ -351,6 +345,14 @@ void GradientTape::Recorder::BackThroughFunction(TapeRecord& record, bool keep) 
         absl::StrCat("gradient tape: Op [", name, "]: it has no gradient, and one flows to it"));
   }
   absl::InlinedVector<NDArray, 6> found(record.input_count);
+  if (record.kept_count > 0) {
+    int v = record.input_count + record.output_count;
+    record.extra->backward->VisitKept([&](const char*, NDArray& array, bool) {
+      TapedView& view = record.views[v];
+      if (view.present) array = Recalled(record, view, keep, v);
+      ++v;
+    });
+  }
   {
     // A tape that keeps what it recorded, or has another around it, has one as well.
     const CallRecorder::Backward backward =

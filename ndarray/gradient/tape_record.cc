@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 
 namespace tidepool {
@@ -18,10 +19,24 @@ constexpr size_t RoundUp(size_t bytes) {
 
 }  // namespace
 
+std::string TapeRecord::OperandText(int view) const {
+  if (view >= input_count + output_count) {
+    const char* text = "";
+    int next = input_count + output_count;
+    extra->backward->VisitKept([&](const char* what, NDArray&, bool) {
+      if (next++ == view) text = what;
+    });
+    return text;
+  }
+  if (kind != Kind::kCall) return absl::StrCat("input ", view);
+  if (view < input_count) return OperandName(Info(op).inputs, view);
+  return OperandName(Info(op).outputs, view - input_count);
+}
+
 TapeRecord* TapeRecords::New(int inputs, int outputs, const void* attributes,
-                             size_t attribute_bytes) {
+                             size_t attribute_bytes, int kept) {
   ForgetPending();
-  const size_t views = static_cast<size_t>(inputs + outputs);
+  const size_t views = static_cast<size_t>(inputs + outputs + kept);
   const size_t head = RoundUp(sizeof(TapeRecord)), middle = RoundUp(views * sizeof(TapedView));
   const size_t bytes = head + middle + RoundUp(attribute_bytes);
   if (chunks_.empty() || chunks_.back().buffer->bytes - chunks_.back().used < bytes) {
@@ -40,6 +55,7 @@ TapeRecord* TapeRecords::New(int inputs, int outputs, const void* attributes,
   auto* const record = new (at) TapeRecord();
   record->input_count = static_cast<uint16_t>(inputs);
   record->output_count = static_cast<uint16_t>(outputs);
+  record->kept_count = static_cast<uint16_t>(kept);
   record->views = reinterpret_cast<TapedView*>(at + head);
   for (size_t i = 0; i < views; ++i) new (record->views + i) TapedView();
   if (attribute_bytes > 0) {
@@ -72,7 +88,7 @@ void TapeRecords::Destroy(TapeRecord* record) {
     record->extra->next = std::move(spare_extra_);
     spare_extra_ = std::move(record->extra);
   }
-  std::destroy_n(record->views, record->input_count + record->output_count);
+  std::destroy_n(record->views, record->view_count());
   std::destroy_at(record);
 }
 

@@ -81,17 +81,24 @@ struct TapeRecord {
   bool keeps_result = false;  // of the outputs: what was there before is part of it
   bool relu_before = false;   // of a pooling: its input ends with a ReLU, whose gradient it applies
   uint16_t input_count = 0, output_count = 0;
-  TapedView* views = nullptr;        // inputs, outputs
+  uint16_t kept_count = 0;           // of what a function has told that it keeps
+  TapedView* views = nullptr;        // inputs, outputs, those
   const void* attributes = nullptr;  // null: of none
 
   absl::Span<TapedView> inputs() { return absl::MakeSpan(views, input_count); }
   absl::Span<TapedView> outputs() { return absl::MakeSpan(views + input_count, output_count); }
   TapedView& output(int o) { return views[input_count + o]; }
+  absl::Span<TapedView> kept() {
+    return absl::MakeSpan(views + input_count + output_count, kept_count);
+  }
+  int view_count() const { return input_count + output_count + kept_count; }
   const char* name() const {
     return kind == Kind::kCall    ? Info(op).name
            : kind == Kind::kWatch ? "watch"
                                   : extra->name.c_str();
   }
+  // What the view of that number is to the record, for people.
+  std::string OperandText(int view) const;
 };
 
 // Records in the order they were made, of which the last ones go first.
@@ -107,7 +114,8 @@ class TapeRecords {
 
   // A record with that many views, absent ones, and a copy of the attributes. It is none before Commit; one that is never
   // committed is forgotten by the next New. Throws OutOfMemoryError.
-  TapeRecord* New(int inputs, int outputs, const void* attributes, size_t attribute_bytes);
+  TapeRecord* New(int inputs, int outputs, const void* attributes, size_t attribute_bytes,
+                  int kept = 0);
   void Commit(TapeRecord* record);
   // For a record of this, which it comes back from when that goes.
   std::unique_ptr<TapeExtra> NewExtra();

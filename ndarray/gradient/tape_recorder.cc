@@ -230,8 +230,9 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
 
 TapeRecord* GradientTape::Recorder::NewRecord(TapeRecord::Kind kind, const char* name,
                                               absl::Span<const NDArray> inputs, int outputs,
-                                              bool keep_inputs) {
-  TapeRecord* const record = records_.New(static_cast<int>(inputs.size()), outputs, nullptr, 0);
+                                              bool keep_inputs, int kept) {
+  TapeRecord* const record =
+      records_.New(static_cast<int>(inputs.size()), outputs, nullptr, 0, kept);
   record->kind = kind;
   record->extra = records_.NewExtra();
   record->extra->name = name;
@@ -290,8 +291,23 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
       outer->NoteFunction(name, inputs, outputs, backward);
   }
   if (!FlowsToOne(inputs)) return;
-  TapeRecord* const record = NewRecord(TapeRecord::Kind::kFunction, name, inputs,
-                                       static_cast<int>(outputs.size()), /*keep_inputs=*/false);
+  // What others have as well stays with the function, which gives it to whoever runs it first.
+  int kept = 0;
+  if (backward.is_only()) backward->VisitKept([&](const char*, NDArray&, bool) { ++kept; });
+  TapeRecord* const record =
+      NewRecord(TapeRecord::Kind::kFunction, name, inputs, static_cast<int>(outputs.size()),
+                /*keep_inputs=*/false, kept);
+  if (kept > 0) {
+    TapedView* view = record->kept().data();
+    backward->VisitKept([&](const char*, NDArray& array, bool) {
+      if (array.is_defined()) {
+        view->Set(array);
+        view->Keep(array);
+        array = NDArray();
+      }
+      ++view;
+    });
+  }
   record->extra->backward = std::move(backward);
   CommitFunction(record, outputs);
 }
@@ -315,6 +331,22 @@ void GradientTape::Recorder::VisitKept(absl::FunctionRef<void(const BufferHandle
   });
 }
 
+void GradientTape::Recorder::VisitRemakeable(int part,
+                                             absl::FunctionRef<bool(const BufferHandle&)> goes) {
+  for (TapeRecord* record = records_.last(); record != nullptr && record->part == part;
+       record = record->previous) {
+    if (record->kept_count == 0) continue;
+    TapedView* view = record->kept().data();
+    record->extra->backward->VisitKept([&](const char*, NDArray&, bool can_be_made_again) {
+      if (can_be_made_again && view->buffer && goes(view->buffer)) {
+        view->buffer.Reset();
+        view->present = false;
+      }
+      ++view;
+    });
+  }
+}
+
 std::vector<SavedArray> GradientTape::Recorder::Saved() const {
   std::vector<SavedArray> saved;
   std::set<uint64_t> seen;
@@ -323,15 +355,10 @@ std::vector<SavedArray> GradientTape::Recorder::Saved() const {
     in_order.push_back(record);
   std::reverse(in_order.begin(), in_order.end());
   for (TapeRecord* const record : in_order) {
-    for (int v = 0; v < record->input_count + record->output_count; ++v) {
+    for (int v = 0; v < record->view_count(); ++v) {
       const TapedView& view = record->views[v];
       if (!view.buffer || !seen.insert(view.buffer->id).second) continue;
-      const bool is_input = v < record->input_count;
-      const std::string operand =
-          record->kind != TapeRecord::Kind::kCall ? absl::StrCat("input ", v)
-          : is_input                              ? OperandName(Info(record->op).inputs, v)
-                     : OperandName(Info(record->op).outputs, v - record->input_count);
-      saved.push_back({record->name(), operand,
+      saved.push_back({record->name(), record->OperandText(v),
                        absl::StrCat(DTypeName(view.dtype), " ", view.shape().ToString()),
                        static_cast<int64_t>(view.buffer->bytes)});
     }

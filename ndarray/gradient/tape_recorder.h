@@ -50,6 +50,7 @@ class GradientTape::Recorder final : public CallRecorder {
   void set_listener(GradientListener* listener) { listener_ = listener; }
   bool is_recording() const { return state_ == State::kRecording; }
   void VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit);
+  void VisitRemakeable(int part, absl::FunctionRef<bool(const BufferHandle&)> goes);
   KeptArrays& kept() { return kept_; }
   int64_t calls() const { return calls_; }
   std::vector<SavedArray> Saved() const;
@@ -96,7 +97,7 @@ class GradientTape::Recorder final : public CallRecorder {
   void NoteUses(TapeRecord* record);
   // A record of a function or segment without outputs yet; null where nothing flows to it.
   TapeRecord* NewRecord(TapeRecord::Kind kind, const char* name, absl::Span<const NDArray> inputs,
-                        int outputs, bool keep_inputs);
+                        int outputs, bool keep_inputs, int kept = 0);
   void CommitFunction(TapeRecord* record, absl::Span<const NDArray> outputs);
 
   void Seed(absl::Span<const NDArray> outputs, absl::Span<const NDArray> output_gradients);

@@ -88,7 +88,9 @@ TEST(ActivationPlanTest, EveryWayGivesTheBitsOfKeepingEverything) {
       {Retention::kSpill},
       {Retention::kRecomputeSpilled},
       {Retention::kSpill, Retention::kRecompute, Retention::kKeep, Retention::kRecomputeSpilled},
-      {Retention::kKeep, Retention::kRecomputeSpilled, Retention::kSpill}};
+      {Retention::kKeep, Retention::kRecomputeSpilled, Retention::kSpill},
+      {Retention::kRemake},
+      {Retention::kRemake, Retention::kSpill, Retention::kRemake, Retention::kRecompute}};
   for (const char* const name : kNetworks) {
     Network unlimited = Made(name);
     const Trained expected = Train(unlimited);

@@ -18,6 +18,7 @@ enum class Way : uint8_t {
   kRecompute,  // as one segment
   kJoin,       // of the segment of the block before, where that recomputes
   kRecomputeSpilled,
+  kRemake,  // where there is something
 };
 
 std::vector<Way> WaysOf(BudgetStrategy strategy) {
@@ -55,7 +56,15 @@ class Search {
   Search(const ActivationProblem& problem, BudgetStrategy strategy)
       : problem_(problem),
         ways_(WaysOf(strategy)),
-        layers_(static_cast<int>(problem.layers.size())) {
+        layers_(static_cast<int>(problem.layers.size())),
+        can_remake_(problem.layers.size(), false) {
+    const bool computes =
+        strategy == BudgetStrategy::kAuto || strategy == BudgetStrategy::kRecompute;
+    for (const ActivationArray& array : problem.arrays) {
+      if (computes && array.can_remake) can_remake_[static_cast<size_t>(array.made)] = true;
+    }
+    if (std::find(can_remake_.begin(), can_remake_.end(), true) != can_remake_.end())
+      ways_.push_back(Way::kRemake);
     const int blocks = layers_ <= kMostSingle ? layers_ : kBlocks;
     for (int b = 0; b <= blocks; ++b)
       block_begins_.push_back(static_cast<int>(int64_t{layers_} * b / blocks));
@@ -83,6 +92,8 @@ class Search {
     for (int i = begin; i < begin + layers; ++i)
       computes = computes || !problem_.layers[static_cast<size_t>(i)].is_view;
     if (!computes && retention != Retention::kSpill) retention = Retention::kKeep;
+    if (retention == Retention::kRemake && !can_remake_[static_cast<size_t>(begin)])
+      retention = Retention::kKeep;
     plan.segments.push_back({.layers = layers, .retention = retention});
   }
 
@@ -90,8 +101,10 @@ class Search {
     ActivationPlan plan;
     for (size_t b = 0; b < ways.size();) {
       const int begin = block_begins_[b];
-      if (ways[b] == Way::kKeep || ways[b] == Way::kSpill) {
-        const Retention retention = ways[b] == Way::kKeep ? Retention::kKeep : Retention::kSpill;
+      if (ways[b] == Way::kKeep || ways[b] == Way::kSpill || ways[b] == Way::kRemake) {
+        const Retention retention = ways[b] == Way::kKeep    ? Retention::kKeep
+                                    : ways[b] == Way::kSpill ? Retention::kSpill
+                                                             : Retention::kRemake;
         for (int i = begin; i < block_begins_[b + 1]; ++i) AddSegment(plan, i, 1, retention);
         ++b;
         continue;
@@ -137,6 +150,7 @@ class Search {
     if (Has(Way::kSpill)) retentions.push_back(Retention::kSpill);
     if (Has(Way::kRecompute)) retentions.push_back(Retention::kRecompute);
     if (Has(Way::kRecomputeSpilled)) retentions.push_back(Retention::kRecomputeSpilled);
+    if (Has(Way::kRemake)) retentions.push_back(Retention::kRemake);
     std::vector<int> ends;
     for (int k = 1; k <= 8; ++k) {
       const int end = static_cast<int>(int64_t{layers_} * k / 8);
@@ -200,6 +214,7 @@ class Search {
     std::vector<Way> starts = {Way::kKeep};
     if (Has(Way::kSpill)) starts.push_back(Way::kSpill);
     if (Has(Way::kRecompute)) starts.push_back(Way::kRecompute);
+    if (Has(Way::kRemake)) starts.push_back(Way::kRemake);
     int64_t spent_by = all;
     for (const bool is_timed : {true, false}) {
       for (const Way start : starts) {
@@ -286,8 +301,9 @@ class Search {
   }
 
   const ActivationProblem& problem_;
-  const std::vector<Way> ways_;
+  std::vector<Way> ways_;
   const int layers_;
+  std::vector<bool> can_remake_;  // by layer
   std::vector<int> block_begins_;
   int64_t left_ = 0;  // evaluations
   std::vector<int64_t> alive_;

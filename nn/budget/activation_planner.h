@@ -37,7 +37,7 @@ struct PlannedActivations {
 std::vector<PlannedActivations> FindPlans(const ActivationProblem& problem,
                                           BudgetStrategy strategy);
 
-// Layers up to which every plan is looked at, with transfers of one segment's length.
+// Layers up to which every plan is looked at, with transfers of one segment's length, where no layer can make anything again.
 int LayersSearchedExhaustively(BudgetStrategy strategy);
 
 }  // namespace tidepool::nn

@@ -89,6 +89,10 @@ class Timeline {
     return static_cast<size_t>(s) < plan_.segments.size() &&
            plan_.segments[static_cast<size_t>(s)].spills();
   }
+  bool Remakes(int s) const {
+    return static_cast<size_t>(s) < plan_.segments.size() &&
+           plan_.segments[static_cast<size_t>(s)].retention == Retention::kRemake;
+  }
   int SegmentOf(int layer) const { return ticks_.segment[static_cast<size_t>(layer)]; }
   void Add(int first, int last, int64_t bytes) {
     if (last < first) return;
@@ -140,6 +144,10 @@ class Timeline {
 
   void PlaceKept(const ActivationArray& array, int held_until, int first_keeper, int last_keeper,
                  int end) {
+    if (Remakes(first_keeper) && array.can_remake) {
+      const int at = ticks_.gradients[static_cast<size_t>(array.kept_by.front())];
+      return Add(at, at, array.bytes);
+    }
     const int segments = static_cast<int>(plan_.segments.size());
     // Let go of at the end of this one, which is the loss at last.
     const int released =
@@ -200,7 +208,8 @@ class Timeline {
         layer == ticks_.layers ? problem_.loss : problem_.layers[static_cast<size_t>(layer)];
     const bool forward = tick <= ticks_.loss || (layer < ticks_.layers &&
                                                  ticks_.again[static_cast<size_t>(layer)] == tick);
-    return forward ? of.forward_seconds : of.backward_seconds;
+    if (forward) return of.forward_seconds;
+    return of.backward_seconds + (Remakes(SegmentOf(layer)) ? of.remake_seconds : 0);
   }
 
   // One file, which does what was asked of it in that order.
@@ -210,6 +219,8 @@ class Timeline {
       layer_at[static_cast<size_t>(i)] = i;
       layer_at[static_cast<size_t>(ticks_.gradients[static_cast<size_t>(i)])] = i;
       const int again = ticks_.again[static_cast<size_t>(i)];
+      if (Remakes(SegmentOf(i)))
+        cost->recompute_seconds += problem_.layers[static_cast<size_t>(i)].remake_seconds;
       if (again < 0) continue;
       layer_at[static_cast<size_t>(again)] = i;
       cost->recompute_seconds += problem_.layers[static_cast<size_t>(i)].forward_seconds;

@@ -26,10 +26,12 @@ struct ActivationArray {
       kept_by;  // layers whose gradients read it, ascending; empty: it is gone behind its last use
   int64_t written_bytes = 0;  // where it is spilled; 0: as many as it takes
   bool can_spill = true;      // false: operators do not tell of it
+  bool can_remake = false;    // by the gradient of the one layer that keeps it
 };
 
 struct LayerActivations {
   double forward_seconds = 0, backward_seconds = 0;
+  double remake_seconds = 0;  // of its gradient beside these, where it makes again what it can
   // Most that is alive during the call beside arrays that were there before, and during that of its gradients beside arrays.
   int64_t forward_bytes = 0, backward_bytes = 0;
   int64_t gradient_bytes = 0;  // alive when its gradients are next, beside arrays

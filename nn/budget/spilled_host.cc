@@ -30,12 +30,11 @@ SpilledTrainer::Host::Host(Network& network, const UpdaterConfig& updater,
                Updater::State::kNone),
       file_(options.file != nullptr ? options.file : std::make_shared<SpillFile>()),
       element_(DTypeBytes(network.dtype())) {
-  if (updater.clipping.kind == ClippingKind::kGlobalNorm ||
-      updater.clipping.kind == ClippingKind::kNormOfEach) {
+  if (updater.clipping.kind == ClippingKind::kGlobalNorm) {
     ThrowUnimplemented(absl::StrCat(
         kName,
-        ": gradients clipped by their norm, which takes all of them at once, expected no clipping "
-        "or that of values"));
+        ": gradients clipped by the norm of all of them, which a step never has at once, expected "
+        "no clipping, that of values or that by the norm of each parameter"));
   }
   if (options.ahead < 0 || options.ahead > kMostAhead) {
     ThrowInvalidArgument(
@@ -87,9 +86,11 @@ void SpilledTrainer::Host::MakeUnits() {
     UnitUse& unit = uses_.back();
     parameters_[k].unit = static_cast<int>(uses_.size()) - 1;
     parameters_[k].begin = unit.bytes / static_cast<int64_t>(element_);
-    const int64_t bytes = named[k].value.NumElements() * static_cast<int64_t>(element_);
-    constexpr auto kAligned = static_cast<int64_t>(kHeapAlignment);
-    unit.bytes += (bytes + kAligned - 1) / kAligned * kAligned;
+    // With what pads it in the network's own array: norms are of that, and have the same bits here.
+    const bool is_last = k + 1 == parameters_.size();
+    parameters_[k].elements =
+        (is_last ? network_.trained_elements() : named[k + 1].begin) - named[k].begin;
+    unit.bytes += parameters_[k].elements * static_cast<int64_t>(element_);
     members.back().push_back(static_cast<int>(k));
   }
   for (size_t u = 0; u < uses_.size(); ++u) {

@@ -56,8 +56,9 @@ class SpilledTrainer::Host final : public ParameterHost {
   struct Unit;
   struct Parameter {
     int unit = 0;
-    int64_t begin = 0;                       // elements from the begin of the unit
-    NDArray value, gradient, first, second;  // of the pass
+    int64_t begin = 0, elements = 0;  // from the begin of the unit; with what pads it, zeros
+    NDArray value, gradient;          // of the pass
+    NDArray whole_value, whole_gradient, first, second;  // flat, padded
   };
   const Parameter& Views(int parameter) const {
     return parameters_[static_cast<size_t>(parameter)];

@@ -43,13 +43,18 @@ void SpilledTrainer::Host::PlaceViews() {
           of.handle(), begin, shape,
           absl::MakeConstSpan(strides.data(), static_cast<size_t>(shape.rank())), network_.dtype());
     };
+    const auto whole = [&](const LentBuffer& of, int64_t begin) {
+      return NDArray::FromStrides(of.handle(), begin, {parameter.elements}, {1}, network_.dtype());
+    };
     parameter.value = view(unit.value, parameter.begin);
     if (!training) continue;
     parameter.gradient = view(unit.gradient, parameter.begin);
+    parameter.whole_value = whole(unit.value, parameter.begin);
+    parameter.whole_gradient = whole(unit.gradient, parameter.begin);
     const int64_t elements = unit.use.bytes / static_cast<int64_t>(element_);
-    if (updater_.state_arrays() > 0) parameter.first = view(unit.state, parameter.begin);
+    if (updater_.state_arrays() > 0) parameter.first = whole(unit.state, parameter.begin);
     if (updater_.state_arrays() > 1)
-      parameter.second = view(unit.state, elements + parameter.begin);
+      parameter.second = whole(unit.state, elements + parameter.begin);
   }
   placed_for_ = pass_;
   placed_at_ = memory_.raw_data();
@@ -163,7 +168,10 @@ void SpilledTrainer::Host::Update(Unit& unit) {
     for (const int k : unit.parameters) {
       Parameter& parameter = parameters_[static_cast<size_t>(k)];
       const NamedParameter& named = network_.named_parameters()[static_cast<size_t>(k)];
-      updater_.ApplyTo({.decays = named.decays}, parameter.gradient, parameter.value,
+      const auto used = static_cast<size_t>(parameter.gradient.NumElements());
+      std::memset(parameter.whole_gradient.raw_data() + used * element_, 0,
+                  (static_cast<size_t>(parameter.elements) - used) * element_);
+      updater_.ApplyTo({.decays = named.decays}, parameter.whole_gradient, parameter.whole_value,
                        &parameter.first, &parameter.second);
     }
   }

@@ -64,7 +64,7 @@ class SpilledTrainer {
  public:
   // Takes the network's parameters over, into the file; those of NetworkOptions::hosted_parameters begin as they would in memory.
   // Throws as Network::HostParameters, Updater and SpillFile; kInvalidArgument for `ahead` out of range; kUnimplemented for
-  // clipping by norms, which takes all gradients at once; OutOfMemoryError where not even ahead = 0 fits into
+  // clipping by the norm of all gradients, which a step never has at once; OutOfMemoryError where not even ahead = 0 fits into
   // memory_bytes, with what would. Nothing has changed then.
   SpilledTrainer(Network& network, const UpdaterConfig& updater,
                  const SpilledTrainerOptions& options = {});

@@ -44,6 +44,55 @@ TEST(SpilledTrainer, HasTheBitsOfATrainer) {
   }
 }
 
+// The norm is of the same elements in the same order, what pads a parameter included: of doubles too, whose last bits say so.
+TEST(SpilledTrainer, ClipsByTheNormOfEachParameter) {
+  for (const UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdamW}) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      const auto make = [&] {
+        NetworkOptions options = Options(WorkspaceMode::kEnabled);
+        options.dtype = dtype;
+        NetworkConfig config;
+        config.AddInput("image", {28, 28, 1}, DType::kFloat32);
+        config.Add(ReshapeLayer({784}), {"image"}, "flat");
+        config.Add(Dense(21, Activation::kTanh), {"flat"}, "hidden");
+        config.Add(Dense(19, Activation::kTanh), {"hidden"}, "next");
+        config.Add(Dense(10), {"next"}, "out");
+        config.outputs = {"out"};
+        return Network(config, options);
+      };
+      const auto step = [&](auto& trainer, int i) {
+        return trainer.Step([&] {
+          const Batch batch = SomeBatch(4, static_cast<uint64_t>(i));
+          return Batch(Cast(batch.features, dtype), batch.labels);
+        });
+      };
+      UpdaterConfig updater = UpdaterConfig::Of(kind);
+      updater.clipping = {ClippingKind::kNormOfEach, 1e-3};
+      Network whole = make(), parts = make(), unclipped = make();
+      Trainer trainer(whole, updater);
+      SpilledTrainer spilled(parts, updater, {.file = SmallBlocks(), .ahead = 1});
+      updater.clipping = {};
+      Trainer other(unclipped, updater);
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(step(spilled, i), step(trainer, i)) << UpdaterName(kind) << " " << i;
+        step(other, i);
+      }
+      Trained expected, trained;
+      for (const NamedParameter& parameter : whole.named_parameters())
+        expected.parameters.push_back(BitsOf(parameter.value));
+      AddParameters(spilled, parts, &trained);
+      EXPECT_EQ(trained, expected) << UpdaterName(kind) << " " << DTypeName(dtype);
+      EXPECT_NE(BitsOf(unclipped.named_parameters()[0].value), expected.parameters[0]);
+    }
+  }
+  UpdaterConfig clipped = UpdaterConfig::Of(UpdaterKind::kAdam);
+  clipped.clipping = {ClippingKind::kNormOfEach, 0.05};
+  for (const char* const name : {"lenet", "lstm", "transformer"}) {
+    const auto make = [&] { return ExampleNetwork(name, Options(WorkspaceMode::kEnabled)); };
+    EXPECT_EQ(InAFile(make(), clipped, 5, 1), InMemory(make(), clipped, 5)) << name;
+  }
+}
+
 TEST(SpilledTrainer, OfEachUpdater) {
   for (const UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdaGrad,
                                  UpdaterKind::kRmsProp, UpdaterKind::kAdam, UpdaterKind::kAdamW}) {
@@ -203,7 +252,7 @@ TEST(SpilledTrainer, WhatCannotBeIsRefusedAndChangesNothing) {
   UpdaterConfig clipped = UpdaterConfig::Of(UpdaterKind::kSgd);
   clipped.clipping = {ClippingKind::kGlobalNorm, 1};
   EXPECT_THAT(MessageOf([&] { SpilledTrainer trainer(network, clipped); }),
-              HasSubstr("clipped by their norm"));
+              HasSubstr("clipped by the norm of all of them"));
   const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
   EXPECT_THAT(MessageOf([&] { SpilledTrainer trainer(network, adam, {.ahead = 65}); }),
               HasSubstr("ahead is 65"));

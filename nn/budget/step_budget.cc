@@ -16,10 +16,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "tidepool/memory/accounting/bytes_of_text.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/network/network_body.h"
 
@@ -43,10 +45,11 @@ int64_t LimitOf(const std::string& text, int64_t unlimited) {
 }
 
 // Its memory is a part of the budget, so small budgets have small blocks.
-SpillFileOptions FileOptions(const StepBudget& budget, int64_t limit) {
+SpillFileOptions FileOptions(const StepBudget& budget, int64_t limit, MemoryOwner& owner) {
   constexpr int64_t kSmallest = 4 << 10, kLargest = 4 << 20;
   SpillFileOptions options;
   options.folder = budget.spill_folder;
+  options.owner = &owner;
   options.compression = budget.compression;
   const int64_t share = limit / 16 / options.in_flight / kSmallest * kSmallest;
   options.block_bytes = static_cast<size_t>(std::clamp(share, kSmallest, kLargest));
@@ -86,9 +89,10 @@ void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
 }
 
 void TakeCosts(ActivationProblem* problem, const std::vector<double>& forward,
-               const std::vector<double>& backward) {
+               const std::vector<double>& backward, const std::vector<double>& remake) {
   const size_t layers = problem->layers.size();
-  if (forward.size() != layers + 1 || backward.size() != layers + 1) {
+  if (forward.size() != layers + 1 || backward.size() != layers + 1 ||
+      (!remake.empty() && remake.size() != layers)) {
     ThrowInvalidArgument(absl::StrCat("step budget: costs of ", forward.size(), " and ",
                                       backward.size(), " parts, expected those of ", layers,
                                       " layers and the loss"));
@@ -97,6 +101,21 @@ void TakeCosts(ActivationProblem* problem, const std::vector<double>& forward,
     LayerActivations& layer = i < layers ? problem->layers[i] : problem->loss;
     layer.forward_seconds = forward[i];
     layer.backward_seconds = backward[i];
+    if (i < layers && !remake.empty()) layer.remake_seconds = remake[i];
+  }
+}
+
+// With what batch. 0: not even one example fits into the budgets there are, so that all layers cost the same.
+int64_t TakeTimes(Network& network, const StepShape& shape, int64_t limit,
+                  ActivationProblem* problem) {
+  try {
+    const StepTimes times = MeasureTimes(network, shape, *problem, limit);
+    TakeCosts(problem, times.forward_seconds, times.backward_seconds, times.remake_seconds);
+    return times.batch;
+  } catch (const OutOfMemoryError&) {
+    const std::vector<double> same(problem->layers.size() + 1, 1e-3);
+    TakeCosts(problem, same, same, {});
+    return 0;
   }
 }
 
@@ -148,12 +167,16 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
                                     "planned peak"));
   }
   LimitOf(budget.limit, 1);  // wrong text is found before anything is done
+  MemoryOwner& owner = *network.training_workspace().core()->memory_owner.parent();
+  const MemoryOwnerScope as_before(
+      owner);  // the workspace is made anew, and its file's memory is beside it
   ClearStepBudget(network);
   const WorkspaceConfig config = network.training_workspace().config();
   const WorkspaceMode mode = network.training_mode();
   absl::Cleanup restore = [&] {
     network.SetActivationPlan({});
     network.set_training_workspace(mode, config);
+    network.ReleaseTape();  // whose memory is beside the budgets
   };
   StepBudgetReport report;
   report.network = network.name();
@@ -168,32 +191,36 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
       MeasureStep(network, budget.shape, keep, nullptr, INT64_MAX).planned_bytes;
   report.limit_bytes = LimitOf(budget.limit, report.unlimited_bytes);
 
-  const bool may_spill =
-      budget.strategy == BudgetStrategy::kAuto || budget.strategy == BudgetStrategy::kSpill;
+  const bool keeps = !budget.measures_what_fits && report.unlimited_bytes <= report.limit_bytes;
+  BudgetStrategy strategy = keeps ? BudgetStrategy::kNone : budget.strategy;
   std::shared_ptr<SpillFile> file;
-  if (may_spill) {
-    const SpillFileOptions options = FileOptions(budget, report.limit_bytes);
-    file = std::make_shared<SpillFile>(options);
-    problem.file_bytes = static_cast<int64_t>(options.block_bytes) * options.in_flight;
+  if (strategy == BudgetStrategy::kAuto || strategy == BudgetStrategy::kSpill) {
+    const SpillFileOptions options = FileOptions(budget, report.limit_bytes, owner);
+    try {
+      file = std::make_shared<SpillFile>(options);
+      problem.file_bytes = static_cast<int64_t>(options.block_bytes) * options.in_flight;
+    } catch (const OutOfMemoryError&) {
+      // Not even its blocks fit into the budgets there are.
+      strategy =
+          strategy == BudgetStrategy::kAuto ? BudgetStrategy::kRecompute : BudgetStrategy::kNone;
+    }
   }
   if (budget.costs.has_value()) {
-    TakeCosts(&problem, budget.costs->forward_seconds, budget.costs->backward_seconds);
+    TakeCosts(&problem, budget.costs->forward_seconds, budget.costs->backward_seconds,
+              budget.costs->remake_seconds);
     if (budget.costs->written_bytes_per_second > 0)
       problem.written_bytes_per_second = budget.costs->written_bytes_per_second;
     if (budget.costs->read_bytes_per_second > 0)
       problem.read_bytes_per_second = budget.costs->read_bytes_per_second;
-  } else {
-    const StepTimes times = MeasureTimes(network, budget.shape, problem, report.limit_bytes);
-    TakeCosts(&problem, times.forward_seconds, times.backward_seconds);
-    report.timed_batch = times.batch;
+  } else if (!keeps) {
+    report.timed_batch = TakeTimes(network, budget.shape, report.limit_bytes, &problem);
     if (file != nullptr) MeasureFile(*file, report.limit_bytes / 4, &problem);
   }
   report.unlimited_seconds = CostOf(problem, keep).seconds;
 
   // The first one that fits once its arrays have places, the fastest one first.
   std::vector<PlannedActivations> plans = {{keep, CostOf(problem, keep)}};  // nothing is faster
-  for (PlannedActivations& one : FindPlans(problem, budget.strategy))
-    plans.push_back(std::move(one));
+  for (PlannedActivations& one : FindPlans(problem, strategy)) plans.push_back(std::move(one));
   const auto file_of = [&](const ActivationPlan& plan) { return plan.spills() ? file : nullptr; };
   const PlannedActivations* chosen = nullptr;
   const PlannedActivations* least = &plans.back();
@@ -222,13 +249,13 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   report.predicted = chosen->cost;
   report.file_bytes = chosen->plan.spills() ? problem.file_bytes : 0;
   report.ways = WaysOf(network, chosen->plan);
-  std::move(restore).Cancel();
   network.ReleaseTape();
   report.planned_bytes = MeasureStep(network, budget.shape, chosen->plan, file_of(chosen->plan),
                                      report.limit_bytes, &config)
                              .planned_bytes +
                          report.file_bytes;
   network.ReleaseTape();
+  std::move(restore).Cancel();
   report.misses = network.training_workspace().stats().misses;
   if (chosen->plan.spills()) {
     const SpillFileStats measured = file->stats();

@@ -28,6 +28,8 @@ struct StepCosts {
   // Of layers in the order of their calls, and the loss.
   std::vector<double> forward_seconds, backward_seconds;
   double written_bytes_per_second = 0, read_bytes_per_second = 0;  // of the file
+  // Of layers, beside the backward pass, where they make again what they can; empty: none can.
+  std::vector<double> remake_seconds;
 };
 
 struct StepBudget {
@@ -41,6 +43,8 @@ struct StepBudget {
   // Of what is spilled. The planner reckons with the file's speed for bytes that do not become smaller.
   SpillCompression compression = SpillCompression::kNone;
   std::optional<StepCosts> costs;
+  // False: where everything can be kept, which is seen at once, nothing is measured, and the report has no seconds.
+  bool measures_what_fits = true;
 };
 
 // What was found and chosen, before the first step. Bytes and seconds are of one step.

@@ -35,8 +35,9 @@ ActivationPlan RandomPlan(int layers, std::mt19937& random) {
   ActivationPlan plan;
   for (int i = 0; i < layers;) {
     const int length = std::min(layers - i, static_cast<int>(random() % 4) + 1);
-    const auto retention = static_cast<Retention>(random() % 4);
-    const bool single = retention == Retention::kKeep || retention == Retention::kSpill;
+    const auto retention = static_cast<Retention>(random() % 5);
+    const bool single =
+        retention != Retention::kRecompute && retention != Retention::kRecomputeSpilled;
     plan.segments.push_back({.layers = single ? 1 : length, .retention = retention});
     i += plan.segments.back().layers;
   }
@@ -105,10 +106,7 @@ TEST(StepBudgetTest, ABudgetChangesNoBitAndIsKeptToTheByte) {
            {BudgetStrategy::kAuto, BudgetStrategy::kRecompute, BudgetStrategy::kSpill}) {
         SCOPED_TRACE(std::string(name) + " " + limit + " " + BudgetStrategyName(strategy));
         Network network = Deep(name);
-        // What an LSTM keeps its own gradient function has, so that nothing of it can be spilled.
-        const bool fits = strategy == BudgetStrategy::kAuto ||
-                          (limit == std::string("75%") &&
-                           !(strategy == BudgetStrategy::kSpill && name == std::string("lstm")));
+        const bool fits = strategy == BudgetStrategy::kAuto || limit == std::string("75%");
         StepBudgetReport report;
         try {
           report = SetStepBudget(

@@ -1,5 +1,5 @@
 // What a training step of a network takes: by dry runs (KernelsOffScope) in its own training workspace, which has learned the
-// step's plan afterwards, and by the clock.
+// step's plan afterwards, and by the clock. Dry steps take addresses, which are on the ledger as "dry runs" and in no budget (memory/accounting/unbudgeted_owner.h).
 #ifndef TIDEPOOL_NN_BUDGET_STEP_METER_H_
 #define TIDEPOOL_NN_BUDGET_STEP_METER_H_
 
@@ -27,7 +27,7 @@ struct StepMemory {
 };
 
 // By dry steps. The network has the plan and a workspace that has learned it from here on: of that configuration, whose search for
-// better places is waited for; null: of its own, but that no page is touched, and places are searched for where the first ones are beyond `limit`
+// better places is waited for, and which takes no memory before the first step; null: of its own, but that no page is touched, and places are searched for where the first ones are beyond `limit`
 // and what is alive is not. Throws as SetActivationPlan and steps do.
 StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
                        const std::shared_ptr<SpillFile>& file, int64_t limit,
@@ -39,6 +39,7 @@ ActivationProblem MeasureActivations(Network& network, const StepShape& shape);
 // Times of layers, in the order of their calls, with the loss behind them.
 struct StepTimes {
   std::vector<double> forward_seconds, backward_seconds;
+  std::vector<double> remake_seconds;  // empty where no layer can
   int64_t batch =
       0;  // that they were measured with; they are those of the shape's batch all the same
 };

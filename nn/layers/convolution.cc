@@ -81,6 +81,7 @@ struct TransposedGradient final : HandGradient {
     filter = NDArray();
     Free().Give(this);
   }
+  void VisitKept(KeptVisit visit) override { visit("input", x.array, /*can_be_made_again=*/false); }
 
   void Run(absl::Span<const NDArray> dz, absl::Span<NDArray> found, bool /*is_last*/) override {
     x.Check(kind, "input");

@@ -14,6 +14,24 @@ MatMulAttributes ByWeights(bool is_turned, bool accumulate) {
   return {.transpose_y = !is_turned, .accumulate = accumulate};
 }
 
+// Of several steps, as rows.
+NDArray RowsOf(const NDArray& steps) {
+  return steps.Reshape({steps.dim(0) * steps.dim(1), steps.dim(2)});
+}
+NDArray NewLike(const NDArray& x) {
+  return Empty(x.shape(), x.dtype(), Place::CurrentOn(x.device()));
+}
+
+// The product of the states before several steps with the recurrent weight, to the bits of Step(): each step's by itself, as a
+// backend may add up in another order for more rows.
+void MultiplySteps(const NDArray& states, const NDArray& weight, bool is_turned, bool accumulate,
+                   const NDArray* bias, NDArray& z) {
+  for (int64_t i = 0; i < z.dim(0); ++i) {
+    NDArray at = z.Index(0, i);
+    MatMulInto(states.Index(0, i), weight, at, ByWeights(is_turned, accumulate), bias);
+  }
+}
+
 // Parameters: input weight, recurrent weight, bias.
 class LstmSteps final : public RecurrentCell {
  public:
@@ -31,6 +49,14 @@ class LstmSteps final : public RecurrentCell {
         kept.empty() ? Empty(gates.shape(), gates.dtype(), Place::CurrentOn(gates.device()))
                      : kept[0];
     Dispatch(OpCode::kLstmCell, {&gates, &states[1]}, {&next[0], &next[1], &activations});
+  }
+  void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned, const NDArray& h,
+              KeptOfStep kept) const override {
+    MultiplySteps(h, parameters[1], is_turned, /*accumulate=*/true, nullptr, gates);
+    // The gates do not hang on c, so that any array will do for it, and what becomes of the states is not looked at.
+    const NDArray rows = RowsOf(gates), any = RowsOf(h);
+    NDArray activations = RowsOf(kept[0]), next_h = NewLike(any), next_c = NewLike(any);
+    Dispatch(OpCode::kLstmCell, {&rows, &any}, {&next_h, &next_c, &activations});
   }
   void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray> next, KeptOfStep kept,
                 absl::Span<NDArray> gradients, NDArray& gate_gradient,
@@ -68,6 +94,13 @@ class GruSteps final : public RecurrentCell {
                &parameters[3]);
     Dispatch(OpCode::kGruCell, {&gates, &of_state, &states[0]}, {&next[0], &activations});
   }
+  void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned, const NDArray& h,
+              KeptOfStep kept) const override {
+    MultiplySteps(h, parameters[1], is_turned, /*accumulate=*/false, &parameters[3], kept[1]);
+    const NDArray rows = RowsOf(gates), of_state = RowsOf(kept[1]), hidden = RowsOf(h);
+    NDArray activations = RowsOf(kept[0]), next = NewLike(hidden);
+    Dispatch(OpCode::kGruCell, {&rows, &of_state, &hidden}, {&next, &activations});
+  }
   void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray>, KeptOfStep kept,
                 absl::Span<NDArray> gradients, NDArray& gate_gradient,
                 NDArray& recurrent_gradient) const override {
@@ -89,6 +122,8 @@ class SimpleSteps final : public RecurrentCell {
             absl::Span<const NDArray> states, absl::Span<NDArray> next, KeptOfStep) const override {
     MatMulInto(states[0], parameters[1], gates, ByWeights(is_turned, /*accumulate=*/true));
     relu_ ? ReluInto(gates, next[0]) : TanhInto(gates, next[0]);
+  }
+  void Remake(NDArray, absl::Span<const NDArray>, bool, const NDArray&, KeptOfStep) const override {
   }
   void StepGrad(absl::Span<const NDArray>, absl::Span<const NDArray> next, KeptOfStep,
                 absl::Span<NDArray> gradients, NDArray& gate_gradient,

@@ -31,6 +31,11 @@ class RecurrentCell {
                     absl::Span<const NDArray> states, absl::Span<NDArray> next,
                     KeptOfStep kept) const = 0;
 
+  // What Step() leaves in `kept`, of several steps at once and to the same bits: `gates`, `h` (the states before them) and `kept`, which
+  // is written, are [steps, batch, ...] and dense. Of a cell that keeps something; it keeps nothing that hangs on c.
+  virtual void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
+                      const NDArray& h, KeptOfStep kept) const = 0;
+
   // From the gradients of the next states those of `gates` and of what the state's product gave
   // (the same array where both are one), which are written, and those of the states by other ways
   // than that product, which replace `gradients`; undefined: none.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,30 +14,16 @@
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
-#include "tidepool/nn/layers/recycler.h"
 #include "tidepool/nn/layers/sequence_mask.h"
 #include "tidepool/nn/layers/sequence_pass.h"
 
 namespace tidepool::nn {
 namespace {
 
-// On the host a product by weights as they lie, [gates, width], is computed and written the other
-// way round; turned once for the whole pass, they are read as they are. Not worth it for less than
-// this: of fewer rows weights are read where they lie.
-constexpr int64_t kRowsToTurn = 64, kStepsToTurn = 4;
-
 class ForwardPass {
  public:
   ForwardPass(SequencePass& pass, bool keeps, absl::Span<const NDArray> parameters)
-      : pass_(pass), keeps_(keeps), parameters_(parameters.begin(), parameters.end()) {
-    is_turned_ = pass.device == Host() && pass.batch >= kRowsToTurn && pass.length >= kStepsToTurn;
-    if (!is_turned_) return;
-    for (NDArray* weight : {&parameters_[0], &parameters_[1]}) {
-      NDArray turned = pass.New({weight->dim(1), weight->dim(0)});
-      CopyInto(weight->Transpose(), turned);
-      *weight = std::move(turned);
-    }
-  }
+      : pass_(pass), keeps_(keeps), weights_(pass, parameters) {}
 
   // The output.
   NDArray Run(const NDArray& input, absl::Span<NDArray> carried) {
@@ -53,9 +40,7 @@ class ForwardPass {
         if (p.states() > 1) run.c = p.New({steps, p.batch, p.units});
         for (int size : p.cell->kept()) run.kept.push_back(p.New({steps, p.batch, size * p.units}));
       }
-      const NDArray gates =
-          MatMul(p.Rows(input, run), parameters_[0], {.transpose_y = !is_turned_}, &parameters_[2])
-              .Reshape({steps, p.batch, p.gate_width()});
+      const NDArray gates = p.GatesOf(input, run, weights_);
       for (int64_t i = 0; i < steps; ++i) Step(run, p.TimeOf(position++), gates, states);
     }
     for (size_t s = 0; s < carried.size(); ++s) carried[s] = states[s].Dup();
@@ -74,7 +59,7 @@ class ForwardPass {
     if (p.states() > 1) next[1] = keeps_ ? run.c.Index(0, i) : p.New({p.batch, p.units});
     absl::InlinedVector<NDArray, 2> kept;
     for (const NDArray& array : run.kept) kept.push_back(array.Index(0, i));
-    p.cell->Step(gates.Index(0, i), parameters_, is_turned_,
+    p.cell->Step(gates.Index(0, i), weights_.arrays, weights_.are_turned,
                  absl::MakeConstSpan(states.data(), p.states()),
                  absl::MakeSpan(next.data(), p.states()), absl::MakeSpan(kept));
     if (p.mask.is_defined()) {
@@ -96,8 +81,7 @@ class ForwardPass {
 
   SequencePass& pass_;
   const bool keeps_;
-  absl::InlinedVector<NDArray, 4> parameters_;  // the weights turned, where is_turned_
-  bool is_turned_;
+  const ReadWeights weights_;
   NDArray output_, record_, zero_, spare_;
   bool owns_state_ = false;
 };
@@ -130,6 +114,7 @@ class BackwardPass {
     }
     for (auto run = p.runs.rbegin(); run != p.runs.rend() && !at_once; ++run) add(*run, NDArray());
     ones_ = NDArray();
+    weights_.reset();
     if (!comes_again_) p.h = KeptForGradient();
     if (p.trains && !two_products) {
       dr_ = dw_.Slice(1, p.width, p.width + p.units).Dup();
@@ -196,8 +181,14 @@ class BackwardPass {
     const Shape shape{run.end - run.begin, p.batch, p.gate_width()};
     run.gate_gradient = p.New(shape);
     run.recurrent_gradient = p.cell->has_recurrent_bias() ? p.New(shape) : run.gate_gradient;
+    const bool is_away = !run.kept.empty() && !run.kept[0].is_defined();
     NDArray before;
-    if (p.cell->reads_h()) before = p.StatesBefore(run);
+    if (p.cell->reads_h() || is_away) before = p.StatesBefore(run);
+    if (is_away) {
+      if (!weights_.has_value()) weights_.emplace(p, p.parameters);
+      pass_.Remake(run, before, *weights_);
+      if (!p.cell->reads_h()) before = NDArray();
+    }
     for (int64_t i = shape[0]; i-- > 0;) {
       --position;
       if (!p.last) AddOutputGradient(dz, p.TimeOf(position));
@@ -262,27 +253,12 @@ class BackwardPass {
   SequencePass& pass_;
   const bool comes_again_;
   NDArray ones_;
-  NDArray dw_, dr_, db_, dd_;  // dw_ has both weights' where there is one product
-  States gradients_;           // of the states behind the step under way
+  std::optional<ReadWeights> weights_;  // where something is made again
+  NDArray dw_, dr_, db_, dd_;           // dw_ has both weights' where there is one product
+  States gradients_;                    // of the states behind the step under way
 };
 
-Recycler<SequencePass>& Passes() {
-  static Recycler<SequencePass>& passes = Recycler<SequencePass>::New();
-  return passes;
-}
-
 }  // namespace
-
-SequencePass* SequencePass::Take() { return Passes().Take(); }
-
-void SequencePass::Done() noexcept {
-  input = h = KeptForGradient();
-  parameters.clear();
-  mask = NDArray();
-  first = States();
-  runs.clear();
-  Passes().Give(this);
-}
 
 void SequencePass::Run(absl::Span<const NDArray> output_gradients,
                        absl::Span<NDArray> input_gradients, bool is_last) {

@@ -21,6 +21,8 @@ namespace tidepool::nn {
 
 // Products of fewer rows are slower by the row; more rows are more memory.
 inline constexpr int64_t kRowsOfRun = 256;
+// Weights are turned for so many rows, and those of gradients summed up while the rows are near.
+inline constexpr int64_t kRowsToTurn = 64;
 inline constexpr size_t kMostStates = 2;
 
 using States = std::array<NDArray, kMostStates>;
@@ -34,6 +36,15 @@ struct StepRun {
   // Of the gates and of the state's product, the same array where both are one, as the pass back
   // finds them.
   NDArray gate_gradient, recurrent_gradient;
+};
+
+struct SequencePass;
+
+// The parameters as the pass forward reads them.
+struct ReadWeights {
+  ReadWeights(const SequencePass& pass, absl::Span<const NDArray> parameters);
+  absl::InlinedVector<NDArray, 4> arrays;
+  bool are_turned = false;  // the weights: [width, gates]
 };
 
 // Its memory is used again (recycler.h).
@@ -55,6 +66,7 @@ struct SequencePass final : HandGradient {
 
   void Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients,
            bool is_last) override;
+  void VisitKept(KeptVisit visit) override;
 
   // One that is empty. It goes back by itself where it has had a HandGradientHandle.
   static SequencePass* Take();
@@ -100,6 +112,10 @@ struct SequencePass final : HandGradient {
     CopyStatesBefore(run, before);
     return before;
   }
+  // The product of the run's steps of x with the input weight, plus the bias: [steps, batch, gates * units].
+  NDArray GatesOf(const NDArray& x, const StepRun& run, const ReadWeights& weights) const;
+  // What the run kept beside the states, which was let go of, to the same bits: the same products, step by step.
+  void Remake(StepRun& run, const NDArray& h_before, const ReadWeights& weights);
   void CopyStatesBefore(const StepRun& run, NDArray& before) const {
     const int64_t shift = reversed ? 1 : -1;
     const int64_t from = std::max<int64_t>(0, run.begin + shift),

@@ -20,8 +20,10 @@ void ActivationPass::BeginSegment(int segment, absl::Span<const NDArray> inputs)
 }
 
 void ActivationPass::EndSegment(int segment, absl::Span<const NDArray> outputs) {
-  if (spills_)
-    spilled_.EndPart(segment + 1, plan().segments[static_cast<size_t>(segment)].spills());
+  const ActivationSegment& ended = plan().segments[static_cast<size_t>(segment)];
+  if (ended.retention == Retention::kRemake)
+    tape_.VisitRemakeable(segment + 1, [](const BufferHandle&) { return true; });
+  if (spills_) spilled_.EndPart(segment + 1, ended.spills());
   tape_.set_part(static_cast<int>(plan().segments.size()) + 1);
   if (activations_.observer != nullptr) activations_.observer->EndSegment(segment, outputs, tape_);
 }

@@ -16,6 +16,8 @@ const char* RetentionName(Retention retention) {
       return "recompute";
     case Retention::kRecomputeSpilled:
       return "recompute from file";
+    case Retention::kRemake:
+      return "remake";
   }
   return "";
 }
@@ -28,6 +30,11 @@ bool ActivationPlan::spills() const {
 bool ActivationPlan::recomputes() const {
   return std::any_of(segments.begin(), segments.end(),
                      [](const ActivationSegment& s) { return s.recomputes(); });
+}
+
+bool ActivationPlan::remakes() const {
+  return std::any_of(segments.begin(), segments.end(),
+                     [](const ActivationSegment& s) { return s.retention == Retention::kRemake; });
 }
 
 std::string ActivationPlan::ToString() const {

@@ -18,9 +18,10 @@ enum class Retention : uint8_t {
   kSpill,  // it is written to the file and comes back ahead of use; what operators do not tell of stays
   kRecompute,  // the segment's inputs stay, and its layers are called once more in the backward pass
   kRecomputeSpilled,  // its inputs wait in the file
+  kRemake,  // what a layer's gradient can make again from the rest that it keeps (gates of an LSTM or GRU) goes, and is made again there
 };
 const char* RetentionName(
-    Retention retention);  // "keep", "spill", "recompute", "recompute from file"
+    Retention retention);  // "keep", "spill", "recompute", "recompute from file", "remake"
 
 // Layers one behind the other, in the order in which they are called.
 struct ActivationSegment {
@@ -46,6 +47,7 @@ struct ActivationPlan {
   // Whether some segment does.
   bool spills() const;
   bool recomputes() const;
+  bool remakes() const;
   // "keep 3 layers, recompute 4, spill 1"
   std::string ToString() const;
   bool operator==(const ActivationPlan&) const = default;

@@ -269,14 +269,22 @@ void Updater::Update(const ParameterGroup& run, const NDArray& g, NDArray& p, ND
 void Updater::ApplyTo(const ParameterGroup& as, const NDArray& gradients, NDArray& parameters,
                       NDArray* first, NDArray* second) const {
   const ClippingKind clipping = config_.clipping.kind;
-  if (clipping == ClippingKind::kNormOfEach || clipping == ClippingKind::kGlobalNorm ||
-      gradient_scale_ != 1) {
-    ThrowUnimplemented(
-        absl::StrCat("updater: parameters that come one after the other, with gradients ",
-                     gradient_scale_ != 1 ? "of a scaled loss" : "clipped by their norm",
-                     ", expected no clipping or that of values"));
+  if (clipping == ClippingKind::kGlobalNorm || gradient_scale_ != 1) {
+    ThrowUnimplemented(absl::StrCat(
+        "updater: parameters that come one after the other, with gradients ",
+        gradient_scale_ != 1 ? "of a scaled loss" : "clipped by the norm of all of them",
+        ", expected no clipping, that of values or that by the norm of each"));
   }
-  if (!as.frozen) Update(as, gradients, parameters, first, second, nullptr);
+  if (as.frozen) return;
+  if (clipping != ClippingKind::kNormOfEach)
+    return Update(as, gradients, parameters, first, second, nullptr);
+  NDArray numbers({kUpdateNumbers}, dtype_, Place::CurrentOn(device_)),
+      norms({1}, dtype_, Place::CurrentOn(device_));
+  WriteNumbers({&as, 1}, numbers);
+  NDArray norm = norms.Index(0, 0);
+  Norm2Into(gradients, {}, norm);
+  ScaleByNorms(norms, numbers);
+  Update(as, gradients, parameters, first, second, &numbers);
 }
 
 namespace {
@@ -327,16 +335,18 @@ void Updater::SetNumbers() {
     numbers_ = Empty(runs == 1 ? Shape{kUpdateNumbers} : Shape{runs, kUpdateNumbers}, dtype_,
                      Place::On(device_));
   }
-  if (runs == 0) return;
+  if (runs > 0) WriteNumbers(runs_, numbers_);
+}
+
+void Updater::WriteNumbers(absl::Span<const ParameterGroup> runs, NDArray& numbers) const {
   const auto write = [&](auto zero) {
     using T = decltype(zero);
-    HostView<T> view(numbers_, ViewContents::kOverwritten);
-    for (int64_t r = 0; r < runs; ++r) {
+    HostView<T> view(numbers, ViewContents::kOverwritten);
+    int64_t i = 0;
+    for (const ParameterGroup& run : runs) {
       UpdateNumbers next;
-      WithAttributes(runs_[static_cast<size_t>(r)],
-                     [&](const auto& attributes) { next = NumbersOf(attributes); });
+      WithAttributes(run, [&](const auto& attributes) { next = NumbersOf(attributes); });
       next.scale = gradient_scale_;
-      int64_t i = r * kUpdateNumbers;
       for (const double number : {next.rate, next.epsilon, next.keep, next.scale, next.skip})
         view[i++] = static_cast<T>(number);
     }
@@ -353,6 +363,10 @@ void Updater::ClipNumbers(const NDArray& gradients, NDArray& numbers) const {
   }
   if (config_.clipping.kind == ClippingKind::kGlobalNorm && runs_.size() > 1)
     norms = Norm2(norms, {}, true);
+  ScaleByNorms(norms, numbers);
+}
+
+void Updater::ScaleByNorms(const NDArray& norms, NDArray& numbers) const {
   NDArray scales = NumberOfRuns(numbers, kScaleNumber);
   MultiplyInto(scales, Clip(Reciprocal(norms * scales + kOfNorm) * config_.clipping.limit, 0, 1),
                scales);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/training/schedule.h"
 
@@ -107,8 +108,9 @@ class Updater {
   void ApplyToKept(const NDArray& gradients, NDArray& parameters);
   // Parameters that are treated as `as` says (its range is not looked at), by a state that the caller has: `first` and
   // `second` are the arrays of state_arrays(), null beyond, and all are dense and of one size. The next step's; Advance() counts it
-  // when all are done. For what comes and goes (budget/spilled_trainer.h). Throws kUnimplemented where gradients are clipped by
-  // norms or have a scale, which takes all of them at once.
+  // when all are done. For what comes and goes (budget/spilled_trainer.h). Clipped by the norm of each, that is of `gradients`: bits are
+  // those of Apply() where they end as the group does, with zeros. Throws kUnimplemented where gradients are clipped by the norm of all
+  // or have a scale, which takes all of them at once.
   void ApplyTo(const ParameterGroup& as, const NDArray& gradients, NDArray& parameters,
                NDArray* first, NDArray* second) const;
   int state_arrays() const;  // of each element
@@ -147,7 +149,9 @@ class Updater {
   void Update(const ParameterGroup& run, const NDArray& g, NDArray& p, NDArray* first,
               NDArray* second, const NDArray* numbers) const;
   void QueueRuns(const NDArray& gradients, NDArray& parameters, const NDArray* numbers);
+  void WriteNumbers(absl::Span<const ParameterGroup> runs, NDArray& numbers) const;
   void ClipNumbers(const NDArray& gradients, NDArray& numbers) const;
+  void ScaleByNorms(const NDArray& norms, NDArray& numbers) const;
   template <typename Visit>
   void WithAttributes(const ParameterGroup& run, Visit visit) const;
 

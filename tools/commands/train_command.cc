@@ -10,6 +10,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/eval/evaluation.h"
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_log.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
@@ -17,6 +18,7 @@
 #include "tidepool/memory/profile/memory_profile.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/kernel/thread_pool.h"
+#include "tidepool/nn/budget/budget_follower.h"
 #include "tidepool/nn/budget/step_budget.h"
 #include "tidepool/nn/data/async_iterator.h"
 #include "tidepool/nn/data/digits.h"
@@ -45,7 +47,7 @@ ABSL_FLAG(std::string, memory_profile, "",
           "HTML: a page that shows memory over time and each cycle");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 ABSL_FLAG(std::string, memory_budget, "",
-          "\"50%\" of what a step needs without it, or bytes; empty: none");
+          "\"50%\" of what a step needs, bytes, or process: what its limit leaves; empty: that");
 ABSL_FLAG(std::string, budget_strategy, "auto",
           "for what waits for the backward pass: auto, spill, recompute or none");
 ABSL_FLAG(std::string, spill_folder, "",
@@ -62,24 +64,44 @@ namespace {
       "flag --trace_file: no step was learned; it needs --workspace_mode=enabled");
 }
 
-// What the flags say of a budget; none without --memory_budget.
-std::optional<nn::StepBudget> BudgetOfFlags(int64_t batch, WorkspaceMode mode) {
+// What the flags say of a budget: of a step, or what the process's leaves.
+struct BudgetOfFlags {
+  std::optional<nn::StepBudget> fixed;
+  std::optional<nn::FollowerOptions> followed;
+};
+BudgetOfFlags ReadBudgetFlags(int64_t batch, WorkspaceMode mode, Device device) {
   const nn::BudgetStrategy strategy =
       nn::ParseBudgetStrategy("flag --budget_strategy", absl::GetFlag(FLAGS_budget_strategy));
   const SpillCompression compression =
       ParseSpillCompression("flag --spill_compression", absl::GetFlag(FLAGS_spill_compression));
   const std::string limit = absl::GetFlag(FLAGS_memory_budget);
-  if (limit.empty()) return std::nullopt;
+  const bool is_limited = MemoryBudget::Global().process().limit_bytes != MemoryBudget::kUnlimited;
+  const bool can_plan =
+      mode == WorkspaceMode::kEnabled && !absl::GetFlag(FLAGS_graphs) && device == Host();
+  if (limit.empty() && !(is_limited && can_plan)) return {};
   if (mode != WorkspaceMode::kEnabled) {
     ThrowInvalidArgument("flag --memory_budget needs --workspace_mode=enabled");
   }
   if (absl::GetFlag(FLAGS_graphs))
     ThrowInvalidArgument("flag --memory_budget and --graphs exclude each other");
-  return nn::StepBudget{.limit = limit,
-                        .strategy = strategy,
-                        .shape = {.batch = batch},
-                        .spill_folder = absl::GetFlag(FLAGS_spill_folder),
-                        .compression = compression};
+  if (limit == "process" && !is_limited) {
+    ThrowInvalidArgument(
+        "flag --memory_budget=process: the process has no limit, which TIDEPOOL_MEMORY_BUDGET "
+        "sets");
+  }
+  const nn::StepShape shape{.batch = batch};
+  const std::string folder = absl::GetFlag(FLAGS_spill_folder);
+  if (limit.empty() || limit == "process") {
+    return {.followed = nn::FollowerOptions{.strategy = strategy,
+                                            .shape = shape,
+                                            .spill_folder = folder,
+                                            .compression = compression}};
+  }
+  return {.fixed = nn::StepBudget{.limit = limit,
+                                  .strategy = strategy,
+                                  .shape = shape,
+                                  .spill_folder = folder,
+                                  .compression = compression}};
 }
 
 void WriteTrace(const Workspace& workspace, const std::string& path) {
@@ -120,7 +142,7 @@ int RunTrain() {
                     {"trace_file", trace}},
                    ImageFilesOf("data", folder));
   if (!trace.empty() && mode != WorkspaceMode::kEnabled) ThrowNoTrace();
-  const std::optional<nn::StepBudget> budget = BudgetOfFlags(batch, mode);
+  const BudgetOfFlags budget = ReadBudgetFlags(batch, mode, device);
 
   std::optional<MemoryProfile> memory_profile;
   if (!memory_profile_file.empty()) {
@@ -155,11 +177,19 @@ int RunTrain() {
     throw;
   }
   std::optional<nn::StepBudgetReport> budgeted;
-  if (budget.has_value()) {
-    budgeted = nn::SetStepBudget(*model.network, *budget);
+  std::optional<nn::BudgetFollower> follower;
+  if (budget.fixed.has_value()) {
+    budgeted = nn::SetStepBudget(*model.network, *budget.fixed);
     std::printf("%s", budgeted->ToString().c_str());
     std::fflush(stdout);
   }
+  if (budget.followed.has_value()) follower.emplace(*model.network, *budget.followed);
+  const auto follow = [&] {
+    if (!follower.has_value() || !follower->Follow()) return;
+    std::printf("%s", follower->ToString().c_str());
+    std::fflush(stdout);
+  };
+  follow();
   std::optional<MemoryLog> memory_log;
   if (!memory_log_file.empty()) memory_log.emplace();
   LastFinite last_finite(model, save);
@@ -182,6 +212,7 @@ int RunTrain() {
     if (memory_log) memory_log->Sample(absl::StrCat("epoch ", epoch, " batch ", step.batches - 1));
     progress.Step(epoch, std::min(step.batches * batch, train.count),
                   loss / static_cast<double>(step.batches));
+    follow();
     begin_step();
   });
   std::optional<nn::AsyncDataSetIterator> ahead;
@@ -195,6 +226,7 @@ int RunTrain() {
     if (epoch < epochs) batches.Reset();
   }
   trainer.set_listener(nullptr);
+  if (follower.has_value() && follower->report() != nullptr) budgeted = *follower->report();
   if (budgeted.has_value()) {
     const double mean = step_seconds / static_cast<double>(std::max<int64_t>(1, trainer.steps()));
     std::printf("%s", nn::OutcomeOf(*model.network, *budgeted, mean).ToString().c_str());

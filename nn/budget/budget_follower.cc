@@ -1,0 +1,237 @@
+#include "tidepool/nn/budget/budget_follower.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/owner_lease.h"
+#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_core.h"
+
+namespace tidepool::nn {
+namespace {
+
+constexpr int64_t kUnlimited = MemoryBudget::kUnlimited;
+constexpr int64_t kMargin = 16;  // a share of what is left, for what a step makes beside its plan
+constexpr int64_t kGrowth = 8;   // a share that there must be more of before a step is planned anew
+
+bool IsBelow(const MemoryOwner& node, const MemoryOwner* above) {
+  for (const MemoryOwner* at = &node; at != nullptr; at = at->parent()) {
+    if (at == above) return true;
+  }
+  return above == nullptr;
+}
+
+bool KeepsEverything(const ActivationPlan& plan) {
+  return !plan.spills() && !plan.recomputes() && !plan.remakes();
+}
+
+// What one limit leaves for a step.
+struct Left {
+  int64_t bytes = kUnlimited;  // that it may take now
+  int64_t share = kUnlimited;  // that it will, once other followers hold no more than theirs
+  int64_t limit = kUnlimited, others = 0;  // who follows nothing
+  double part = 1;                         // of the rest
+  int followers = 0;
+  std::string whose;
+};
+
+}  // namespace
+
+struct BudgetFollower::Entry {
+  Entry(Network& of, FollowerOptions by)
+      : network(of),
+        options(std::move(by)),
+        parent(*of.training_workspace().core()->memory_owner.parent()) {}
+
+  // All of the process, for others to see; and what of them is read by others.
+  static std::mutex& Mutex() {
+    static std::mutex& mutex = *new std::mutex;
+    return mutex;
+  }
+  static std::vector<Entry*>& All() {
+    static std::vector<Entry*>& all = *new std::vector<Entry*>;
+    return all;
+  }
+  int64_t OwnBytes() const {
+    const int64_t pages =
+        node.has_value() ? MemoryBudget::Global().Of(**node, Host()).taken_bytes : 0;
+    return pages + file_bytes;
+  }
+  void Publish() {
+    const std::lock_guard lock(Mutex());
+    node.emplace(network.training_workspace().core()->owner_lease);
+    file_bytes = report.has_value() ? report->file_bytes : 0;
+  }
+
+  Left LeftOf(const BudgetUsage& usage, const MemoryOwner* owner) const;
+  Left FindLeft() const;
+  void Plan(const Left& left);
+  [[noreturn]] void ThrowNothingFits(const Left& left, const StepBudgetReport& least) const;
+  bool IsPlannedFor(const Left& left) const {
+    if (report->planned_bytes > left.bytes) return false;
+    return KeepsEverything(report->plan) ||
+           left.bytes - left.bytes / kMargin - planned_for < planned_for / kGrowth;
+  }
+
+  Network& network;
+  const FollowerOptions options;
+  MemoryOwner& parent;  // below which the training workspace is
+  // Guarded by Mutex():
+  std::optional<OwnerLease> node;  // the workspace's
+  int64_t file_bytes = 0;
+
+  std::optional<StepBudgetReport> report;
+  int64_t planned_for = 0, plans = 0;
+};
+
+// Under the lock.
+Left BudgetFollower::Entry::LeftOf(const BudgetUsage& usage, const MemoryOwner* owner) const {
+  Left left;
+  if (usage.limit_bytes == kUnlimited) return left;
+  int64_t followed = 0;
+  double weights = 0;
+  for (const Entry* const entry : All()) {
+    if (!IsBelow(entry->parent, owner)) continue;
+    followed += entry->OwnBytes();
+    weights += entry->options.weight;
+    ++left.followers;
+  }
+  left.limit = usage.limit_bytes;
+  left.others = std::max<int64_t>(0, usage.taken_bytes - followed);
+  left.part = options.weight / weights;
+  const double room = static_cast<double>(left.limit - left.others) * left.part;
+  left.share = std::max<int64_t>(0, static_cast<int64_t>(std::floor(room)));
+  const int64_t now = left.limit - std::max<int64_t>(0, usage.taken_bytes - OwnBytes());
+  left.bytes = std::clamp<int64_t>(now, 0, left.share);
+  left.whose = owner == nullptr             ? "the process"
+               : owner->parent() == nullptr ? absl::StrCat("device ", DeviceName(Host()))
+                                            : absl::StrCat("owner [", owner->Path(), "]");
+  return left;
+}
+
+Left BudgetFollower::Entry::FindLeft() const {
+  const MemoryBudget& budget = MemoryBudget::Global();
+  Left least;
+  if (!budget.limited()) return least;
+  const std::lock_guard lock(Mutex());
+  const auto look = [&](const BudgetUsage& usage, const MemoryOwner* owner) {
+    Left left = LeftOf(usage, owner);
+    if (left.bytes < least.bytes) least = std::move(left);
+  };
+  for (const MemoryOwner* owner = &parent; owner != nullptr; owner = owner->parent())
+    look(budget.Of(*owner, Host()), owner);
+  look(budget.process(), nullptr);
+  return least;
+}
+
+void BudgetFollower::Entry::ThrowNothingFits(const Left& left,
+                                             const StepBudgetReport& least) const {
+  const int64_t step = least.least_bytes + least.least_bytes / (kMargin - 1) + 2;
+  const auto room = static_cast<int64_t>(std::ceil(static_cast<double>(step) / left.part));
+  const MemorySnapshot now = MemoryTracker::Global().Snapshot();
+  throw OutOfMemoryError(
+      absl::StrCat(
+          "step budget: network [", network.name(), "] of batch ", least.batch,
+          " follows the limit of ", left.whose, ", which is ", left.limit, " bytes; others hold ",
+          left.others, " of them, which leaves ", left.bytes, " for a step",
+          left.followers > 1
+              ? absl::StrCat(" that shares it with ", left.followers - 1, " that follow it as well")
+              : "",
+          "; it needs ", least.least_bytes, " bytes by the plan that takes least (",
+          BudgetStrategyName(least.strategy), ": ", least.plan.ToString(), "); a limit of ",
+          left.others + room, " would have been enough, or a smaller batch; ",
+          least.unlimited_bytes, " bytes for a step without a budget"),
+      now.ToString() + now.OwnersToString());
+}
+
+void BudgetFollower::Entry::Plan(const Left& left) {
+  const WorkspaceMode mode = network.training_mode();
+  const WorkspaceConfig config = network.training_workspace().config();
+  const absl::Cleanup publish = [this] { Publish(); };
+  report.reset();
+  {
+    const std::lock_guard lock(Mutex());
+    node.reset();  // what it holds goes now
+    file_bytes = 0;
+  }
+  planned_for = std::max<int64_t>(1, left.bytes - left.bytes / kMargin);
+  StepBudgetReport made = SetStepBudget(network, {.limit = std::to_string(planned_for),
+                                                  .strategy = options.strategy,
+                                                  .hard = false,
+                                                  .shape = options.shape,
+                                                  .spill_folder = options.spill_folder,
+                                                  .compression = options.compression,
+                                                  .costs = options.costs,
+                                                  .measures_what_fits = false});
+  if (!made.fits) {
+    ClearStepBudget(network);
+    const MemoryOwnerScope owner(parent);
+    network.set_training_workspace(mode, config);
+    ThrowNothingFits(left, made);
+  }
+  report = std::move(made);
+  ++plans;
+}
+
+BudgetFollower::BudgetFollower(Network& network, FollowerOptions options) {
+  if (!(options.weight > 0) || std::isinf(options.weight)) {
+    ThrowInvalidArgument(
+        absl::StrCat("budget follower: a weight of ", options.weight, ", expected more than 0"));
+  }
+  entry_ = std::make_unique<Entry>(network, std::move(options));
+  entry_->Publish();
+  const std::lock_guard lock(Entry::Mutex());
+  Entry::All().push_back(entry_.get());
+}
+
+BudgetFollower::~BudgetFollower() {
+  const std::lock_guard lock(Entry::Mutex());
+  std::erase(Entry::All(), entry_.get());
+}
+
+bool BudgetFollower::Follow() {
+  Entry& entry = *entry_;
+  Left left = entry.FindLeft();
+  if (left.bytes == kUnlimited) {
+    if (!entry.report.has_value()) return false;
+    const bool kept = KeepsEverything(entry.report->plan);
+    entry.report.reset();
+    if (!kept) ClearStepBudget(entry.network);
+    entry.Publish();
+    return !kept;
+  }
+  if (entry.report.has_value() && entry.IsPlannedFor(left)) return false;
+  if (left.bytes < left.share) {
+    // Those of others that are idle, and of what is over the limit.
+    Reclaimer::Global().ReclaimUnderPressure(left.share - left.bytes);
+    left = entry.FindLeft();
+    if (left.bytes == kUnlimited || (entry.report.has_value() && entry.IsPlannedFor(left)))
+      return false;
+  }
+  entry.Plan(left);
+  return true;
+}
+
+const StepBudgetReport* BudgetFollower::report() const {
+  return entry_->report.has_value() ? &*entry_->report : nullptr;
+}
+std::string BudgetFollower::ToString() const {
+  if (entry_->report.has_value()) return entry_->report->ToString();
+  return absl::StrCat("network ", entry_->network.name(),
+                      ": everything is kept, nothing limits a step\n");
+}
+int64_t BudgetFollower::plans() const { return entry_->plans; }
+int64_t BudgetFollower::allowed_bytes() const { return entry_->FindLeft().bytes; }
+
+}  // namespace tidepool::nn

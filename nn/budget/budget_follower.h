@@ -1,0 +1,71 @@
+// Training that keeps to the budgets there are (MemoryBudget): of the process, of the host, of the owners that a network's memory
+// is charged to. What they leave is what a step is planned for, and when one of them changes the next step is planned anew.
+//
+//   MemoryBudget::Global().SetOwnerLimit(owner, Host(), int64_t{2} << 30);   // or TIDEPOOL_MEMORY_BUDGET
+//   Trainer trainer(network, updater);
+//   BudgetFollower budget(network, {.shape = {.batch = 64}});
+//   for (...) {
+//     budget.Follow();             // before each step: a few atomic reads, unless something has changed
+//     trainer.Step(...);
+//   }
+//
+// What is left of a limit is what others do not hold: parameters, gradients, the updater's state, data. Several followers below one limit
+// share it by their weights, and give way at their next steps when another one comes. A sixteenth stays for what a step
+// makes beside its plan.
+//
+// Bits are those of training without a budget, whatever it is and however often it changes (step_budget.h).
+#ifndef TIDEPOOL_NN_BUDGET_BUDGET_FOLLOWER_H_
+#define TIDEPOOL_NN_BUDGET_BUDGET_FOLLOWER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tidepool/memory/spill/spill_counters.h"
+#include "tidepool/nn/budget/step_budget.h"
+#include "tidepool/nn/network.h"
+
+namespace tidepool::nn {
+
+// How a step is planned, as StepBudget has it.
+struct FollowerOptions {
+  BudgetStrategy strategy = BudgetStrategy::kAuto;
+  StepShape shape;    // of the largest batch
+  double weight = 1;  // above 0; beside others that follow the same limit
+  std::string spill_folder;
+  SpillCompression compression = SpillCompression::kNone;
+  std::optional<StepCosts> costs;
+};
+
+class BudgetFollower {
+ public:
+  // The network outlives it. Nothing is planned before Follow(). Throws kInvalidArgument for a weight.
+  BudgetFollower(Network& network, FollowerOptions options);
+  // The network keeps the plan that it has.
+  ~BudgetFollower();
+  BudgetFollower(const BudgetFollower&) = delete;
+  BudgetFollower& operator=(const BudgetFollower&) = delete;
+
+  // Before a step, on the thread of the steps, outside of the training workspace. True where it was planned anew: because less is left than the plan takes, or an
+  // eighth more than it was made for and it does not keep everything, or for the first time. Without a limit everything is kept. Throws
+  // OutOfMemoryError where nothing fits, with the limit that would have been enough: the network keeps everything then, and the next call
+  // plans again. Others as SetStepBudget. Cost: that of SetStepBudget where something is planned.
+  bool Follow();
+
+  // Of the last plan, and how often there was one; null: there is none, as nothing limits, or nothing fits.
+  const StepBudgetReport* report() const;
+  int64_t plans() const;
+  // The report's lines, or one that says why there is none.
+  std::string ToString() const;
+  // What is left for a step, now; MemoryBudget::kUnlimited: nothing limits.
+  int64_t allowed_bytes() const;
+
+ private:
+  struct Entry;
+  std::unique_ptr<Entry> entry_;
+};
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_BUDGET_BUDGET_FOLLOWER_H_
