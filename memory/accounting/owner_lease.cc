@@ -19,10 +19,12 @@ OwnerLease::OwnerLease(MemoryOwner& parent, const std::string& name)
         return &owner->FindOrMakeLocked(name, /*is_tag=*/false, MemoryOwner::Claim::kLease);
       }()) {}
 
-OwnerLease::OwnerLease(const OwnerLease& other) noexcept : owner_(other.owner_) {
+OwnerLease::OwnerLease(MemoryOwner& node) noexcept : owner_(&node) {
   std::lock_guard<std::mutex> lock(MemoryOwner::TreeMutex());
-  if (!owner_->is_shared()) ++owner_->leases_;
+  if (!owner_->is_shared()) owner_->Take(MemoryOwner::Claim::kLease);
 }
+
+OwnerLease::OwnerLease(const OwnerLease& other) noexcept : OwnerLease(*other.owner_) {}
 
 OwnerLease::~OwnerLease() {
   {

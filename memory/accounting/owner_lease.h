@@ -28,6 +28,8 @@ class OwnerLease {
  public:
   // The node of that name below `parent`, or below its owner where it is a tag. Throws std::bad_alloc.
   OwnerLease(MemoryOwner& parent, const std::string& name);
+  // One more of a node that is there: it stays for as long, for whoever will charge it again.
+  explicit OwnerLease(MemoryOwner& node) noexcept;
   OwnerLease(const OwnerLease& other) noexcept;
   OwnerLease& operator=(const OwnerLease&) = delete;
   ~OwnerLease();

@@ -9,7 +9,7 @@
 // as they are.
 //
 // Threads: any, beside workspaces at work, which it never waits for or keeps alive; numbers are not all of
-// one moment. Counters never fall. Cost: the ledger's lock for a snapshot, the locks under which
+// one moment. Counters never fall, but for names that were forgotten. Cost: the ledger's lock for a snapshot, the locks under which
 // workspaces, pools and rings are made for some 100 ns each, a file read, and the text; kept within bounds by
 // MetricsOptions where there are thousands of names. Errors: std::bad_alloc.
 #ifndef TIDEPOOL_MEMORY_METRICS_METRICS_H_

@@ -220,6 +220,7 @@ class Pool final : public MemoryResource {
   void Join(Block* block) noexcept;
   bool Fill(Block& block);
   bool FillOrJoin(Block* block);
+  void NoteFilled(size_t bytes) noexcept;
   void MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept;
   void FitHeld(size_t most) noexcept;
   void NoteFootprint(Chunk& chunk) noexcept;
@@ -313,7 +314,8 @@ class Pool final : public MemoryResource {
   size_t gaps_ = kFewestGaps;    // what it holds beside what is live, in sixteenths of that
   int made_holes_ = 0;           // since the last use ended, how often
   size_t filled_bytes_ = 0;      // likewise, memory that came where it had gone
-  bool was_busy_ = false;        // that was much of what is live, in the last use
+  bool is_busy_ = false;         // that was much of what is live, in this use
+  bool was_busy_ = false;        // in the last one
   int unknown_uses_ = 0;         // running, while more is held for those that are known
   bool reserves_ = false;        // what it wraps has addresses without memory
   bool asked_reserves_ = false;

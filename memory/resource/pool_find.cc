@@ -96,7 +96,7 @@ bool Pool::Fill(Block& block) {
   };
   chunk.busy = true;
   MakeHoles(chunk, fine_bytes_ + block.size, lacks);
-  if (made_holes_ > 0) filled_bytes_ += lacks;
+  if (made_holes_ > 0) NoteFilled(lacks);
   try {
     chunk.pages->FillHole(offset, bytes);
   } catch (const OutOfMemoryError&) {
@@ -108,6 +108,15 @@ bool Pool::Fill(Block& block) {
   }
   note();
   return true;
+}
+
+// A use may be long: what is held beside what is live grows within it too, with each time that twice as much came again.
+void Pool::NoteFilled(size_t bytes) noexcept {
+  filled_bytes_ += bytes;
+  if (filled_bytes_ / 2 <= arena_peak_ || gaps_ >= kBusyGaps) return;
+  filled_bytes_ = 0;
+  is_busy_ = true;
+  ++gaps_;
 }
 
 // False: it was refused, and is free.

@@ -202,7 +202,8 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
 // requests, beside which a malloc that maps them holds nothing.
 void Pool::FitGaps(uint64_t kind, size_t peak, bool huge, bool reached) noexcept {
   const int made = std::exchange(made_holes_, 0);
-  const bool is_busy = std::exchange(filled_bytes_, 0) > peak / 2;
+  const bool is_busy =
+      std::exchange(is_busy_, false) | (std::exchange(filled_bytes_, 0) > peak / 2);
   const bool was_busy = std::exchange(was_busy_, is_busy);
   const bool equal = equal_uses_ > 0;
   const size_t most = huge ? kManyGaps : kMostGaps;

@@ -42,6 +42,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/provider/fork_handlers.h"
@@ -82,6 +83,7 @@ class Spillables final : private Spiller {
         : UsedThing(its_bytes),
           device(its_device),
           owner(its_owner),
+          owner_lease(its_owner),
           bytes(its_bytes),
           recomputed(is_recomputed),
           name(std::move(its_name)) {}
@@ -91,6 +93,7 @@ class Spillables final : private Spiller {
 
     const Device device;        // where it lives
     MemoryOwner& owner;         // that its memory is charged to
+    const OwnerLease owner_lease;
     const int64_t bytes;        // that it takes while it is here
     const bool recomputed;      // made again instead of read from the file
     const std::string name;     // in reports

@@ -56,6 +56,33 @@ struct SpillableArray::Item final : Spillables::Item {
         dtype(array.dtype()),
         compute(std::move(its_compute)) {}
 
+  // On this thread the items that are being computed, one within the other.
+  struct Computing {
+    const Item* item;
+    const Computing* outer;
+  };
+  static thread_local constinit const Computing* computing;
+
+  NDArray Computed() {
+    const Computing here{this, computing};
+    computing = &here;
+    const absl::Cleanup ends = [&] { computing = here.outer; };
+    NDArray made = compute();
+    if (!made.is_defined()) {
+      ThrowFailedPrecondition(absl::StrCat("spillable \"", name,
+                                           "\": computed again there is no array, expected ",
+                                           shape.ToString(), " of ", DTypeName(dtype)));
+    }
+    return OnTheHeap(std::move(made));
+  }
+  void CheckNotComputing() const {
+    for (const Computing* each = computing; each != nullptr; each = each->outer) {
+      if (each->item != this) continue;
+      ThrowFailedPrecondition(
+          absl::StrCat("spillable \"", name, "\": what computes it again needs it itself"));
+    }
+  }
+
   int64_t LetGo(SpillState<StdSync>::Found found) override {
     if (found == SpillState<StdSync>::Found::kComing) {
       kept.DropPrefetch();
@@ -83,7 +110,7 @@ struct SpillableArray::Item final : Spillables::Item {
     if (compute == nullptr) {
       array = kept.Restore();
     } else {
-      array = OnTheHeap(compute());
+      array = Computed();
       if (array.shape() != shape || array.dtype() != dtype || array.device() != device) {
         const std::string found =
             absl::StrCat(array.shape().ToString(), " of ", DTypeName(array.dtype()));
@@ -145,6 +172,9 @@ struct SpillableArray::Item final : Spillables::Item {
   const std::function<NDArray()> compute;
 };
 
+thread_local constinit const SpillableArray::Item::Computing* SpillableArray::Item::computing =
+    nullptr;
+
 SpillableArray::SpillableArray(Spillables& spillables, NDArray array, std::string name)
     : SpillableArray(spillables, std::move(array), nullptr, std::move(name)) {}
 
@@ -205,7 +235,9 @@ void SpillableArray::Prefetch() {
 }
 
 SpillableArray::Pinned SpillableArray::Read() const {
-  spillables_->Pin(Checked());
+  Item& item = Checked();
+  item.CheckNotComputing();
+  spillables_->Pin(item);
   return Pinned(*spillables_, item_);
 }
 

@@ -39,7 +39,7 @@ class SpillableArray {
   // device, which is charged to the current owner.
   SpillableArray(Spillables& spillables, NDArray array, std::string name = "array");
   // Never written: dropped, and computed again by whoever needs it next, on his thread, in no workspace. `compute` has to give the
-  // same shape, type and device each time. What is written to it (Write) is lost with it.
+  // same shape, type and device each time, and may not read the array itself: kFailedPrecondition. What is written to it (Write) is lost with it.
   static SpillableArray Recomputed(Spillables& spillables, std::function<NDArray()> compute,
                                    std::string name = "array");
   SpillableArray(SpillableArray&&) noexcept = default;

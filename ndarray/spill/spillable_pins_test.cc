@@ -80,6 +80,68 @@ TEST(SpillablePins, ARefusalSaysThatNothingCouldBeWritten) {
   budget.SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
 }
 
+// It is charged again when the array comes.
+TEST(SpillableOwner, StaysAsLongAsTheArray) {
+  SpillFile file({.folder = testing::TempDir(), .block_bytes = 16 * SpillFile::kPageBytes});
+  Spillables spillables(file);
+  MemoryOwner& parent = MemoryOwner::Process().Child("spilled for");
+  std::optional<OwnerLease> lease(std::in_place, parent, "brief");
+  std::optional<SpillableArray> array;
+  {
+    const MemoryOwnerScope owner(**lease);
+    array.emplace(spillables, Full({1000}, 1, DType::kFloat32, Place::Heap()), "table");
+  }
+  ASSERT_TRUE(array->Spill());
+  lease.reset();
+  const auto push_out = [&] {
+    for (int i = 0; i <= kGoneOwnersNamed; ++i) const OwnerLease next(parent, std::to_string(i));
+  };
+  const auto is_there = [&] {
+    for (const MemoryOwner* owner : MemoryOwner::All()) {
+      if (owner->Path() == "spilled for/brief") return true;
+    }
+    return false;
+  };
+  push_out();
+  ASSERT_TRUE(is_there());
+  EXPECT_EQ(array->Read()->ToVector<float>()[999], 1);
+  array.reset();
+  push_out();
+  EXPECT_FALSE(is_there());
+}
+
+TEST(SpillableRecomputed, OddFunctionsAreErrors) {
+  SpillFile file({.folder = testing::TempDir(), .block_bytes = 16 * SpillFile::kPageBytes});
+  Spillables spillables(file);
+  const auto make = [] { return Full({10}, 1, DType::kFloat32, Place::Heap()); };
+  const auto message = [](SpillableArray& array) {
+    try {
+      array.Read();
+    } catch (const Error& error) {
+      return std::string(error.message());
+    }
+    return std::string();
+  };
+  int calls = 0;
+  SpillableArray nothing = SpillableArray::Recomputed(
+      spillables, [&] { return calls++ == 1 ? NDArray() : make(); }, "nothing");
+  ASSERT_TRUE(nothing.Spill());
+  EXPECT_EQ(message(nothing),
+            "spillable \"nothing\": computed again there is no array, expected [10] of f32");
+  EXPECT_EQ(message(nothing), "");  // the next call gives one
+  // One that needs another that needs it.
+  std::optional<SpillableArray> first, second;
+  first.emplace(SpillableArray::Recomputed(
+      spillables, [&] { return second.has_value() ? second->Read()->Dup() : make(); }, "first"));
+  second.emplace(SpillableArray::Recomputed(
+      spillables, [&] { return first->Read()->Dup(); }, "second"));
+  ASSERT_TRUE(first->Spill());
+  ASSERT_TRUE(second->Spill());
+  EXPECT_EQ(message(*first), "spillable \"first\": what computes it again needs it itself");
+  EXPECT_FALSE(first->is_here());
+  EXPECT_FALSE(second->is_here());
+}
+
 // While threads of the parent use them, and with what they hold: nothing in a child waits for those.
 TEST(SpillableFork, AChildHasWhatIsHere) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
