@@ -91,8 +91,8 @@ class Spillables final : private Spiller {
     Item(const Item&) = delete;
     Item& operator=(const Item&) = delete;
 
-    const Device device;        // where it lives
-    MemoryOwner& owner;         // that its memory is charged to
+    const Device device;  // where it lives
+    MemoryOwner& owner;   // that its memory is charged to
     const OwnerLease owner_lease;
     const int64_t bytes;        // that it takes while it is here
     const bool recomputed;      // made again instead of read from the file
