@@ -21,20 +21,17 @@ constexpr int64_t kMaxTransposedColumns = 128;
 constexpr int64_t kMinRowsToPackB = 24;
 // The same for A, in columns, when the floats of its rows are far apart.
 constexpr int64_t kMinColumnsToPackA = 48;
-// And when rows are contiguous but so spaced that they compete for the same lines of the cache. Tiles of four vectors read each
-// element for twice as many products, so that only rows of one page after the other are worth a copy.
+// And when rows are contiguous but so spaced that they compete for the same lines of the cache, unless tiles are wide: those have
+// few rows.
 constexpr int64_t kConflictingStride = 1024 / sizeof(float);
-constexpr int64_t kConflictingStrideOfWideTiles = 4096 / sizeof(float);
 constexpr int64_t kMinColumnsToPackConflicting = 512;
 // Floats of scratch that a task has on its stack. A request of memory costs about as much as a product that small, most
 // of which pack nothing, and the code of requests would push that of products out of the instruction cache.
 constexpr int64_t kMaxStackFloats = 4352;
 
-// Rows of a block, of which B's part is packed once: those whose part of A takes half of the second-level cache, where it is read
-// from for every panel of B.
-constexpr int64_t kFewestBlockRows = kMaxBlockRows, kMostBlockRows = 516;
-// Short sums are bound by writing C, and more rows would take scratch that is on the stack else.
-constexpr int64_t kMinDepthForMoreRows = 32;
+// Rows of a block, of which B's part is packed once. Where A is read in place they are as many as have their part of it in half of the
+// second-level cache, from where it comes for every panel of B; copies of more rows would take scratch.
+constexpr int64_t kMostBlockRows = 516;
 
 // The product as the tiles see it: rows read one float at a time, columns 8 at a time. A transposed
 // product computes C^T = B^T A^T.
@@ -61,11 +58,10 @@ int64_t CacheFloats() {
 #endif
 }
 
-int64_t MaxRows(int64_t k) {
-  if (k < kMinDepthForMoreRows) return kFewestBlockRows;
+int64_t MaxRowsInPlace(int64_t k) {
   static const int64_t half = CacheFloats() / 2;
   const int64_t fitting = half / std::max<int64_t>(1, BlockDepth(k)) / kMaxTileRows * kMaxTileRows;
-  return std::clamp(fitting, kFewestBlockRows, kMostBlockRows);
+  return std::clamp(fitting, kMaxBlockRows, kMostBlockRows);
 }
 
 // Which operand should be read 8 floats at a time? One whose columns are contiguous needs no transposition. When neither is,
@@ -75,10 +71,16 @@ bool ShouldTranspose(const GemmProblem& p) {
   if (p.b_col_stride == 1) return false;
   if (p.a_row_stride == 1 && p.b_row_stride == 1) return true;
   return p.b_row_stride == 1 && p.a_col_stride == 1 &&
-         2 * p.m * p.n + p.m * p.k < p.n * p.k * CeilDiv(p.m, MaxRows(p.k));
+         2 * p.m * p.n + p.m * p.k < p.n * p.k * CeilDiv(p.m, MaxRowsInPlace(p.k));
 }
 
-Plan MakePlan(const GemmProblem& problem, int threads) {
+bool ShouldPackRows(const TileKernels& kernels, const GemmProblem& p, int64_t columns) {
+  if (p.a_col_stride != 1) return columns >= kMinColumnsToPackA;
+  return kernels.usual_vectors < kMaxTileVectors && p.a_row_stride % kConflictingStride == 0 &&
+         columns >= kMinColumnsToPackConflicting;
+}
+
+Plan MakePlan(const TileKernels& kernels, const GemmProblem& problem, int threads) {
   Plan plan;
   plan.p = problem;
   GemmProblem& p = plan.p;
@@ -90,7 +92,8 @@ Plan MakePlan(const GemmProblem& problem, int threads) {
   }
   const int64_t max_columns = plan.transposed ? kMaxTransposedColumns : p.n;
   plan.block_depth = BlockDepth(p.k);
-  plan.block_rows = EvenPiece(p.m, MaxRows(p.k), kMaxTileRows);
+  const bool copies_rows = plan.transposed || ShouldPackRows(kernels, p, p.n);
+  plan.block_rows = EvenPiece(p.m, copies_rows ? kMaxBlockRows : MaxRowsInPlace(p.k), kMaxTileRows);
   plan.block_columns = EvenPiece(p.n, max_columns, 16);
   const auto tasks = [&] {
     return CeilDiv(p.m, plan.block_rows) * CeilDiv(p.n, plan.block_columns);
@@ -108,13 +111,6 @@ Plan MakePlan(const GemmProblem& problem, int threads) {
   plan.row_blocks = CeilDiv(p.m, plan.block_rows);
   plan.column_blocks = CeilDiv(p.n, plan.block_columns);
   return plan;
-}
-
-bool ShouldPackRows(const TileKernels& kernels, const GemmProblem& p, int64_t columns) {
-  if (p.a_col_stride != 1) return columns >= kMinColumnsToPackA;
-  const int64_t conflicting =
-      kernels.usual_vectors == kMaxTileVectors ? kConflictingStrideOfWideTiles : kConflictingStride;
-  return p.a_row_stride % conflicting == 0 && columns >= kMinColumnsToPackConflicting;
 }
 
 // Pointers to rows [row, row + rows) of A from inner position k0 on; packs them first where that
@@ -207,15 +203,14 @@ int64_t PanelFloats(int64_t m, int64_t n, int64_t k) {
                      std::min(RoundUp(std::max(m, n), kVectorFloats), kMaxPanelWidth));
 }
 int64_t StripFloats(int64_t rows, int64_t k) {
-  return AlignFloats(RoundUp(std::min(rows, MaxRows(k)), kVectorFloats) * BlockDepth(k));
+  return AlignFloats(RoundUp(std::min(rows, kMaxBlockRows), kVectorFloats) * BlockDepth(k));
 }
-int64_t OutputFloats(int64_t rows, int64_t columns, int64_t k) {
-  return AlignFloats(std::min(rows, MaxRows(k)) *
+int64_t OutputFloats(int64_t rows, int64_t columns) {
+  return AlignFloats(std::min(rows, kMaxBlockRows) *
                      RoundUp(std::min(columns, kMaxTransposedColumns), kVectorFloats));
 }
 int64_t SlotFloats(int64_t m, int64_t n, int64_t k) {
-  return PanelFloats(m, n, k) +
-         std::max(StripFloats(m, k), StripFloats(n, k) + OutputFloats(n, m, k));
+  return PanelFloats(m, n, k) + std::max(StripFloats(m, k), StripFloats(n, k) + OutputFloats(n, m));
 }
 
 void Check(const GemmProblem& p) {
@@ -320,7 +315,7 @@ void Gemm(const GemmProblem& problem, void* scratch, ThreadPool* pool) {
       return;
     }
   }
-  const Plan plan = MakePlan(problem, PoolThreads(pool));
+  const Plan plan = MakePlan(kernels, problem, PoolThreads(pool));
   const int64_t slot_floats = SlotFloats(problem.m, problem.n, problem.k);
   ParallelTasks(pool, plan.row_blocks * plan.column_blocks, [&](int64_t index, int slot) {
     if (slot_floats <= kMaxStackFloats) {

@@ -42,7 +42,7 @@ struct GemmProblem {
 };
 
 // Bytes of scratch, aligned to 64, that Gemm needs with a pool of up to `threads` threads, whatever
-// the strides. At most about 1.1 MiB per thread; 0 for small products (those of 36 by 36 matrices,
+// the strides. At most about 0.6 MiB per thread; 0 for small products (those of 36 by 36 matrices,
 // say), which have up to 17 KiB on the stack and take a null scratch.
 size_t GemmScratchBytes(int64_t m, int64_t n, int64_t k, int threads);
 

@@ -32,7 +32,7 @@ struct GemmBf16Problem {
 
 // Whether this processor has AVX512_BF16. Without it the others must not be called.
 bool HasGemmBf16();
-// Bytes of scratch, aligned to 64; at most about 2 MiB a thread by AMX, else 0.75.
+// Bytes of scratch, aligned to 64; at most about 1.3 MiB a thread by AMX, else 0.75.
 size_t GemmBf16ScratchBytes(int64_t m, int64_t n, int64_t k, int threads);
 void GemmBf16(const GemmBf16Problem& problem, void* scratch, ThreadPool* pool);
 

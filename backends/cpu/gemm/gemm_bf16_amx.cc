@@ -80,8 +80,10 @@ int64_t PanelBytes(int64_t n, int64_t k) {
 int64_t RowBytes(int64_t m, int64_t k) {
   return RoundUp(std::min(m, kMaxRows), kStrip) * RowStride(DepthOf(k)) * 2;
 }
-int64_t SumBytes(int64_t m, int64_t n) {
-  return RoundUp(std::min(m, kMaxRows), kStrip) * RoundUp(std::min(n, kMaxColumns), kPanel) * 4;
+int64_t SumBytes(int64_t m, int64_t n, int64_t k) {
+  if (k <= kMaxDepth) return 0;
+  return RoundUp(std::min(m, kMaxRows), kStrip) *
+         RoundUp(std::min(n, kMaxColumnsWithSums), kPanel) * 4;
 }
 
 struct SlotScratch {
@@ -182,8 +184,7 @@ void RunBlock(const AmxTiles& amx, const Bf16Tiles& tiles, const GemmBf16Problem
   const int64_t sum_rows = RoundUp(rows, kStrip);
   AmxRows groups[kMaxRows / kGroup + 1];
   alignas(64) float strip_sums[kStrip * kPanel];
-  const bool keeps_sums = p.accumulate || plan.depth < p.k;
-  if (p.accumulate) ReadBf16Sums(p, {row, rows, column, columns}, sum_rows, scratch.sums);
+  const bool keeps_sums = plan.depth < p.k;
   int64_t k0 = 0;
   do {
     const int64_t depth = std::min(plan.depth, p.k - k0);
@@ -204,6 +205,8 @@ void RunBlock(const AmxTiles& amx, const Bf16Tiles& tiles, const GemmBf16Problem
         const int64_t strip = std::min(kStrip, rows - r);
         args.groups[0] = groups[r / kGroup], args.groups[1] = groups[r / kGroup + 1];
         args.sums = keeps_sums ? scratch.sums + j * sum_rows + r * kPanel : strip_sums;
+        if (p.accumulate && k0 == 0)
+          ReadBf16Sums(p, {row + r, strip, column + j, valid}, kStrip, args.sums);
         amx.multiply[CeilDiv(strip, kGroup)][CeilDiv(valid, 16)](args);
         if (!last) continue;
         if (plan.is_turned) {
@@ -242,7 +245,7 @@ void RefuseAmxForTesting(bool refuse) { g_is_refused = refuse; }
 
 size_t AmxScratchBytes(int64_t m, int64_t n, int64_t k) {
   const auto bytes = [&](int64_t rows, int64_t columns) {
-    return PanelBytes(columns, k) + RowBytes(rows, k) + SumBytes(rows, columns);
+    return PanelBytes(columns, k) + RowBytes(rows, k) + SumBytes(rows, columns, k);
   };
   return static_cast<size_t>(std::max(bytes(m, n), bytes(n, m)));
 }

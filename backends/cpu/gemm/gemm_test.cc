@@ -202,7 +202,7 @@ TEST_P(GemmTest, SmallProductsTakeNoScratch) {
 }
 
 TEST_P(GemmTest, InfinityTimesZeroIsNanAndReluKeepsNan) {
-  for (int64_t n : {1, 8, 10, 20, 50}) {
+  for (int64_t n : {1, 8, 10, 20, 32, 48, 50, 64}) {
     for (bool b_is_transposed : {false, true}) {
       GuardedArray a(2 * 3), b(3 * n), c(2 * n), scratch(GemmScratchBytes(2, n, 3, 1) / 4);
       a.Fill(1.0f), b.Fill(-1.0f);

@@ -4,7 +4,7 @@
 //
 // Registers in the loop: one pointer per row of A in rax rbx rcx rdx r8 to r15, the offset common to them in rbp, B in rsi, and in
 // rdi where the offset ends, or the count. Sums are zmm0 to zmm23, then come two to four of a row of B and elements of A: 24
-// multiply-adds for 14, 11 or 10 loads. Of what a Xeon of the fourth generation can multiply and add they reach 89, 95 and 95 %.
+// multiply-adds for 14, 11 or 10 loads. Of what a Xeon with AMX can multiply and add these loops reach 91, 95 and 94 %.
 #if defined(__x86_64__) && defined(__ELF__)
 
 #define ARG_A_ROWS 0(%rdi)

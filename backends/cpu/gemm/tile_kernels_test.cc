@@ -1,6 +1,7 @@
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -40,15 +41,18 @@ TEST_P(TileKernelsTest, TilesAgreeWithDoublePrecision) {
         for (int64_t length : {0, 1, 3, 4, 5, 9}) {
           for (int64_t flags = 0; flags < 4; ++flags) {
             const int64_t segments = length % 3 + 1, width = vectors * kVectorFloats;
-            const int64_t valid = width - kVectorFloats + tail, a_floats = 60;
+            const int64_t valid = width - kVectorFloats + tail, a_floats = 120;
+            // Neighbours, elements of packed rows, and others; rows of B one behind the other or not.
+            const int64_t a_step = std::array<int64_t, 3>{1, 2, 8}[(rows + tail) % 3];
+            const int64_t b_step = width + (tail % 2) * 3;
             SCOPED_TRACE(testing::Message()
                          << "seed " << kSeed << ": " << rows << "x" << vectors << " tail " << tail
                          << " segments " << segments << " of " << length << " flags " << flags);
-            GuardedArray a(rows * a_floats), b(segments * length * width), bias(width);
+            GuardedArray a(rows * a_floats), b(segments * length * b_step), bias(width);
             GuardedArray c(rows * valid);
             for (GuardedArray* array : {&a, &b, &bias, &c}) array->Randomize(random_);
             const std::vector<float> before(c.data(), c.data() + c.size());
-            // Steps of 2 floats; segments in falling order; rows of C in reverse.
+            // Segments in falling order; rows of C in reverse.
             const float* a_rows[kMaxTileRows];
             float* c_rows[kMaxTileRows];
             int64_t offsets[4];
@@ -58,10 +62,10 @@ TEST_P(TileKernelsTest, TilesAgreeWithDoublePrecision) {
               c_rows[r] = c.data() + (rows - 1 - r) * valid - 1;
             }
             TileArgs args = {};
-            args.a_rows = a_rows, args.a_step = 2 * sizeof(float);
+            args.a_rows = a_rows, args.a_step = a_step * sizeof(float);
             args.segments_begin = offsets, args.segments_end = offsets + segments;
             args.segment_length = length;
-            args.b = b.data(), args.b_step = width * sizeof(float);
+            args.b = b.data(), args.b_step = b_step * sizeof(float);
             args.c_rows = c_rows, args.c_offset = sizeof(float);
             args.bias = rows % 2 == 0 ? bias.data() : nullptr;
             args.tail = tail, args.tail_mask = TailMask(tail), args.flags = flags;
@@ -73,8 +77,8 @@ TEST_P(TileKernelsTest, TilesAgreeWithDoublePrecision) {
                     (args.bias ? bias[j] : 0.0) + (flags & kTileAccumulate ? before[at] : 0.0);
                 for (int64_t s = 0; s < segments; ++s) {
                   for (int64_t i = 0; i < length; ++i) {
-                    sum +=
-                        double{a_rows[r][offsets[s] / 4 + 2 * i]} * b[(s * length + i) * width + j];
+                    sum += double{a_rows[r][offsets[s] / 4 + a_step * i]} *
+                           b[(s * length + i) * b_step + j];
                   }
                 }
                 if (flags & kTileRelu) sum = std::max(sum, 0.0);
