@@ -30,12 +30,12 @@ namespace tidepool::nn {
 
 // How a step is planned, as StepBudget has it.
 struct FollowerOptions {
-  BudgetStrategy strategy = BudgetStrategy::kAuto;
-  StepShape shape;    // of the largest batch
-  double weight = 1;  // above 0; beside others that follow the same limit
-  std::string spill_folder;
-  SpillCompression compression = SpillCompression::kNone;
-  std::optional<StepCosts> costs;
+  BudgetStrategy strategy = BudgetStrategy::kAuto;  // of what waits for the backward pass
+  StepShape shape;                                  // of the largest batch
+  double weight = 1;         // above 0; beside others that follow the same limit
+  std::string spill_folder;  // empty: SpillFileOptions'
+  SpillCompression compression = SpillCompression::kNone;  // of what is spilled
+  std::optional<StepCosts> costs;                          // null: they are measured
 };
 
 class BudgetFollower {
