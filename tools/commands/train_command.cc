@@ -47,7 +47,7 @@ ABSL_FLAG(std::string, memory_profile, "",
           "HTML: a page that shows memory over time and each cycle");
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 ABSL_FLAG(std::string, memory_budget, "",
-          "\"50%\" of what a step needs, bytes, or \"process\": its limit's rest; empty: that");
+          "\"50%\" of a step, bytes, or \"process\": what its limit leaves");
 ABSL_FLAG(std::string, budget_strategy, "auto",
           "for what waits for the backward pass: auto, spill, recompute or none");
 ABSL_FLAG(std::string, spill_folder, "",
