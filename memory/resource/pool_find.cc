@@ -110,10 +110,11 @@ bool Pool::Fill(Block& block) {
   return true;
 }
 
-// A use may be long: what is held beside what is live grows within it too, with each time that twice as much came again.
+// A use may be long: what is held beside what is live grows within it too, with each time that so many times as much came again.
 void Pool::NoteFilled(size_t bytes) noexcept {
+  constexpr size_t kTimes = 8;
   filled_bytes_ += bytes;
-  if (filled_bytes_ / 2 <= arena_peak_ || gaps_ >= kBusyGaps) return;
+  if (filled_bytes_ / kTimes <= arena_peak_ || gaps_ >= kBusyGaps) return;
   filled_bytes_ = 0;
   is_busy_ = true;
   ++gaps_;
