@@ -91,13 +91,13 @@ class Spillables final : private Spiller {
     Item(const Item&) = delete;
     Item& operator=(const Item&) = delete;
 
-    const Device device;  // where it lives
-    MemoryOwner& owner;   // that its memory is charged to
-    const OwnerLease owner_lease;
-    const int64_t bytes;        // that it takes while it is here
-    const bool recomputed;      // made again instead of read from the file
-    const std::string name;     // in reports
-    SpillState<StdSync> state;  // where it is and who is at it
+    const Device device;           // where it lives
+    MemoryOwner& owner;            // that its memory is charged to
+    const OwnerLease owner_lease;  // which stays, also while nothing is
+    const int64_t bytes;           // that it takes while it is here
+    const bool recomputed;         // made again instead of read from the file
+    const std::string name;        // in reports
+    SpillState<StdSync> state;     // where it is and who is at it
 
    private:
     friend class Spillables;
