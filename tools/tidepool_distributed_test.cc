@@ -83,6 +83,11 @@ TEST(TidepoolDistributed, FlagsOfJobsAreRefusedWithoutOne) {
   }
   EXPECT_THAT(RunProgram(DataPath("tools/tidepool"), Train({"--distributed", "--graphs"})).err,
               HasSubstr("--distributed: not with --graphs"));
+  EXPECT_THAT(
+      RunProgram(DataPath("tools/tidepool"), Train({"--distributed", "--memory_profile=x"})).err,
+      HasSubstr("--memory_profile"));
+  EXPECT_THAT(RunProgram(DataPath("tools/tidepool"), Train({"--distributed", "--device=cuda"})).err,
+              HasSubstr("expected //nn/distributed:nccl among the program's deps"));
 }
 
 // Each rank would take its parts of other batches, and nobody would see.

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "tidepool/eval/do_evaluation.h"
 #include "tidepool/eval/evaluation.h"
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -68,11 +69,12 @@ struct Settings {
   bool shard_parameters = false;
 };
 
-nn::Model NewModel(const LabelledImages& images, const Settings& settings) {
+nn::Model NewModel(const LabelledImages& images, const Settings& settings, Device device) {
   const std::string name = absl::GetFlag(FLAGS_model);
   nn::NetworkOptions options;
   options.seed = settings.seed;
   options.mode = settings.mode;
+  options.device = device;
   options.name = name;
   options.hosted_parameters = settings.shard_parameters;
   auto config = nn::NetworkConfig::Sequential({images.height, images.width, 1},
@@ -157,6 +159,22 @@ LabelledImages PartOfImages(const LabelledImages& images, int rank, int ranks) {
   return part;
 }
 
+// By --device: that of hosts, or the one that joins CUDA devices. Which of its machine's a rank has is the transport's to
+// say, so that no two have the same.
+std::string TransportOfFlags(bool shard_parameters) {
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (device == "host") return "";
+  if (device != "cuda") {
+    ThrowInvalidArgument(
+        absl::StrCat("flag --device is \"", device,
+                     "\" with --distributed, expected host, or cuda: ranks take the devices that "
+                     "they see in turn (CUDA_VISIBLE_DEVICES)"));
+  }
+  if (shard_parameters)
+    ThrowUnimplemented("flag --shard_parameters: not with --device=cuda; --shard_updater is");
+  return "nccl";
+}
+
 // Rank 0 speaks for all.
 template <typename... Arguments>
 void Say(const nn::Communicator& communicator, const char* format, Arguments... arguments) {
@@ -174,14 +192,16 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
       .examples = train.count, .together = settings.batch, .seed = settings.seed, .epoch = 1};
   CheckRanksAgree(communicator, settings, data, at);
   CheckBatchSuitsRanks(train.count, settings.batch, ranks);
-  nn::Model model = NewModel(train, settings);
+  const Device device = communicator.device();
+  nn::Model model = NewModel(train, settings, device);
   Say(communicator, "%s: %s; %lld parameters\n", model.name.c_str(),
       model.network->Describe().c_str(), static_cast<long long>(model.network->NumParameters()));
   Say(communicator,
-      "%lld training and %lld test images; %s, batch %lld on %d ranks, workspace mode %s\n",
+      "%lld training and %lld test images; %s, batch %lld on %d ranks, workspace mode %s, %s\n",
       static_cast<long long>(train.count), static_cast<long long>(data.test.count),
       absl::GetFlag(FLAGS_updater).c_str(), static_cast<long long>(settings.batch), ranks,
-      absl::GetFlag(FLAGS_workspace_mode).c_str());
+      absl::GetFlag(FLAGS_workspace_mode).c_str(),
+      DeviceName(model.network->device()).c_str());
   DiskReservation room;
   if (is_first && !settings.save.empty()) room = nn::ReserveModelFile(model, settings.save);
 
@@ -232,7 +252,7 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
     }
   });
   std::optional<nn::AsyncDataSetIterator> ahead;
-  nn::DataSetIterator& batches = MadeAhead(images, settings.prefetch, Host(), ahead);
+  nn::DataSetIterator& batches = MadeAhead(images, settings.prefetch, device, ahead);
   const auto epochs = static_cast<uint64_t>(settings.epochs);
   for (; at.epoch <= epochs; ++at.epoch, at.batch = 0) {
     const int epoch = static_cast<int>(at.epoch);
@@ -312,15 +332,16 @@ int RunTrainDistributed() {
         absl::StrCat("flag --rank_limit is ", absl::FormatDuration(limit), ", expected 1s to 24h"));
   }
   if (absl::GetFlag(FLAGS_graphs) || !absl::GetFlag(FLAGS_trace_file).empty() ||
-      !absl::GetFlag(FLAGS_memory_log).empty() || !absl::GetFlag(FLAGS_memory_budget).empty() ||
-      absl::GetFlag(FLAGS_device) != "host") {
+      !absl::GetFlag(FLAGS_memory_log).empty() || !absl::GetFlag(FLAGS_memory_profile).empty() ||
+      !absl::GetFlag(FLAGS_memory_budget).empty()) {
     ThrowUnimplemented(
-        "flag --distributed: not with --graphs, --trace_file, --memory_log, --memory_budget and "
-        "devices");
+        "flag --distributed: not with --graphs, --trace_file, --memory_log, --memory_profile and "
+        "--memory_budget");
   }
   UpdaterOfFlags();
   ScheduleOfFlags(1);
-  const std::unique_ptr<nn::Communicator> communicator = nn::Communicator::Open();
+  const std::unique_ptr<nn::Communicator> communicator =
+      nn::Communicator::Open(TransportOfFlags(settings.shard_parameters));
   nn::HeartbeatConfig beats;
   beats.limit = std::chrono::milliseconds(absl::ToInt64Milliseconds(limit));
   beats.interval = std::min(beats.interval, beats.limit / 2);

@@ -20,6 +20,7 @@ ABSL_DECLARE_FLAG(uint64_t, seed);
 ABSL_DECLARE_FLAG(bool, graphs);
 ABSL_DECLARE_FLAG(std::string, trace_file);
 ABSL_DECLARE_FLAG(std::string, memory_log);
+ABSL_DECLARE_FLAG(std::string, memory_profile);
 ABSL_DECLARE_FLAG(std::string, memory_budget);
 ABSL_DECLARE_FLAG(std::string, save);
 
