@@ -200,8 +200,7 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
       "%lld training and %lld test images; %s, batch %lld on %d ranks, workspace mode %s, %s\n",
       static_cast<long long>(train.count), static_cast<long long>(data.test.count),
       absl::GetFlag(FLAGS_updater).c_str(), static_cast<long long>(settings.batch), ranks,
-      absl::GetFlag(FLAGS_workspace_mode).c_str(),
-      DeviceName(model.network->device()).c_str());
+      absl::GetFlag(FLAGS_workspace_mode).c_str(), DeviceName(model.network->device()).c_str());
   DiskReservation room;
   if (is_first && !settings.save.empty()) room = nn::ReserveModelFile(model, settings.save);
 
