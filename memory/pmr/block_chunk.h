@@ -105,6 +105,9 @@ struct alignas(64) LargeBlock {
   size_t bytes;     // as the resource was asked for
   size_t asked;     // as the caller asked
   uint64_t cycle;   // of the heap's that made it
+  uint64_t mark = kOut;
+
+  static constexpr uint64_t kOut = 0x7469646570006f75, kReleased = 0x7469646570007265;
 
   void* data() { return this + 1; }
 };
@@ -119,6 +122,23 @@ inline size_t LargeBytes(size_t bytes, size_t alignment) {
   if (bytes > kMost || alignment > kMost) return 0;
   return bytes + sizeof(LargeBlock) + (alignment > alignof(LargeBlock) ? alignment : 0);
 }
+// Ends the program: `bytes` are released at `block`, where `found` is, for what that says: a sentence.
+[[noreturn]] void ReportWrongRelease(const void* block, size_t bytes, const char* found) noexcept;
+
+// That of a block of `bytes` that no class serves. Ends the program where there is none, as far as that can be seen: what
+// was released before may be others' by now, and what is no block's may not be readable.
+inline LargeBlock* TakeLarge(void* data, size_t bytes) noexcept {
+  LargeBlock* const block = LargeBlockOf(data);
+  if (block->mark != LargeBlock::kOut || block->asked != bytes) [[unlikely]] {
+    ReportWrongRelease(data, bytes,
+                       block->mark == LargeBlock::kReleased
+                           ? "that block was released before"
+                           : "no block of that size was allocated there");
+  }
+  block->mark = LargeBlock::kReleased;
+  return block;
+}
+
 // Where the header is in memory at `memory`, a multiple of its own alignment.
 inline LargeBlock* PlaceLarge(std::byte* memory, size_t alignment) {
   auto at = reinterpret_cast<uintptr_t>(memory) + sizeof(LargeBlock);

@@ -158,7 +158,7 @@ void CycleHeap::ReleaseElsewhere(BlockChunk* chunk, void* block) noexcept {
 
 void CycleHeap::ReleaseLarge(LargeBlock* block) noexcept {
   CycleHeap* const heap = block->heap;
-  if (heap == nullptr) return OutsideBlocks::ReleaseLarge(block);
+  if (heap == nullptr) return OutsideBlocks::Global().ReleaseLarge(block);
   if (heap->is_open_here()) return heap->PutLargeHere(block);
   PoisonBlock(block->data(), block->asked);
   heap->Give(reinterpret_cast<FreeBlock*>(reinterpret_cast<uintptr_t>(block) | 1));

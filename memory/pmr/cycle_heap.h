@@ -72,8 +72,11 @@ class CycleHeap final : public CycleMemory {
   // Any block of any heap, or of none, with the arguments it was allocated with. Any thread, any
   // time.
   static void Release(void* block, size_t bytes, size_t alignment) noexcept {
-    if (SizeClassOf(bytes, alignment) < 0) return ReleaseLarge(LargeBlockOf(block));
+    const int size_class = SizeClassOf(bytes, alignment);
+    if (size_class < 0) return ReleaseLarge(TakeLarge(block, bytes));
     BlockChunk* const chunk = ChunkOf(block);
+    if (chunk->size_class != size_class) [[unlikely]]
+      ReportWrongRelease(block, bytes, "no block of that size was allocated there");
     if (chunk->thread.load(std::memory_order_relaxed) != CurrentThreadToken()) [[unlikely]] {
       return ReleaseElsewhere(chunk, block);
     }

@@ -13,6 +13,7 @@ namespace tidepool::internal {
 namespace {
 
 constexpr size_t kSpanBytes = size_t{1} << 20;
+constexpr size_t kMostOfSpan = kSpanBytes / 4;  // larger blocks are the heap's
 
 }  // namespace
 
@@ -35,7 +36,25 @@ OutsideBlocks::OutsideBlocks()
       charged_(pages_, MemoryKind::kAllocated, nullptr, "blocks outside of workspaces"),
       stash_(charged_),
       pool_(stash_, kSpanBytes, kBlockChunkBytes),
+      large_(stash_, kSpanBytes, alignof(LargeBlock)),
       chunks_(nullptr, pool_) {}
+
+void OutsideBlocks::KeptBytes::Took(size_t bytes) noexcept {
+  const size_t again = std::min(gone_, bytes);
+  gone_ -= again;
+  bytes_ += again;
+}
+
+void OutsideBlocks::KeptBytes::Released(size_t bytes, size_t owned) noexcept {
+  constexpr size_t kTurns = 8;
+  released_ += bytes;
+  if (released_ / kTurns < owned) return;
+  // Half of it, as what comes may vary.
+  bytes_ = std::max(kLeast, bytes_ - std::min(bytes_, std::min(least_free_, owned) / 2));
+  gone_ /= 2;
+  released_ = 0;
+  least_free_ = SIZE_MAX;
+}
 
 OutsideBlocks::Lock::~Lock() {
   SpanStash::Span* span = blocks_.stash_.TakeAll();
@@ -47,6 +66,28 @@ OutsideBlocks::Lock::~Lock() {
   }
 }
 
+template <typename Try>
+auto OutsideBlocks::AllocateSlowly(const Try& try_take) {
+  RegisterOnce();
+  SpanStash::Wanted wanted;
+  {
+    const Lock lock(*this);
+    if (auto taken = try_take()) return taken;
+    wanted = stash_.TakeWanted();
+  }
+  for (;;) {
+    // Not under the lock: whoever is asked to give memory back, or told that it runs short, may
+    // make and release blocks.
+    size_t bytes = 0;
+    const Allocation span = TakeSpan(wanted, &bytes);
+    const Lock lock(*this);
+    kept_.Took(bytes);
+    stash_.Put(span, bytes, wanted.alignment);
+    if (auto taken = try_take()) return taken;
+    wanted = stash_.TakeWanted();  // it wants another size than it did
+  }
+}
+
 void* OutsideBlocks::Allocate(size_t bytes, size_t alignment) {
   const int size_class = SizeClassOf(bytes, alignment);
   if (size_class < 0) return AllocateLarge(bytes, alignment);
@@ -54,7 +95,7 @@ void* OutsideBlocks::Allocate(size_t bytes, size_t alignment) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (void* const block = chunks_.TakeCounted(size_class)) return block;
   }
-  return AllocateSlowly(size_class);
+  return AllocateSlowly([&] { return TryTake(size_class); });
 }
 
 void* OutsideBlocks::AllocateLarge(size_t bytes, size_t alignment) {
@@ -65,38 +106,32 @@ void* OutsideBlocks::AllocateLarge(size_t bytes, size_t alignment) {
                                   " outside of workspaces cannot be served"),
                      MemoryTracker::Global().Snapshot().ToString());
   }
-  auto* const memory = static_cast<std::byte*>(
-      HeapAllocate(all, alignof(LargeBlock), MemoryKind::kAllocated, Host()));
-  LargeBlock* const block = PlaceLarge(memory, alignment);
-  *block = {nullptr, memory, all, bytes, 0};
+  Allocation memory;
+  if (all > kMostOfSpan) {
+    memory.data = static_cast<std::byte*>(
+        HeapAllocate(all, alignof(LargeBlock), MemoryKind::kAllocated, Host()));
+    memory.token = memory.data;
+  } else {
+    memory = AllocateSlowly([&] { return TryTakeLarge(all); });
+  }
+  LargeBlock* const block = PlaceLarge(memory.data, alignment);
+  *block = {nullptr, memory.token, all, bytes, 0};
   return block->data();
+}
+
+Allocation OutsideBlocks::TryTakeLarge(size_t bytes) {
+  const Allocation memory = large_.Allocate(bytes, alignof(LargeBlock));
+  if (memory) kept_.Free(free_bytes());
+  return memory;
 }
 
 void* OutsideBlocks::TryTake(int size_class) {
   if (void* const block = chunks_.TakeCounted(size_class)) return block;
   if (void* const block = chunks_.TakeAvailable(size_class)) return block;
   const Allocation chunk = pool_.Allocate(kBlockChunkBytes, kBlockChunkBytes);
-  return chunk ? chunks_.TakeFrom(chunk, size_class, nullptr) : nullptr;
-}
-
-void* OutsideBlocks::AllocateSlowly(int size_class) {
-  RegisterOnce();
-  SpanStash::Wanted wanted;
-  {
-    const Lock lock(*this);
-    if (void* const block = TryTake(size_class)) return block;
-    wanted = stash_.TakeWanted();
-  }
-  for (;;) {
-    // Not under the lock: whoever is asked to give memory back, or told that it runs short, may
-    // make and release blocks.
-    size_t bytes = 0;
-    const Allocation span = TakeSpan(wanted, &bytes);
-    const Lock lock(*this);
-    stash_.Put(span, bytes, wanted.alignment);
-    if (void* const block = TryTake(size_class)) return block;
-    wanted = stash_.TakeWanted();  // it wants another size than it did
-  }
+  if (!chunk) return nullptr;
+  kept_.Free(free_bytes());
+  return chunks_.TakeFrom(chunk, size_class, nullptr);
 }
 
 // A span, or what one chunk needs where there is not so much.
@@ -112,11 +147,33 @@ Allocation OutsideBlocks::TakeSpan(const SpanStash::Wanted& wanted, size_t* byte
 void OutsideBlocks::Release(BlockChunk* chunk, void* block) noexcept {
   const Lock lock(*this);
   if (!chunk->Put(block) || !chunks_.ToldCounted(chunk, kKeptChunks)) return;
-  if (pool_.owned_bytes() - pool_.used_bytes() >= 2 * kSpanBytes) pool_.Trim();
+  GiveWhatIsTooMuch(kBlockChunkBytes);
 }
 
 void OutsideBlocks::ReleaseLarge(LargeBlock* block) noexcept {
-  HeapRelease(block->token, block->bytes, MemoryKind::kAllocated, Host());
+  if (block->bytes > kMostOfSpan)
+    return HeapRelease(block->token, block->bytes, MemoryKind::kAllocated, Host());
+  const Lock lock(*this);
+  const size_t bytes = block->bytes;
+  large_.Release(block->token, bytes, alignof(LargeBlock));
+  GiveWhatIsTooMuch(bytes);
+}
+
+// Spans without blocks. Looking for them takes a look at each, so it is done for a part of them.
+void OutsideBlocks::GiveWhatIsTooMuch(size_t released) noexcept {
+  constexpr size_t kPart = 16;
+  kept_.Released(released, owned_bytes());
+  released_ += released;
+  size_t free = free_bytes();
+  if (free < kept_.bytes() || released_ < owned_bytes() / kPart) return;
+  released_ = 0;
+  const auto goes = [&](void*) {
+    if (free <= kept_.bytes()) return false;
+    free -= std::min(free, kSpanBytes);
+    return true;
+  };
+  kept_.Gave(pool_.TrimIf(goes));
+  kept_.Gave(large_.TrimIf(goes));
 }
 
 // Whoever comes while another thread does it goes on without.
@@ -135,10 +192,12 @@ int64_t OutsideBlocks::Reclaim(ReclaimDepth depth) noexcept {
   // Nobody waits in a callback: whoever forks holds the lock, and waits for the Reclaimer.
   if (!mutex_.try_lock()) return 0;
   const Lock lock(*this, std::adopt_lock);
-  const size_t before = pool_.owned_bytes();
+  const size_t before = owned_bytes();
   if (depth != ReclaimDepth::kSpare) chunks_.DropEmpty();
   pool_.Trim();
-  return static_cast<int64_t>(before - pool_.owned_bytes());
+  large_.Trim();
+  kept_.Reset();
+  return static_cast<int64_t>(before - owned_bytes());
 }
 
 }  // namespace tidepool::internal

@@ -1,17 +1,20 @@
 // Blocks outside of workspaces' cycles: of globals, and of whatever outlives a cycle on purpose.
 //
 // One set of chunks for the process, under a lock, on the ledger as kAllocated of the process
-// (spans of 1 MiB that chunks of 64 KiB are cut from; larger blocks one by one, from the heap).
-// Without live blocks at most kKeptChunks chunks and 2 MiB are kept, in at most kKeptChunks + 2
-// spans, and nothing after the Reclaimer. A span with a live block stays.
+// (spans of 1 MiB that chunks of 64 KiB are cut from, and others for blocks of more than 4096 bytes; those of more than
+// 256 KiB one by one, from the heap). Without live blocks at most kKeptChunks chunks and 2 MiB are kept, in at most
+// kKeptChunks + 4 spans; more where as much has come again after it had gone back, until it is not needed any more
+// while blocks come and go (KeptBytes); and nothing after the Reclaimer. A span with a live block stays.
 //
 // The lock is not held while memory is asked of the system or given back to it: the Reclaimer's and
 // memory events' callbacks, which run then, may make and release blocks, and wait for whoever does.
 //
-// Threads: any. Cost: a lock; beyond 4096 bytes a block of the heap (memory/resource/heap.h).
+// Threads: any. Cost: a lock; beyond 4096 bytes tens of nanoseconds, beyond 256 KiB a block of the heap
+// (memory/resource/heap.h).
 #ifndef TIDEPOOL_MEMORY_PMR_OUTSIDE_BLOCKS_H_
 #define TIDEPOOL_MEMORY_PMR_OUTSIDE_BLOCKS_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +41,7 @@ class OutsideBlocks {
   // Throws OutOfMemoryError, nothing changed.
   void* Allocate(size_t bytes, size_t alignment);
   void Release(BlockChunk* chunk, void* block) noexcept;
-  static void ReleaseLarge(LargeBlock* block) noexcept;
+  void ReleaseLarge(LargeBlock* block) noexcept;
 
  private:
   // Holds the mutex; what is in the stash goes back when it has been let go.
@@ -54,14 +57,40 @@ class OutsideBlocks {
     OutsideBlocks& blocks_;
   };
 
+  // How much is kept without live blocks: at first kLeast. What had gone back and comes again raises it, so that
+  // what comes and goes settles in memory; what was not needed while eight times what is owned came and went lowers it.
+  class KeptBytes {
+   public:
+    static constexpr size_t kLeast = size_t{2} << 20;
+    size_t bytes() const { return bytes_; }
+    void Took(size_t bytes) noexcept;
+    void Gave(size_t bytes) noexcept { gone_ += bytes; }
+    void Free(size_t bytes) noexcept { least_free_ = std::min(least_free_, bytes); }
+    // So much is free again, of what is owned.
+    void Released(size_t bytes, size_t owned) noexcept;
+    void Reset() noexcept { *this = {}; }
+
+   private:
+    size_t bytes_ = kLeast;
+    size_t gone_ = 0;               // went back lately, and has not come again
+    size_t least_free_ = SIZE_MAX;  // since it was looked last
+    size_t released_ = 0;           // since then
+  };
+
   OutsideBlocks();
-  static void* AllocateLarge(size_t bytes, size_t alignment);
-  void* AllocateSlowly(int size_class);
+  void* AllocateLarge(size_t bytes, size_t alignment);
+  // What `try_take` returns under the mutex, once it returns something; it may want spans before.
+  template <typename Try>
+  auto AllocateSlowly(const Try& try_take);
   Allocation TakeSpan(const SpanStash::Wanted& wanted, size_t* bytes);
   void RegisterOnce();
   int64_t Reclaim(ReclaimDepth depth) noexcept;
   // Under the mutex. Null: there is none.
   void* TryTake(int size_class);
+  Allocation TryTakeLarge(size_t bytes);
+  size_t owned_bytes() const { return pool_.owned_bytes() + large_.owned_bytes(); }
+  size_t free_bytes() const { return owned_bytes() - pool_.used_bytes() - large_.used_bytes(); }
+  void GiveWhatIsTooMuch(size_t released) noexcept;
 
   PageBlocks pages_;
   ChargedResource charged_;
@@ -69,7 +98,10 @@ class OutsideBlocks {
   // Guarded by it:
   SpanStash stash_;  // of charged_
   Pool pool_;        // of stash_
+  Pool large_;       // likewise
   ChunkLists chunks_;
+  KeptBytes kept_;
+  size_t released_ = 0;  // since it was last looked which spans are idle
 
   std::atomic<bool> registered_{false};
   Reclaimer::Registration reclaimer_;

@@ -1,12 +1,16 @@
 // The process's blocks: callbacks in the middle of a request or a release, and what is kept when
 // nobody has any.
+#include <algorithm>
 #include <atomic>
 #include <list>
 #include <memory_resource>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -17,6 +21,9 @@
 #include "tidepool/memory/pmr/block_bytes.h"
 #include "tidepool/memory/pmr/size_classes.h"
 #include "tidepool/memory/pmr/workspace_resource.h"
+#include "tidepool/memory/provider/poison.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
 
 namespace tidepool {
 namespace {
@@ -153,6 +160,64 @@ TEST(OutsideBlocksTest, BlocksThatComeAndGoAskTheSystemForNothing) {
     }
   }
   EXPECT_EQ(MemoryTracker::Global().system_allocations(), before);
+}
+
+// Blocks of 1 to 100,000 bytes, so many in all; then none.
+void ComeAndGo(int64_t bytes) {
+  std::mt19937 random(1);
+  std::vector<std::pair<char*, size_t>> blocks;
+  for (int64_t sum = 0; sum < bytes;) {
+    const size_t size = random() % 2 == 0 ? 1 + random() % 4096 : 4097 + random() % 96000;
+    blocks.emplace_back(static_cast<char*>(AllocateBytesHere(size)), size);
+    blocks.back().first[size - 1] = 1;
+    sum += static_cast<int64_t>(size);
+  }
+  std::shuffle(blocks.begin(), blocks.end(), random);
+  for (const auto& [data, size] : blocks) ReleaseBytes(data, size);
+}
+
+TEST(OutsideBlocksTest, WhatComesAndGoesSettlesInMemoryAndGoesWhenItIsNotNeededAnyMore) {
+  constexpr int64_t kMiB = 1 << 20;
+  Reclaimer::Global().RunNow();
+  const int64_t before = AllocatedBytes();
+  ComeAndGo(32 * kMiB);
+  EXPECT_LE(AllocatedBytes() - before, 7 * kMiB);  // once is not a habit
+  for (int round = 0; round < 4; ++round) ComeAndGo(32 * kMiB);
+  const int64_t asked = MemoryTracker::Global().system_allocations();
+  for (int round = 0; round < 50; ++round) ComeAndGo(32 * kMiB);
+  EXPECT_LE(MemoryTracker::Global().system_allocations(), asked + 10);
+  EXPECT_LE(AllocatedBytes() - before, 40 * kMiB);
+  EXPECT_GT(AllocatedBytes() - before, 24 * kMiB);
+  // What is used less now keeps less.
+  for (int round = 0; round < 3000; ++round) ComeAndGo(kMiB);
+  EXPECT_LE(AllocatedBytes() - before, 8 * kMiB);
+  EXPECT_GT(Reclaimer::Global().RunNow(), 0);
+  EXPECT_LE(AllocatedBytes(), before);
+}
+
+// The heap's errors for its own blocks, and by what is in front of a block those of ours.
+TEST(OutsideBlocksTest, AReleaseOfWhatIsNoSuchBlockEndsTheProgramAndSaysWhatWasFound) {
+  for (const bool inside : {false, true}) {
+    Workspace workspace("w", WorkspaceConfig::Inference());
+    std::optional<WorkspaceScope> scope;
+    if (inside) scope.emplace(workspace);
+    void* const small = AllocateBytesHere(100);
+    void* const large = AllocateBytesHere(100000);
+    void* const other = AllocateBytesHere(100000);
+    EXPECT_DEATH(ReleaseBytes(small, 200), "200 bytes are released at .*: no block of that size");
+    EXPECT_DEATH(ReleaseBytes(large, 100001), "100001 bytes are released at .*: no block of that");
+    if (!PoisonsBlocks()) {  // else it is found by that
+      EXPECT_DEATH(
+          {
+            ReleaseBytes(large, 100000);
+            ReleaseBytes(large, 100000);
+          },
+          "100000 bytes are released at .*: that block was released before");
+    }
+    ReleaseBytes(small, 100);
+    ReleaseBytes(large, 100000);
+    ReleaseBytes(other, 100000);
+  }
 }
 
 }  // namespace
