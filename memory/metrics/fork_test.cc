@@ -248,6 +248,9 @@ TEST(ForkTest, AChildHasTheObserversOfItsOwnThreadAlone) {
 // One in a callback of a level that falls in the middle of the Reclaimer's run, one anywhere.
 TEST(ForkTest, TwoForksDoNotWaitForOneAnother) {
   SKIP_WHERE_CHILDREN_CANNOT_ALLOCATE();
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer ends a child that starts threads";
+#endif
   MemoryBudget& budget = MemoryBudget::Global();
   MemoryOwner& owner = MemoryOwner::Process().Child("two forks");
   const auto fork_and_wait = [] {

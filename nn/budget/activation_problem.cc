@@ -206,9 +206,9 @@ class Timeline {
     const int layer = layer_at[static_cast<size_t>(tick)];
     const LayerActivations& of =
         layer == ticks_.layers ? problem_.loss : problem_.layers[static_cast<size_t>(layer)];
-    const bool forward = tick <= ticks_.loss || (layer < ticks_.layers &&
-                                                 ticks_.again[static_cast<size_t>(layer)] == tick);
-    if (forward) return of.forward_seconds;
+    if (tick <= ticks_.loss) return of.forward_seconds;
+    if (layer < ticks_.layers && ticks_.again[static_cast<size_t>(layer)] == tick)
+      return AgainSeconds(of);
     return of.backward_seconds + (Remakes(SegmentOf(layer)) ? of.remake_seconds : 0);
   }
 
@@ -223,7 +223,7 @@ class Timeline {
         cost->recompute_seconds += problem_.layers[static_cast<size_t>(i)].remake_seconds;
       if (again < 0) continue;
       layer_at[static_cast<size_t>(again)] = i;
-      cost->recompute_seconds += problem_.layers[static_cast<size_t>(i)].forward_seconds;
+      cost->recompute_seconds += AgainSeconds(problem_.layers[static_cast<size_t>(i)]);
     }
     const auto by_begin = [](const Transfer& a, const Transfer& b) { return a.begin < b.begin; };
     std::stable_sort(writes_.begin(), writes_.end(), by_begin);

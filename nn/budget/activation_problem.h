@@ -32,11 +32,18 @@ struct ActivationArray {
 struct LayerActivations {
   double forward_seconds = 0, backward_seconds = 0;
   double remake_seconds = 0;  // of its gradient beside these, where it makes again what it can
+  // Beside these, where it is called again: more than another call, as what the first one reads is noted; below 0: as forward.
+  double again_seconds = -1;
   // Most that is alive during the call beside arrays that were there before, and during that of its gradients beside arrays.
   int64_t forward_bytes = 0, backward_bytes = 0;
   int64_t gradient_bytes = 0;  // alive when its gradients are next, beside arrays
   bool is_view = false;        // it computes nothing: a segment of such alone is not computed again
 };
+
+// What a layer takes that is called again.
+inline double AgainSeconds(const LayerActivations& layer) {
+  return layer.again_seconds < 0 ? layer.forward_seconds : layer.again_seconds;
+}
 
 struct ActivationProblem {
   std::vector<LayerActivations> layers;

@@ -6,9 +6,13 @@
 #include <cstddef>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <memory>
+#include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
@@ -88,11 +92,14 @@ void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
                                          std::max(1u, std::thread::hardware_concurrency());
 }
 
-void TakeCosts(ActivationProblem* problem, const std::vector<double>& forward,
-               const std::vector<double>& backward, const std::vector<double>& remake) {
+// `costs`: StepCosts or StepTimes.
+template <typename Costs>
+void TakeCosts(ActivationProblem* problem, const Costs& costs) {
   const size_t layers = problem->layers.size();
+  const auto &forward = costs.forward_seconds, &backward = costs.backward_seconds,
+             &remake = costs.remake_seconds, &again = costs.again_seconds;
   if (forward.size() != layers + 1 || backward.size() != layers + 1 ||
-      (!remake.empty() && remake.size() != layers)) {
+      (!remake.empty() && remake.size() != layers) || (!again.empty() && again.size() != layers)) {
     ThrowInvalidArgument(absl::StrCat("step budget: costs of ", forward.size(), " and ",
                                       backward.size(), " parts, expected those of ", layers,
                                       " layers and the loss"));
@@ -102,6 +109,34 @@ void TakeCosts(ActivationProblem* problem, const std::vector<double>& forward,
     layer.forward_seconds = forward[i];
     layer.backward_seconds = backward[i];
     if (i < layers && !remake.empty()) layer.remake_seconds = remake[i];
+    if (i < layers && !again.empty()) layer.again_seconds = again[i];
+  }
+}
+
+// Layers that are alike and take as many bytes have the median of their times: a clock's noise would have one of them computed
+// again for another.
+void ShareAmongAlike(const Network& network, ActivationProblem* problem) {
+  using Key = std::tuple<std::string, int64_t, int64_t, int64_t>;
+  std::map<Key, std::vector<LayerActivations*>> alike;
+  const std::vector<LayerParameters> order = network.trained_by_layer();
+  for (size_t i = 0; i < problem->layers.size(); ++i) {
+    LayerActivations& layer = problem->layers[i];
+    const NodeConfig& node = network.config()->nodes[static_cast<size_t>(order[i].layer)];
+    alike[{node.layer->Describe(), layer.forward_bytes, layer.backward_bytes, layer.gradient_bytes}]
+        .push_back(&layer);
+  }
+  for (auto& [key, layers] : alike) {
+    for (double LayerActivations::*const seconds :
+         {&LayerActivations::forward_seconds, &LayerActivations::backward_seconds,
+          &LayerActivations::remake_seconds, &LayerActivations::again_seconds}) {
+      const auto middle = layers.begin() + static_cast<std::ptrdiff_t>(layers.size() / 2);
+      std::nth_element(layers.begin(), middle, layers.end(),
+                       [&](const LayerActivations* a, const LayerActivations* b) {
+                         return a->*seconds < b->*seconds;
+                       });
+      const double median = (*middle)->*seconds;
+      for (LayerActivations* const layer : layers) layer->*seconds = median;
+    }
   }
 }
 
@@ -110,11 +145,12 @@ int64_t TakeTimes(Network& network, const StepShape& shape, int64_t limit,
                   ActivationProblem* problem) {
   try {
     const StepTimes times = MeasureTimes(network, shape, *problem, limit);
-    TakeCosts(problem, times.forward_seconds, times.backward_seconds, times.remake_seconds);
+    TakeCosts(problem, times);
+    ShareAmongAlike(network, problem);
     return times.batch;
   } catch (const OutOfMemoryError&) {
     const std::vector<double> same(problem->layers.size() + 1, 1e-3);
-    TakeCosts(problem, same, same, {});
+    TakeCosts(problem, StepTimes{.forward_seconds = same, .backward_seconds = same});
     return 0;
   }
 }
@@ -206,8 +242,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
     }
   }
   if (budget.costs.has_value()) {
-    TakeCosts(&problem, budget.costs->forward_seconds, budget.costs->backward_seconds,
-              budget.costs->remake_seconds);
+    TakeCosts(&problem, *budget.costs);
     if (budget.costs->written_bytes_per_second > 0)
       problem.written_bytes_per_second = budget.costs->written_bytes_per_second;
     if (budget.costs->read_bytes_per_second > 0)

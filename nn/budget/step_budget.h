@@ -30,6 +30,8 @@ struct StepCosts {
   double written_bytes_per_second = 0, read_bytes_per_second = 0;  // of the file
   // Of layers, beside the backward pass, where they make again what they can; empty: none can.
   std::vector<double> remake_seconds;
+  // Of layers, beside both, where they are called again; empty: as forward.
+  std::vector<double> again_seconds;
 };
 
 struct StepBudget {

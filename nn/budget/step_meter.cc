@@ -92,9 +92,9 @@ bool PassPlansOn(Network& network, const WorkspaceConfig& config) {
 class ObserverOfTimes final : public SegmentObserver {
  public:
   explicit ObserverOfTimes(const ActivationPlan& plan)
-      : is_called_again_(plan.recomputes()),
-        times_{std::vector<double>(plan.segments.size() + 1, kNone),
+      : times_{std::vector<double>(plan.segments.size() + 1, kNone),
                std::vector<double>(plan.segments.size() + 1, kNone),
+               {},
                {}} {}
   void BeginSegment(int segment, absl::Span<const NDArray>) override {
     End();
@@ -119,22 +119,17 @@ class ObserverOfTimes final : public SegmentObserver {
     begin_ = now;
     to_ = nullptr;
   }
-  // Of layers that are called again before their gradients.
+  // The backward pass of a layer that is called again has that call.
   StepTimes Times() const {
     StepTimes times = times_;
-    for (size_t i = 0; i < times.forward_seconds.size(); ++i) {
-      double &forward = times.forward_seconds[i], &backward = times.backward_seconds[i];
-      if (forward == kNone) forward = 0;
-      if (backward == kNone) backward = 0;
-      if (is_called_again_ && i + 1 < times.forward_seconds.size())
-        backward = std::max(0.0, backward - forward);
+    for (auto* const seconds : {&times.forward_seconds, &times.backward_seconds}) {
+      for (double& one : *seconds) one = one == kNone ? 0 : one;
     }
     return times;
   }
 
  private:
   static constexpr double kNone = 1e30;
-  const bool is_called_again_;
   StepTimes times_;
   bool is_on_ = false;
   double* to_ = nullptr;
@@ -240,18 +235,51 @@ StepTimes MeasureTimes(Network& network, const StepShape& shape, const Activatio
     network.SetActivationPlan({});  // the observer goes
     return observer.Times();
   };
-  StepTimes times = times_by(plans[0]);
+  const size_t layers = problem.layers.size();
+  const StepTimes again = times_by(plans[0]);
+  StepTimes times = again;
   times.batch = batch;
+  // Where layers keep all: of a part of them at a time, as many as there is memory for.
+  std::vector<ActivationPlan> parts;
+  constexpr size_t kMostParts = 8;
+  for (size_t count = 1; count <= std::min(kMostParts, layers) && parts.empty(); count *= 2) {
+    for (size_t part = 0; part < count; ++part) {
+      ActivationPlan plan = plans[0];
+      for (size_t i = layers * part / count; i < layers * (part + 1) / count; ++i)
+        plan.segments[i].retention = Retention::kKeep;
+      parts.push_back(std::move(plan));
+    }
+    const bool fits = std::all_of(parts.begin(), parts.end(), [&](const ActivationPlan& plan) {
+      return static_cast<double>(CostOf(problem, plan).peak_bytes) * static_cast<double>(batch) <=
+             static_cast<double>(limit) * static_cast<double>(shape.batch);
+    });
+    if (!fits) parts.clear();
+  }
+  for (const ActivationPlan& plan : parts) {
+    const StepTimes kept = times_by(plan);
+    for (size_t i = 0; i < layers; ++i) {
+      if (plan.segments[i].retention != Retention::kKeep) continue;
+      times.forward_seconds[i] = kept.forward_seconds[i];
+      times.backward_seconds[i] = kept.backward_seconds[i];
+    }
+  }
+  for (size_t i = 0; i < layers; ++i) {
+    double &forward = times.forward_seconds[i], &backward = times.backward_seconds[i];
+    const double both = again.forward_seconds[i] + again.backward_seconds[i];
+    if (parts.empty()) backward = std::max(0.0, backward - forward);
+    times.again_seconds.push_back(std::max(0.0, both - forward - backward));
+  }
   if (plans.size() > 1) {
     const StepTimes remade = times_by(plans[1]);
-    for (size_t i = 0; i < problem.layers.size(); ++i) {
+    for (size_t i = 0; i < layers; ++i) {
       times.remake_seconds.push_back(
-          std::max(0.0, remade.backward_seconds[i] - times.backward_seconds[i]));
+          std::max(0.0, remade.forward_seconds[i] + remade.backward_seconds[i] -
+                            times.forward_seconds[i] - times.backward_seconds[i]));
     }
   }
   const double factor = static_cast<double>(shape.batch) / static_cast<double>(batch);
-  for (auto* const seconds :
-       {&times.forward_seconds, &times.backward_seconds, &times.remake_seconds}) {
+  for (auto* const seconds : {&times.forward_seconds, &times.backward_seconds,
+                              &times.remake_seconds, &times.again_seconds}) {
     for (double& one : *seconds) one *= factor;
   }
   return times;

@@ -40,10 +40,12 @@ ActivationProblem MeasureActivations(Network& network, const StepShape& shape);
 struct StepTimes {
   std::vector<double> forward_seconds, backward_seconds;
   std::vector<double> remake_seconds;  // empty where no layer can
+  std::vector<double> again_seconds;   // of layers alone, as LayerActivations has them
   int64_t batch =
       0;  // that they were measured with; they are those of the shape's batch all the same
 };
-// Runs steps whose layers keep nothing but their inputs, with fewer examples where those would need more than `limit`. Gradients are
+// Runs steps whose layers keep nothing but their inputs, with fewer examples where those would need more than `limit`, and others in
+// which a part of the layers keeps all, each once, where an eighth of them may. Gradients are
 // those of numbers at random afterwards; parameters, running averages and random numbers stay.
 StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem,
                        int64_t limit);
