@@ -93,6 +93,41 @@ TEST_F(KeptLevels, ToAndFroEnds) {
   EXPECT_EQ(budget_.Of(owner_, Host()).taken_bytes, 0);
 }
 
+// A request that brings two budgets to other levels tells of one behind the other: what a callback of the first changes is
+// told behind both, else the second one would be told last as it was before.
+TEST_F(KeptLevels, WhatIsToldLastIsAsItIsOfEachBudgetThatARequestChanges) {
+  MemoryOwner &above = owner_.Child("above"), &below = above.Child("below");
+  for (const bool raises_limits : {true, false}) {
+    budget_.SetOwnerLimit(above, Host(), 1000);
+    budget_.SetOwnerLimit(below, Host(), 1000);
+    MemoryLevel last[2] = {MemoryLevel::kNormal, MemoryLevel::kNormal};
+    bool first = true;
+    int64_t taken = 960;
+    const MemoryEventCallback watch([&](const MemoryEvent& event) {
+      if (event.kind != Kind::kLevel) return;
+      if (event.budget == &above || event.budget == &below) {
+        MemoryLevel& told = last[event.budget == &below];
+        EXPECT_EQ(event.previous, told);
+        told = event.level;
+      }
+      if (!std::exchange(first, false)) return;
+      if (raises_limits) {
+        budget_.SetOwnerLimit(above, Host(), 5000);
+        budget_.SetOwnerLimit(below, Host(), 5000);
+      } else {
+        budget_.Release(Host(), below, std::exchange(taken, 100) - 100);
+      }
+    });
+    budget_.Reserve(Host(), below, taken, "a test");
+    EXPECT_FALSE(first);
+    for (const MemoryLevel told : last) EXPECT_EQ(told, MemoryLevel::kNormal);
+    EXPECT_EQ(budget_.Of(below, Host()).level, MemoryLevel::kNormal);
+    budget_.Release(Host(), below, taken);
+    for (MemoryOwner* const owner : {&above, &below})
+      budget_.SetOwnerLimit(*owner, Host(), MemoryBudget::kUnlimited);
+  }
+}
+
 // Of a device, and of an owner whose last lease ends in the callback.
 TEST_F(KeptLevels, ABudgetStaysUntilItIsToldOf) {
   std::optional<OwnerLease> lease(std::in_place, owner_, "leased");

@@ -81,26 +81,35 @@ void CallAll(const MemoryEvent& event) noexcept {
 
 namespace internal {
 
+void TellMemoryEvents(const MemoryEvent* events, int count) noexcept;  // for memory_budget.cc
+
 std::atomic<int> memory_event_callbacks{0};
 thread_local constinit bool in_memory_event = false;
 constinit std::atomic<void (*)(const MemoryEvent& event) noexcept> keep_level{nullptr};
 constinit std::atomic<void (*)(void (*call)(const MemoryEvent&) noexcept) noexcept>
     tell_kept_levels{nullptr};
 
-void TellMemoryEventSlowly(const MemoryEvent& event) noexcept {
+void TellMemoryEvents(const MemoryEvent* events, int count) noexcept {
   if (in_memory_event) {
     const auto keep = keep_level.load(std::memory_order_acquire);
-    if (event.kind == MemoryEvent::Kind::kLevel && keep != nullptr) keep(event);
+    if (keep == nullptr) return;
+    for (int i = 0; i < count; ++i) {
+      if (events[i].kind == MemoryEvent::Kind::kLevel) keep(events[i]);
+    }
     return;
   }
-  MemoryEvent told = event;
-  if (told.request.owner == nullptr) told.request.owner = &MemoryOwner::Current();
   in_memory_event = true;
-  CallAll(told);
+  for (int i = 0; i < count; ++i) {
+    MemoryEvent told = events[i];
+    if (told.request.owner == nullptr) told.request.owner = &MemoryOwner::Current();
+    CallAll(told);
+  }
   if (const auto tell = tell_kept_levels.load(std::memory_order_acquire); tell != nullptr)
     tell(&CallAll);
   in_memory_event = false;
 }
+
+void TellMemoryEventSlowly(const MemoryEvent& event) noexcept { TellMemoryEvents(&event, 1); }
 
 }  // namespace internal
 
