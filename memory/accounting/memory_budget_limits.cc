@@ -21,16 +21,24 @@ std::string NameOf(const MemoryOwner& owner) {
   return tag.empty() ? owner.Path() : absl::StrCat(owner.Path(), " #", tag);
 }
 
-// "network 4096 (allocated 4000, unreferenced 96), ...": what the largest nodes hold themselves.
-std::string Holders(const MemorySnapshot& snapshot, Device device) {
+// "network 4096 (allocated 4000, unreferenced 96), ...": what the largest nodes hold themselves, `within` and below it, as
+// only what goes there makes room; null: all.
+std::string Holders(const MemorySnapshot& snapshot, Device device, const MemoryOwner* within) {
+  const bool is_all = within == nullptr || within->parent() == nullptr;
+  const std::string path = is_all ? "" : within->Path(), tag = is_all ? "" : within->Tag();
+  const auto is_within = [](const std::string& path, const std::string& of) {
+    return path == of || (path.size() > of.size() && path[of.size()] == '/' &&
+                          path.compare(0, of.size(), of) == 0);
+  };
   struct Holder {
     int64_t bytes;
     const OwnerMemory* memory;
   };
   std::vector<Holder> holders;
   for (const OwnerMemory& memory : snapshot.owners) {
-    if (memory.device == device && memory.own_bytes > 0)
-      holders.push_back({memory.own_bytes, &memory});
+    if (memory.device != device || memory.own_bytes <= 0) continue;
+    if (!is_all && !is_within(memory.owner, path)) continue;
+    if (tag.empty() || is_within(memory.tag, tag)) holders.push_back({memory.own_bytes, &memory});
   }
   std::sort(holders.begin(), holders.end(),
             [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
@@ -91,7 +99,7 @@ void MemoryBudget::ThrowOverLimit(Device device, MemoryOwner& owner, int64_t byt
       absl::StrCat("memory budget: [", NameOf(owner), "] needs ", bytes, " bytes on ",
                    DeviceName(device), " for ", what, ": ", limit, "; ", reclaimed,
                    " bytes were reclaimed; ", refusal.missing, " bytes more would have to go",
-                   enough, "; held by ", Holders(snapshot, device), pinned),
+                   enough, "; held by ", Holders(snapshot, device, refusal.owner), pinned),
       absl::StrCat(snapshot.ToString(), snapshot.OwnersToString()));
 }
 

@@ -90,6 +90,23 @@ TEST_F(Budget, EachLevelRefusesWhatExceedsIt) {
   budget_.Release(device_, MemoryOwner::Process().Child("other"), 1000);
 }
 
+// What others hold makes no room below an owner's limit.
+TEST_F(Budget, TheErrorOfAnOwnersLimitNamesThoseBelowIt) {
+  MemoryOwner& step = owner_.Child("step");
+  const std::pair<MemoryOwner*, int64_t> holders[] = {
+      {&MemoryOwner::Process().Child("loader"), 500},
+      {&MemoryOwner::Process().Child(owner_.name() + "2"), 400},
+      {&step, 60},
+      {&owner_.Tagged("weights"), 30}};
+  for (const auto& [owner, bytes] : holders)
+    MemoryTracker::Global().Add(device_, MemoryKind::kAllocated, bytes, owner);
+  budget_.SetOwnerLimit(owner_, device_, 0);
+  EXPECT_THAT(MessageOf(1), HasSubstr("held by net/step 60 (allocated 60), net #weights 30 ("));
+  EXPECT_THAT(MessageOf(1), testing::Not(HasSubstr("loader")));
+  for (const auto& [owner, bytes] : holders)
+    MemoryTracker::Global().Add(device_, MemoryKind::kAllocated, -bytes, owner);
+}
+
 TEST_F(Budget, TheErrorNamesTheHoldersAndCarriesTheLedger) {
   MemoryTracker::Global().Add(device_, MemoryKind::kAllocated, 70, &owner_.Tagged("weights"));
   MemoryTracker::Global().Add(device_, MemoryKind::kExternal, 500,

@@ -101,14 +101,19 @@ MemoryOwner& MemoryOwner::FindOrMakeLocked(const std::string& name, bool is_tag,
     found->second->Take(claim);
     return *found->second;
   }
-  if (is_shared_) return *this;
-  if (owners >= kMaxMemoryOwners) {
+  if (is_shared_) {
+    if (claim == Claim::kLease) parent_->Take(claim);
+    return *this;
+  }
+  // A sum takes the place of one that is gone.
+  if (owners >= kMaxMemoryOwners && claim != Claim::kSum) {
     std::unique_ptr<MemoryOwner>& others = others_[is_tag];
     if (others == nullptr) {
       others.reset(new MemoryOwner(this, "(others)", is_tag, TakeIndex(), /*is_shared=*/true));
       ++owners;
     }
-    Stay();
+    // A lease of it is one of the node above, with which it goes.
+    Take(claim == Claim::kLease ? claim : Claim::kStay);
     return *others;
   }
   std::unique_ptr<MemoryOwner> made(new MemoryOwner(this, name, is_tag, TakeIndex()));
@@ -166,6 +171,12 @@ void MemoryOwner::ComeBack() noexcept {
 }
 
 void MemoryOwner::Free(MemoryOwner& gone) noexcept {
+  if (gone.is_shared_) {
+    FreeIndices().push_back(gone.index_);
+    --owners;
+    gone.parent_->others_[gone.is_tag_].reset();
+    return;
+  }
   if (gone.is_gone_) {
     gone.ComeBack();
     if (!gone.parent_->stays_) gone.parent_->EndLease();

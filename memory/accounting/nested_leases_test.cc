@@ -80,10 +80,38 @@ TEST(NestedLeases, WhatTheyCountedIsAddedUpWhicheverEndsFirst) {
   const MemoryOwner* const sum = FindBelow(parent, kGoneOwnersName);
   ASSERT_NE(sum, nullptr);
   EXPECT_EQ(sum->merged(), 3 * rounds);
-  // A request of the innermost counts for those above it as well.
+  // A request of the innermost counts for those above it as well, and once in what all of them come to.
   EXPECT_EQ(UsageOf(parent).requests, 3 * rounds);
-  EXPECT_EQ(UsageOf(*sum).requests, (3 + 2 + 1) * rounds);
+  EXPECT_EQ(UsageOf(*sum).requests, 3 * rounds);
+  EXPECT_EQ(UsageOf(*sum).requested_bytes, 30 * rounds);
   EXPECT_EQ(UsageOf(*sum).taken_bytes, 0);
+}
+
+// More nodes than there may be: the last ones share what is above them, and all of it goes.
+TEST(NestedLeases, ABurstBeyondTheMostNodesGoesBack) {
+  MemoryOwner& parent = MemoryOwner::Process().Child("nested burst");
+  PushOutGone();
+  const size_t before = Nodes();
+  {
+    std::vector<std::unique_ptr<OwnerLease>> outer, inner;
+    for (int i = 0; i < 40000; ++i)
+      outer.push_back(std::make_unique<OwnerLease>(parent, "session " + std::to_string(i)));
+    for (const auto& lease : outer) {
+      inner.push_back(std::make_unique<OwnerLease>(**lease, "request"));
+      TakeAndGive(**inner.back(), 10);
+    }
+    EXPECT_FALSE((**inner.front()).is_shared());
+    EXPECT_TRUE((**inner.back()).is_shared());
+    inner.push_back(std::make_unique<OwnerLease>(**inner.back()));
+    outer.clear();
+  }
+  EXPECT_LE(Nodes(), before + kGoneOwnersNamed + 2);
+  const OwnerLease again(parent, "another");
+  EXPECT_FALSE(again->is_shared());
+  const MemoryOwner* const sum = FindBelow(parent, kGoneOwnersName);
+  ASSERT_NE(sum, nullptr);
+  EXPECT_EQ(UsageOf(parent).requests, 40000);
+  EXPECT_GE(UsageOf(*sum).requests, 40000 - kGoneOwnersNamed);
 }
 
 TEST(NestedLeases, ANodeBelowThatIsAskedForByNameKeepsThoseAbove) {

@@ -21,7 +21,7 @@ OwnerLease::OwnerLease(MemoryOwner& parent, const std::string& name)
 
 OwnerLease::OwnerLease(MemoryOwner& node) noexcept : owner_(&node) {
   std::lock_guard<std::mutex> lock(MemoryOwner::TreeMutex());
-  if (!owner_->is_shared()) owner_->Take(MemoryOwner::Claim::kLease);
+  (owner_->is_shared() ? owner_->parent() : owner_)->Take(MemoryOwner::Claim::kLease);
 }
 
 OwnerLease::OwnerLease(const OwnerLease& other) noexcept : OwnerLease(*other.owner_) {}
@@ -29,7 +29,7 @@ OwnerLease::OwnerLease(const OwnerLease& other) noexcept : OwnerLease(*other.own
 OwnerLease::~OwnerLease() {
   {
     std::lock_guard<std::mutex> lock(MemoryOwner::TreeMutex());
-    if (owner_->is_shared() || !owner_->EndLease()) return;
+    if (!(owner_->is_shared() ? owner_->parent() : owner_)->EndLease()) return;
     if (MemoryOwner::gone_ <= kGoneOwnersNamed) return;
   }
   MemoryBudget::MergeGone(kGoneOwnersNamed, kGoneOwnersName);
@@ -55,17 +55,24 @@ class MemoryBudget::Merging {
  public:
   // False: it has bytes, or a limit, or is what others are merged into. What went before it below it goes with it.
   static bool Merge(MemoryOwner& node, const char* into) {
-    MemoryOwner* const below = node.SumBelow();
-    if (Holds(node) || (below != nullptr && Holds(*below))) return false;
+    MemoryOwner* const below[] = {node.SumBelow(), node.others_[0].get(), node.others_[1].get()};
+    if (Holds(node)) return false;
+    for (MemoryOwner* const each : below) {
+      if (each != nullptr && Holds(*each)) return false;
+    }
     MemoryOwner& sum =
         node.parent()->FindOrMakeLocked(into, /*is_tag=*/false, MemoryOwner::Claim::kSum);
     if (&sum == &node) return false;
     MakePlaces(node, sum);
-    if (below != nullptr) MakePlaces(*below, sum);
     // From here on nothing fails.
-    const int64_t nodes = 1 + (below != nullptr ? below->merged() : 0);
-    if (below != nullptr) MoveTo(*below, sum);
-    MoveTo(node, sum);
+    int64_t nodes = 1;
+    for (MemoryOwner* const each : below) {
+      if (each == nullptr) continue;
+      nodes += each->merged();
+      Drop(*each);  // what it had the node has as well
+    }
+    Add(node, sum);
+    Drop(node);
     sum.merged_.fetch_add(nodes, kRelaxed);
     return true;
   }
@@ -95,7 +102,7 @@ class MemoryBudget::Merging {
     return holds;
   }
 
-  // For what MoveTo() adds.
+  // For what Add() adds.
   static void MakePlaces(const MemoryOwner& from, MemoryOwner& to) {
     for (MemoryTracker::DeviceLedger& at : MemoryTracker::Global().devices_) {
       if (CountsOf(at, from) != nullptr && CountsOf(at, to) == nullptr)
@@ -106,7 +113,7 @@ class MemoryBudget::Merging {
     });
   }
 
-  static void MoveTo(MemoryOwner& node, MemoryOwner& sum) noexcept {
+  static void Add(const MemoryOwner& node, MemoryOwner& sum) noexcept {
     for (MemoryTracker::DeviceLedger& at : MemoryTracker::Global().devices_) {
       const MemoryTracker::Counts* const from = CountsOf(at, node);
       if (from == nullptr) continue;
@@ -116,7 +123,6 @@ class MemoryBudget::Merging {
         peak = std::max(peak, from->kinds[kind].peak_bytes);
       }
       to.total_peak = std::max(to.total_peak, from->total_peak);
-      at.by_owner[node.index()].reset();
     }
     ForEachPossibleDevice([&](Device device) {
       const BudgetLine* const from = FindLine(node, device);
@@ -126,8 +132,14 @@ class MemoryBudget::Merging {
       const int64_t ever = to.requested_bytes.load(kRelaxed);
       to.requested_bytes.store(
           ever + std::min(from->requested_bytes.load(kRelaxed), INT64_MAX - ever), kRelaxed);
-      delete from;
     });
+  }
+
+  static void Drop(MemoryOwner& node) noexcept {
+    for (MemoryTracker::DeviceLedger& at : MemoryTracker::Global().devices_) {
+      if (node.index() < at.by_owner.size()) at.by_owner[node.index()].reset();
+    }
+    ForEachPossibleDevice([&](Device device) { delete FindLine(node, device); });
     for (const auto& lines : node.lines_) delete lines.load(kRelaxed);
     MemoryOwner::Free(node);
   }
