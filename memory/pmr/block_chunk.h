@@ -21,6 +21,9 @@ namespace tidepool::internal {
 
 class CycleHeap;
 
+// Ends the program: `bytes` are released at `block`, where `found` is, for what that says: a sentence.
+[[noreturn]] void ReportWrongRelease(const void* block, size_t bytes, const char* found) noexcept;
+
 inline constexpr size_t kBlockChunkBytes = size_t{64} << 10;
 
 // What a block that is free holds.
@@ -75,6 +78,8 @@ struct alignas(64) BlockChunk {
   }
   // True when the list is to be told.
   bool Put(void* data) {
+    if (out == 0) [[unlikely]]
+      ReportWrongRelease(data, block_bytes, "that block was released before");
     auto* const block = static_cast<FreeBlock*>(data);
     block->next = free;
     free = block;
@@ -122,9 +127,6 @@ inline size_t LargeBytes(size_t bytes, size_t alignment) {
   if (bytes > kMost || alignment > kMost) return 0;
   return bytes + sizeof(LargeBlock) + (alignment > alignof(LargeBlock) ? alignment : 0);
 }
-// Ends the program: `bytes` are released at `block`, where `found` is, for what that says: a sentence.
-[[noreturn]] void ReportWrongRelease(const void* block, size_t bytes, const char* found) noexcept;
-
 // That of a block of `bytes` that no class serves. Ends the program where there is none, as far as that can be seen: what
 // was released before may be others' by now, and what is no block's may not be readable.
 inline LargeBlock* TakeLarge(void* data, size_t bytes) noexcept {

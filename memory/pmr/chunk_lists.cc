@@ -160,6 +160,9 @@ ChunkLists::Left ChunkLists::EndCycle() noexcept {
 }
 
 void ChunkLists::PutLate(BlockChunk* chunk) noexcept {
+  // What was released twice is in the list of what came back twice, whose end is never reached.
+  if (chunk->out == 0) [[unlikely]]
+    ReportWrongRelease(chunk, chunk->block_bytes, "a block of that chunk was released before");
   --late_blocks_;
   if (--chunk->out > 0) return;
   late_.Remove(chunk);

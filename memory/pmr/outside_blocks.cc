@@ -50,10 +50,11 @@ void OutsideBlocks::KeptBytes::Released(size_t bytes, size_t owned) noexcept {
   released_ += bytes;
   if (released_ / kTurns < owned) return;
   // Half of it, as what comes may vary.
-  bytes_ = std::max(kLeast, bytes_ - std::min(bytes_, std::min(least_free_, owned) / 2));
+  if (least_idle_ != SIZE_MAX)
+    bytes_ = std::max(kLeast, bytes_ - std::min(bytes_, least_idle_ / 2));
   gone_ /= 2;
   released_ = 0;
-  least_free_ = SIZE_MAX;
+  least_idle_ = SIZE_MAX;
 }
 
 OutsideBlocks::Lock::~Lock() {
@@ -121,7 +122,7 @@ void* OutsideBlocks::AllocateLarge(size_t bytes, size_t alignment) {
 
 Allocation OutsideBlocks::TryTakeLarge(size_t bytes) {
   const Allocation memory = large_.Allocate(bytes, alignof(LargeBlock));
-  if (memory) kept_.Free(free_bytes());
+  if (memory) kept_.Used(bytes);
   return memory;
 }
 
@@ -130,7 +131,7 @@ void* OutsideBlocks::TryTake(int size_class) {
   if (void* const block = chunks_.TakeAvailable(size_class)) return block;
   const Allocation chunk = pool_.Allocate(kBlockChunkBytes, kBlockChunkBytes);
   if (!chunk) return nullptr;
-  kept_.Free(free_bytes());
+  kept_.Used(kBlockChunkBytes);
   return chunks_.TakeFrom(chunk, size_class, nullptr);
 }
 
@@ -164,12 +165,19 @@ void OutsideBlocks::GiveWhatIsTooMuch(size_t released) noexcept {
   constexpr size_t kPart = 16;
   kept_.Released(released, owned_bytes());
   released_ += released;
-  size_t free = free_bytes();
-  if (free < kept_.bytes() || released_ < owned_bytes() / kPart) return;
+  if (owned_bytes() <= kept_.bytes() || released_ < owned_bytes() / kPart) return;
   released_ = 0;
+  size_t idle = 0;
+  const auto count = [&](void*) {
+    idle += kSpanBytes;
+    return false;
+  };
+  pool_.TrimIf(count);
+  large_.TrimIf(count);
+  kept_.Saw(std::min(idle, kept_.bytes()));
   const auto goes = [&](void*) {
-    if (free <= kept_.bytes()) return false;
-    free -= std::min(free, kSpanBytes);
+    if (idle <= kept_.bytes()) return false;
+    idle -= kSpanBytes;
     return true;
   };
   kept_.Gave(pool_.TrimIf(goes));

@@ -57,23 +57,30 @@ class OutsideBlocks {
     OutsideBlocks& blocks_;
   };
 
-  // How much is kept without live blocks: at first kLeast. What had gone back and comes again raises it, so that
-  // what comes and goes settles in memory; what was not needed while eight times what is owned came and went lowers it.
+  // How much of spans without blocks is kept: at first kLeast. What had gone back and comes again raises it, so that what
+  // comes and goes settles in memory; what was not needed while eight times what is owned came and went lowers it.
   class KeptBytes {
    public:
     static constexpr size_t kLeast = size_t{2} << 20;
     size_t bytes() const { return bytes_; }
+    // Of the system, and back.
     void Took(size_t bytes) noexcept;
     void Gave(size_t bytes) noexcept { gone_ += bytes; }
-    void Free(size_t bytes) noexcept { least_free_ = std::min(least_free_, bytes); }
-    // So much is free again, of what is owned.
+    // Of spans, which may have been idle.
+    void Used(size_t bytes) noexcept {
+      idle_ -= std::min(idle_, bytes);
+      least_idle_ = std::min(least_idle_, idle_);
+    }
     void Released(size_t bytes, size_t owned) noexcept;
+    // So much was seen to be idle.
+    void Saw(size_t idle) noexcept { idle_ = idle; }
     void Reset() noexcept { *this = {}; }
 
    private:
     size_t bytes_ = kLeast;
     size_t gone_ = 0;               // went back lately, and has not come again
-    size_t least_free_ = SIZE_MAX;  // since it was looked last
+    size_t idle_ = 0;               // at least, now
+    size_t least_idle_ = SIZE_MAX;  // since it was decided last
     size_t released_ = 0;           // since then
   };
 
@@ -89,7 +96,6 @@ class OutsideBlocks {
   void* TryTake(int size_class);
   Allocation TryTakeLarge(size_t bytes);
   size_t owned_bytes() const { return pool_.owned_bytes() + large_.owned_bytes(); }
-  size_t free_bytes() const { return owned_bytes() - pool_.used_bytes() - large_.used_bytes(); }
   void GiveWhatIsTooMuch(size_t released) noexcept;
 
   PageBlocks pages_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/testing/test_device.h"
@@ -51,6 +52,7 @@ class Model {
     pool_.reset();
     while (!buffers_.empty()) Drop(buffers_.size() - 1);
     releaser_.Wait();
+    Reclaimer::Global().RunNow();  // the process keeps some spans of raw blocks
     EXPECT_EQ(LedgerTotal(), ledger_before_) << "not everything was given back";
     EXPECT_TRUE(live_.empty());
     std::printf("%s: %ld operations, %ld requests refused, %ld cycles, %ld planned requests\n",
@@ -371,7 +373,9 @@ class Model {
     }
     const int64_t now = LedgerOf(MemoryKind::kAllocated) - allocated_before_;
     ASSERT_GE(now, allocated_);
-    ASSERT_LE(now, allocated_ + on_the_way);
+    // Raw blocks outside of cycles leave spans (docs/containers.md).
+    constexpr int64_t kSpansOutside = int64_t{8} << 20;
+    ASSERT_LE(now, allocated_ + on_the_way + kSpansOutside);
   }
 
   std::mt19937 random_;
