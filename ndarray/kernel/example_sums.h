@@ -1,0 +1,28 @@
+// In which order sums over the examples of a batch are added, where it is promised: so that a batch which is gone through in slices has
+// the bits of the whole.
+//
+// The filter gradient of a 2-D convolution of f32 by the kernels of backends/cpu, one group: the output pixels are summed in chunks, which
+// hang on the shape of an output image alone: PlanesSummedAtOnce() whole images, or a part of a larger one. A chunk's sum is added
+// to that of those before, in their order, and with `accumulate` to what is there. So slices of multiples of PlanesSummedAtOnce()
+// images, one behind the other with `accumulate`, give what the whole batch gives.
+#ifndef TIDEPOOL_NDARRAY_KERNEL_EXAMPLE_SUMS_H_
+#define TIDEPOOL_NDARRAY_KERNEL_EXAMPLE_SUMS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tidepool {
+
+// Most of a chunk.
+inline constexpr int64_t kPixelsSummedAtOnce = 256;
+inline constexpr int64_t kRowsSummedAtOnce = 64;
+
+// Output images of a chunk, at least 1.
+constexpr int64_t PlanesSummedAtOnce(int64_t out_height, int64_t out_width) {
+  return std::max<int64_t>(1, std::min(kPixelsSummedAtOnce / (out_height * out_width),
+                                       kRowsSummedAtOnce / out_height));
+}
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_KERNEL_EXAMPLE_SUMS_H_
