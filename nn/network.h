@@ -244,8 +244,10 @@ class Network {
   // and none; kFailedPrecondition while the training workspace is open. `observer` outlives its use; null: nobody.
   void SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<SpillFile> file = nullptr,
                          SegmentObserver* observer = nullptr);
-  // Null: everything is kept.
-  const Activations* activations() const { return activations_.get(); }
+  // Of how many examples slices (ActivationSegment::slice) of `layers` layers from the `begin`-th call on are multiples: chains of max poolings
+  // and convolutions of f32, of one group, with ReLU or no function. 0: they cannot be sliced, because of `why_not`, if not null.
+  int64_t SliceOf(int begin, int layers, std::string* why_not = nullptr) const;
+  const Activations* activations() const { return activations_.get(); }  // null: everything is kept
 
   // Which numbers layers draw in the next step: a function of the seed and this. Each QueueGradients counts on.
   uint64_t step() const { return step_; }

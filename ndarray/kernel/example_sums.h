@@ -5,6 +5,8 @@
 // hang on the shape of an output image alone: PlanesSummedAtOnce() whole images, or a part of a larger one. A chunk's sum is added
 // to that of those before, in their order, and with `accumulate` to what is there. So slices of multiples of PlanesSummedAtOnce()
 // images, one behind the other with `accumulate`, give what the whole batch gives.
+//
+// The gradient of its bias, by tapes: the sums of each example [batch, filters], and the sum of these.
 #ifndef TIDEPOOL_NDARRAY_KERNEL_EXAMPLE_SUMS_H_
 #define TIDEPOOL_NDARRAY_KERNEL_EXAMPLE_SUMS_H_
 

@@ -1,0 +1,163 @@
+// Segments that are computed in slices of the batch: the bits of the whole, less memory, and what is refused.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/nn/budget/step_meter.h"
+#include "tidepool/nn/layers/conv2d.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/max_pool2d.h"
+#include "tidepool/nn/layers/normalization.h"
+#include "tidepool/nn/network/activation_plan.h"
+#include "tidepool/nn/testing/deep_networks.h"
+#include "tidepool/nn/testing/example_networks.h"
+#include "tidepool/nn/testing/placement_runs.h"
+#include "tidepool/nn/training/trainer.h"
+
+namespace tidepool::nn {
+namespace {
+
+using testing::HasSubstr;
+
+std::string BytesOf(const NDArray& array) {
+  return std::string(reinterpret_cast<const char*>(array.raw_data()), array.buffer()->bytes);
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::string arrays;
+  bool operator==(const Trained&) const = default;
+};
+
+// Batches of several sizes, most of which are no multiples of slices.
+Trained Train(Network& network, int steps = 8) {
+  constexpr int64_t kBatches[] = {32, 32, 13, 32, 5, 1};
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+  Trained trained;
+  for (int i = 0; i < steps; ++i) {
+    trained.losses.push_back(trainer.Step(
+        [&] { return SomeBatch(kBatches[i % std::size(kBatches)], static_cast<uint64_t>(i)); }));
+  }
+  trained.arrays = BytesOf(network.arrays());
+  return trained;
+}
+
+// Convolutions alone, and of strides, paddings and without bias; a chain behind something else, whose input has a gradient.
+Network Strided(const NetworkOptions& options) {
+  Conv2dAttributes strided;
+  strided.stride_height = strided.stride_width = 2;
+  return Network(NetworkConfig::Sequential(
+                     {28, 28, 1},
+                     {Conv2D(4, 3, 3, Activation::kTanh, Conv2D::SamePadding(3)),
+                      Conv2D(24, 3, 3, Activation::kRelu, Conv2D::SamePadding(3)),
+                      Conv2D(32, 3, 3, Activation::kIdentity, strided), MaxPool2D(),
+                      Conv2D(8, 2, 2, Activation::kRelu, {}, {.bias = false}), Dense(10)}),
+                 options);
+}
+
+Network Made(const std::string& name) {
+  const NetworkOptions options = Options(WorkspaceMode::kEnabled);
+  if (name == "strided") return Strided(options);
+  if (name == "convolutions") return DeepNetwork(name, 6, options);
+  return ExampleNetwork(name, options);
+}
+
+struct Case {
+  const char* network;
+  std::vector<ActivationSegment> segments;
+};
+
+constexpr Retention kAgain = Retention::kRecompute;
+
+TEST(SlicedPlanTest, SlicesGiveTheBitsOfTheWholeBatch) {
+  const std::vector<Case> cases = {
+      {"lenet", {{4, kAgain, 4}, {2}}},
+      {"lenet", {{4, kAgain, 12}, {2}}},
+      {"lenet", {{4, kAgain, 64}, {2, kAgain}}},
+      {"lenet", {{1, kAgain, 3}, {1, kAgain, 1}, {1, kAgain, 8}, {1}, {2}}},
+      {"lenet", {{2, kAgain, 1}, {2, kAgain, 4}, {2}}},
+      {"strided", {{1}, {3, kAgain, 7}, {1, kAgain, 10}, {1}}},
+      {"strided", {{1}, {4, kAgain, 10}, {1}}},
+      {"convolutions", {{2, kAgain, 1}, {4, kAgain, 2}, {2}}}};
+  std::string of;
+  Trained expected;
+  for (const Case& one : cases) {
+    if (of != one.network) {
+      Network unlimited = Made(one.network);
+      expected = Train(unlimited);
+      of = one.network;
+    }
+    Network network = Made(one.network);
+    const ActivationPlan plan{.segments = one.segments};
+    SCOPED_TRACE(of + ": " + plan.ToString());
+    ASSERT_NO_THROW(network.SetActivationPlan(plan));
+    EXPECT_EQ(Train(network), expected);
+  }
+}
+
+int64_t PlannedBytes(Network& network, const ActivationPlan& plan) {
+  return MeasureStep(network, {.batch = 32}, plan, nullptr, INT64_MAX).planned_bytes;
+}
+
+TEST(SlicedPlanTest, ASliceIsAllThatThereIsOfASegment) {
+  Network network = Made("lenet");
+  const int64_t all = PlannedBytes(network, PlanOfLayers(network, Retention::kKeep));
+  const int64_t again = PlannedBytes(network, {{{.layers = 4, .retention = kAgain}, {2}}});
+  const int64_t eight = PlannedBytes(network, {{{4, kAgain, 8}, {2}}});
+  const int64_t four = PlannedBytes(network, {{{4, kAgain, 4}, {2}}});
+  std::printf("all %lld, again %lld, slices of 8: %lld, of 4: %lld\n", static_cast<long long>(all),
+              static_cast<long long>(again), static_cast<long long>(eight),
+              static_cast<long long>(four));
+  EXPECT_GT(again, all / 2) << "the first convolution is most of it";
+  EXPECT_LT(eight, all / 2);
+  EXPECT_LT(four, eight);
+}
+
+TEST(SlicedPlanTest, WhatLooksAtSeveralExamplesIsRefused) {
+  const auto refusal = [](Network& network, std::vector<ActivationSegment> segments) {
+    return MessageOf([&] { network.SetActivationPlan({std::move(segments)}); });
+  };
+  Network lenet = Made("lenet"), strided = Made("strided");
+  EXPECT_THAT(refusal(lenet, {{5, kAgain, 4}, {1}}),
+              HasSubstr("slices of the batch, of layers 0 to 4: [dense 500 relu], expected conv2d "
+                        "or max_pool2d"));
+  EXPECT_THAT(refusal(lenet, {{4, kAgain, 6}, {2}}),
+              HasSubstr("slices of 6 examples, expected a multiple of 4"));
+  EXPECT_THAT(refusal(lenet, {{4, Retention::kKeep, 4}, {2}}),
+              HasSubstr("slices of 4 of segments that keep, expected"));
+  EXPECT_THAT(refusal(lenet, {{4, kAgain, -4}, {2}}), HasSubstr("slices of -4"));
+  EXPECT_THAT(refusal(strided, {{1, kAgain, 1}, {5}}), HasSubstr("expected relu or no function"));
+  Network normed(NetworkConfig::Sequential({28, 28, 1}, {Conv2D(4, 3, 3), BatchNormalization(),
+                                                         MaxPool2D(), Dense(10)}),
+                 Options(WorkspaceMode::kEnabled));
+  EXPECT_THAT(refusal(normed, {{2, kAgain, 1}, {2}}), HasSubstr("[batch_norm "));
+  Conv2dAttributes groups = Conv2D::SamePadding(3);
+  groups.groups = 2;
+  Network grouped(NetworkConfig::Sequential(
+                      {28, 28, 1}, {Conv2D(4, 3, 3), Conv2D(4, 3, 3, Activation::kRelu, groups),
+                                    Dense(10)}),
+                  Options(WorkspaceMode::kEnabled));
+  EXPECT_THAT(refusal(grouped, {{2, kAgain, 1}, {1}}), HasSubstr("expected one group"));
+  Network residual = Made("residual");
+  EXPECT_EQ(residual.SliceOf(0, static_cast<int>(residual.config()->nodes.size())), 0);
+  NetworkOptions wide = Options(WorkspaceMode::kEnabled);
+  wide.dtype = DType::kFloat64;
+  Network f64 = ExampleNetwork("lenet", wide);
+  EXPECT_THAT(refusal(f64, {{4, kAgain, 4}, {2}}), HasSubstr("another type than f32"));
+  // Large colour images: another library's kernels take some batches of them.
+  std::string why;
+  Network colour(NetworkConfig::Sequential({112, 112, 3}, {Conv2D(4, 3, 3), Dense(10)}),
+                 Options(WorkspaceMode::kEnabled));
+  const bool is_sliced = colour.SliceOf(0, 1, &why) > 0;
+  EXPECT_TRUE(is_sliced || why.find("another backend") != std::string::npos) << why;
+  EXPECT_EQ(lenet.SliceOf(0, 4), 4);
+  EXPECT_EQ(lenet.SliceOf(0, 2), 1);
+}
+
+}  // namespace
+}  // namespace tidepool::nn
