@@ -1,10 +1,10 @@
 // In which order sums over the examples of a batch are added, where it is promised: so that a batch which is gone through in slices has
 // the bits of the whole.
 //
-// The filter gradient of a 2-D convolution of f32 by the kernels of backends/cpu, one group: the output pixels are summed in chunks, which
-// hang on the shape of an output image alone: PlanesSummedAtOnce() whole images, or a part of a larger one. A chunk's sum is added
-// to that of those before, in their order, and with `accumulate` to what is there. So slices of multiples of PlanesSummedAtOnce()
-// images, one behind the other with `accumulate`, give what the whole batch gives.
+// The filter gradient of a 2-D convolution of f32 by the kernels of backends/cpu, one group: the images are summed up in their order,
+// PlanesSummedAtOnce() of them at a time, and with `accumulate` to what is there; how those are summed hangs on the shape of an image and
+// of the filter alone. So slices of multiples of PlanesSummedAtOnce() images, one behind the other with `accumulate`, give what the
+// whole batch gives.
 //
 // The gradient of its bias, by tapes: the sums of each example [batch, filters], and the sum of these.
 #ifndef TIDEPOOL_NDARRAY_KERNEL_EXAMPLE_SUMS_H_

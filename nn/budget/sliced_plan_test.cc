@@ -8,6 +8,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/nn/budget/activation_problem.h"
+#include "tidepool/nn/budget/step_budget.h"
 #include "tidepool/nn/budget/step_meter.h"
 #include "tidepool/nn/layers/conv2d.h"
 #include "tidepool/nn/layers/dense.h"
@@ -100,22 +102,75 @@ TEST(SlicedPlanTest, SlicesGiveTheBitsOfTheWholeBatch) {
   }
 }
 
-int64_t PlannedBytes(Network& network, const ActivationPlan& plan) {
-  return MeasureStep(network, {.batch = 32}, plan, nullptr, INT64_MAX).planned_bytes;
-}
-
+// What a plan is counted to take is what steps by it do, nearly: slices share scratch.
 TEST(SlicedPlanTest, ASliceIsAllThatThereIsOfASegment) {
   Network network = Made("lenet");
-  const int64_t all = PlannedBytes(network, PlanOfLayers(network, Retention::kKeep));
-  const int64_t again = PlannedBytes(network, {{{.layers = 4, .retention = kAgain}, {2}}});
-  const int64_t eight = PlannedBytes(network, {{{4, kAgain, 8}, {2}}});
-  const int64_t four = PlannedBytes(network, {{{4, kAgain, 4}, {2}}});
-  std::printf("all %lld, again %lld, slices of 8: %lld, of 4: %lld\n", static_cast<long long>(all),
-              static_cast<long long>(again), static_cast<long long>(eight),
-              static_cast<long long>(four));
-  EXPECT_GT(again, all / 2) << "the first convolution is most of it";
-  EXPECT_LT(eight, all / 2);
-  EXPECT_LT(four, eight);
+  const StepShape shape{.batch = 32};
+  const ActivationProblem problem = MeasureActivations(network, shape);
+  ASSERT_EQ(problem.slices.size(), 3u);
+  EXPECT_EQ(problem.slices[0].examples, 4);
+  EXPECT_EQ(problem.slices[2].examples, 16);
+  EXPECT_EQ(problem.layers[3].chain, problem.layers[0].chain);
+  EXPECT_EQ(problem.layers[4].chain, -1);
+  const auto planned = [&](const ActivationPlan& plan) {
+    return MeasureStep(network, shape, plan, nullptr, INT64_MAX).planned_bytes;
+  };
+  const int64_t all = planned(PlanOfLayers(network, Retention::kKeep));
+  int64_t before = planned({{{4, kAgain}, {2}}});
+  EXPECT_GT(before, all / 2) << "the first convolution is most of it";
+  for (const int64_t slice : {16, 8, 4}) {
+    for (const int cut : {4, 2}) {
+      ActivationPlan plan{{{cut, kAgain, slice}}};
+      if (cut < 4) plan.segments.push_back({4 - cut, kAgain, slice});
+      plan.segments.push_back({2});
+      const int64_t bytes = planned(plan);
+      const int64_t counted = CostOf(problem, plan).peak_bytes;
+      std::printf("%s: %lld of %lld bytes, counted %lld\n", plan.ToString().c_str(),
+                  static_cast<long long>(bytes), static_cast<long long>(all),
+                  static_cast<long long>(counted));
+      EXPECT_GT(static_cast<double>(counted), 0.75 * static_cast<double>(bytes));
+      EXPECT_LT(static_cast<double>(counted), 1.3 * static_cast<double>(bytes));
+      if (cut < 4) continue;
+      EXPECT_LT(bytes, before);
+      before = bytes;
+    }
+  }
+  EXPECT_LT(before, all / 3);
+}
+
+// 200 steps of LeNet within less than its first convolution takes are those without a budget.
+TEST(SlicedPlanTest, LeNetTrainsWithinLessThanItsLargestLayer) {
+  constexpr int kSteps = 200;
+  const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
+  const auto step = [](Trainer& trainer, int i) {
+    return trainer.Step([i] { return SomeBatch(32, static_cast<uint64_t>(i)); });
+  };
+  Network unlimited = Made("lenet");
+  std::vector<double> losses;
+  {
+    Trainer trainer(unlimited, adam);
+    for (int i = 0; i < kSteps; ++i) losses.push_back(step(trainer, i));
+  }
+  const size_t parts = unlimited.config()->nodes.size() + 1;
+  for (const char* const limit : {"75%", "50%", "40%", "30%"}) {
+    SCOPED_TRACE(limit);
+    Network network = Made("lenet");
+    StepBudget budget{.limit = limit, .shape = {.batch = 32}};
+    budget.costs = {std::vector<double>(parts, 1e-3), std::vector<double>(parts, 2e-3), 1e9, 1e9};
+    const StepBudgetReport report = SetStepBudget(network, budget);
+    EXPECT_LE(report.planned_bytes, report.limit_bytes);
+    EXPECT_THAT(report.ToString(), HasSubstr(" in slices of ")) << report.ToString();
+    Trainer trainer(network, adam);
+    for (int i = 0; i < kSteps; ++i)
+      ASSERT_EQ(step(trainer, i), losses[static_cast<size_t>(i)]) << i;
+    EXPECT_EQ(BytesOf(network.arrays()), BytesOf(unlimited.arrays()));
+    const StepBudgetOutcome outcome = OutcomeOf(network, report, 0);
+    EXPECT_EQ(outcome.actual_bytes, report.planned_bytes);
+    EXPECT_EQ(outcome.misses, 0u);
+    std::printf("%s: %lld of %lld bytes, %s\n", limit,
+                static_cast<long long>(report.planned_bytes),
+                static_cast<long long>(report.unlimited_bytes), report.plan.ToString().c_str());
+  }
 }
 
 TEST(SlicedPlanTest, WhatLooksAtSeveralExamplesIsRefused) {

@@ -19,7 +19,9 @@ constexpr char kWhat[] = "filter gradient of a convolution";
 constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
 // Chunks of filters up to this many positions are tasks; of larger ones there are enough groups.
 constexpr int64_t kMostPositionsByChunks = 192;
-constexpr int64_t kMostChunksAtOnce = 128;
+// Chunks of one image up to so many pixels are one task, whose sums are added up in one go.
+constexpr int64_t kPixelsPerTask = 1024;
+constexpr int64_t kMostTasksAtOnce = 128;
 constexpr int64_t kMostPartialBytes = 256 << 10;
 constexpr int64_t kMinGroupRows = 48;
 // From this distance between pixels of x, in floats, and this many channels of dy on, strips pay.
@@ -35,7 +37,8 @@ struct Cut {
   // Of a panel of dy: whole planes, or where one is larger, rows of it; wide rows are cut further.
   int64_t chunk_planes, chunk_rows, plane_chunks;
   int64_t chunks;
-  bool by_chunks;  // each is a task, whose sums are added behind those before; else they are added where they are made
+  int64_t task_chunks, plane_tasks, tasks;
+  bool by_chunks;  // some are a task, whose sums are added behind those before; else they are added where they are made
 
   Cut(const Conv3dProblem& p, int threads) : c(ForwardCorrelation(p)) {
     depth = c.Depth();
@@ -61,6 +64,18 @@ struct Cut {
       plane_chunks = CeilDiv(c.out_height, chunk_rows);
     }
     chunks = CeilDiv(c.OutputRows() / c.out_height, chunk_planes) * plane_chunks;
+    task_chunks =
+        std::clamp<int64_t>(kPixelsPerTask / (chunk_rows * c.out_width), 1, plane_chunks);
+    plane_tasks = CeilDiv(plane_chunks, task_chunks);
+    tasks = chunks / plane_chunks * plane_tasks;
+  }
+  // Chunks of a task.
+  int64_t TaskBegin(int64_t task) const {
+    return task / plane_tasks * plane_chunks + task % plane_tasks * task_chunks;
+  }
+  int64_t TaskEnd(int64_t task) const {
+    return task % plane_tasks + 1 < plane_tasks ? TaskBegin(task) + task_chunks
+                                                : (task / plane_tasks + 1) * plane_chunks;
   }
 
   // Output rows of a chunk.
@@ -86,14 +101,14 @@ struct Cut {
   }
 
   int64_t PartialFloats() const { return AlignFloats(c.kernel_planes * depth * padded_channels); }
-  // Whose sums wait to be added in their order.
-  int64_t ChunksAtOnce() const {
+  // Tasks whose sums wait to be added in their order.
+  int64_t TasksAtOnce() const {
     const int64_t fitting =
         kMostPartialBytes / (PartialFloats() * static_cast<int64_t>(sizeof(float)));
-    return std::min(std::clamp<int64_t>(fitting, 8, kMostChunksAtOnce), chunks);
+    return std::min(std::clamp<int64_t>(fitting, 8, kMostTasksAtOnce), tasks);
   }
-  // The sum, and of chunks.
-  int64_t AllPartialsFloats() const { return by_chunks ? (1 + ChunksAtOnce()) * PartialFloats() : 0; }
+  // The sum, and those of tasks.
+  int64_t AllPartialsFloats() const { return by_chunks ? (1 + TasksAtOnce()) * PartialFloats() : 0; }
   int64_t GroupFloats() const {
     return by_chunks ? 0 : AlignFloats(std::min(depth, kMaxBlockRows) * padded_channels);
   }
@@ -311,17 +326,17 @@ void Conv3dGradFilter(const Conv3dProblem& p, const float* x, const float* dy, f
   }
   for (int64_t group = 0; group < cut.Groups(); ++group)
     begin_sums(group, total + cut.GroupOffset(group));
-  const int64_t at_once = cut.ChunksAtOnce(), floats = cut.c.kernel_planes * cut.depth *
+  const int64_t at_once = cut.TasksAtOnce(), floats = cut.c.kernel_planes * cut.depth *
                                                        cut.padded_channels;
-  for (int64_t first = 0; first < cut.chunks; first += at_once) {
-    const int64_t count = std::min(at_once, cut.chunks - first);
+  for (int64_t first = 0; first < cut.tasks; first += at_once) {
+    const int64_t count = std::min(at_once, cut.tasks - first);
     ParallelTasks(pool, count, [&](int64_t index, int slot) {
       const SlotScratch memory(cut, slots + slot * cut.SlotFloats());
       for (int64_t group = 0; group < cut.Groups(); ++group) {
         float* const sums = partials + index * cut.PartialFloats() + cut.GroupOffset(group);
         bool has_sums = false;
-        job.RunPart(group, cut.ChunkBegin(first + index), cut.ChunkEnd(first + index), &has_sums,
-                    sums, memory);
+        for (int64_t chunk = cut.TaskBegin(first + index); chunk < cut.TaskEnd(first + index); ++chunk)
+          job.RunPart(group, cut.ChunkBegin(chunk), cut.ChunkEnd(chunk), &has_sums, sums, memory);
         if (!has_sums) std::fill_n(sums, cut.GroupRows(group) * cut.padded_channels, 0.0f);
       }
     });
