@@ -152,14 +152,17 @@ TEST(SlicedPlanTest, LeNetTrainsWithinLessThanItsLargestLayer) {
     for (int i = 0; i < kSteps; ++i) losses.push_back(step(trainer, i));
   }
   const size_t parts = unlimited.config()->nodes.size() + 1;
-  for (const char* const limit : {"75%", "50%", "40%", "30%"}) {
+  for (const char* const limit : {"75%", "50%", "40%", "25%"}) {
     SCOPED_TRACE(limit);
     Network network = Made("lenet");
     StepBudget budget{.limit = limit, .shape = {.batch = 32}};
     budget.costs = {std::vector<double>(parts, 1e-3), std::vector<double>(parts, 2e-3), 1e9, 1e9};
     const StepBudgetReport report = SetStepBudget(network, budget);
     EXPECT_LE(report.planned_bytes, report.limit_bytes);
-    EXPECT_THAT(report.ToString(), HasSubstr(" in slices of ")) << report.ToString();
+    // Three quarters are enough for whole layers.
+    EXPECT_EQ(report.ToString().find(" in slices of ") != std::string::npos,
+              limit != std::string("75%"))
+        << report.ToString();
     Trainer trainer(network, adam);
     for (int i = 0; i < kSteps; ++i)
       ASSERT_EQ(step(trainer, i), losses[static_cast<size_t>(i)]) << i;

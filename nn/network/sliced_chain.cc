@@ -7,10 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/hand_gradient.h"
 #include "tidepool/ndarray/kernel/example_sums.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/operand_checks.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -184,7 +186,15 @@ struct SlicedChain::Gradient final : HandGradient {
         Pool2dAttributes pooling = step.pooling;
         // As a tape has it: the gradient of the ReLU before it in the same pass.
         pooling.relu_grad = relu_done = k > 0 && steps[k - 1].convolution.relu;
-        gradient = MaxPool2dGrad(from, outputs[k], gradient, pooling);
+        if (k > 0 && steps[k - 1].is_convolution &&
+            MayBeWrittenOver(OpCode::kMaxPool2dGrad, &pooling, 0, 0, x.device())) {
+          // Over what the convolution made, which its gradients do not read.
+          Dispatch(OpCode::kMaxPool2dGrad, {&from, &outputs[k], &gradient}, {&outputs[k - 1]},
+                   &pooling);
+          gradient = outputs[k - 1];
+        } else {
+          gradient = MaxPool2dGrad(from, outputs[k], gradient, pooling);
+        }
         is_own = true;
         outputs[k] = NDArray();
         continue;
