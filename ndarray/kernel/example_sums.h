@@ -15,13 +15,14 @@
 
 namespace tidepool {
 
-// Most of a chunk.
+// Most of a chunk, of one image and of several: these would make slices larger.
 inline constexpr int64_t kPixelsSummedAtOnce = 256;
+inline constexpr int64_t kPixelsOfSeveralImages = 128;
 inline constexpr int64_t kRowsSummedAtOnce = 64;
 
 // Output images of a chunk, at least 1.
 constexpr int64_t PlanesSummedAtOnce(int64_t out_height, int64_t out_width) {
-  return std::max<int64_t>(1, std::min(kPixelsSummedAtOnce / (out_height * out_width),
+  return std::max<int64_t>(1, std::min(kPixelsOfSeveralImages / (out_height * out_width),
                                        kRowsSummedAtOnce / out_height));
 }
 

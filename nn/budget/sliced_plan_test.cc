@@ -108,8 +108,8 @@ TEST(SlicedPlanTest, ASliceIsAllThatThereIsOfASegment) {
   const StepShape shape{.batch = 32};
   const ActivationProblem problem = MeasureActivations(network, shape);
   ASSERT_EQ(problem.slices.size(), 3u);
-  EXPECT_EQ(problem.slices[0].examples, 4);
-  EXPECT_EQ(problem.slices[2].examples, 16);
+  EXPECT_EQ(problem.slices[0].examples, 2);
+  EXPECT_EQ(problem.slices[2].examples, 8);
   EXPECT_EQ(problem.layers[3].chain, problem.layers[0].chain);
   EXPECT_EQ(problem.layers[4].chain, -1);
   const auto planned = [&](const ActivationPlan& plan) {
@@ -118,7 +118,7 @@ TEST(SlicedPlanTest, ASliceIsAllThatThereIsOfASegment) {
   const int64_t all = planned(PlanOfLayers(network, Retention::kKeep));
   int64_t before = planned({{{4, kAgain}, {2}}});
   EXPECT_GT(before, all / 2) << "the first convolution is most of it";
-  for (const int64_t slice : {16, 8, 4}) {
+  for (const int64_t slice : {8, 4, 2}) {
     for (const int cut : {4, 2}) {
       ActivationPlan plan{{{cut, kAgain, slice}}};
       if (cut < 4) plan.segments.push_back({4 - cut, kAgain, slice});
@@ -128,14 +128,14 @@ TEST(SlicedPlanTest, ASliceIsAllThatThereIsOfASegment) {
       std::printf("%s: %lld of %lld bytes, counted %lld\n", plan.ToString().c_str(),
                   static_cast<long long>(bytes), static_cast<long long>(all),
                   static_cast<long long>(counted));
-      EXPECT_GT(static_cast<double>(counted), 0.75 * static_cast<double>(bytes));
+      EXPECT_GT(static_cast<double>(counted), 0.6 * static_cast<double>(bytes));
       EXPECT_LT(static_cast<double>(counted), 1.3 * static_cast<double>(bytes));
       if (cut < 4) continue;
       EXPECT_LT(bytes, before);
       before = bytes;
     }
   }
-  EXPECT_LT(before, all / 3);
+  EXPECT_LT(before, all / 4);
 }
 
 // 200 steps of LeNet within less than its first convolution takes are those without a budget.
@@ -152,17 +152,14 @@ TEST(SlicedPlanTest, LeNetTrainsWithinLessThanItsLargestLayer) {
     for (int i = 0; i < kSteps; ++i) losses.push_back(step(trainer, i));
   }
   const size_t parts = unlimited.config()->nodes.size() + 1;
-  for (const char* const limit : {"75%", "50%", "40%", "25%"}) {
+  for (const char* const limit : {"75%", "50%", "25%"}) {
     SCOPED_TRACE(limit);
     Network network = Made("lenet");
     StepBudget budget{.limit = limit, .shape = {.batch = 32}};
     budget.costs = {std::vector<double>(parts, 1e-3), std::vector<double>(parts, 2e-3), 1e9, 1e9};
     const StepBudgetReport report = SetStepBudget(network, budget);
     EXPECT_LE(report.planned_bytes, report.limit_bytes);
-    // Three quarters are enough for whole layers.
-    EXPECT_EQ(report.ToString().find(" in slices of ") != std::string::npos,
-              limit != std::string("75%"))
-        << report.ToString();
+    EXPECT_THAT(report.ToString(), HasSubstr(" in slices of "));
     Trainer trainer(network, adam);
     for (int i = 0; i < kSteps; ++i)
       ASSERT_EQ(step(trainer, i), losses[static_cast<size_t>(i)]) << i;
@@ -184,8 +181,8 @@ TEST(SlicedPlanTest, WhatLooksAtSeveralExamplesIsRefused) {
   EXPECT_THAT(refusal(lenet, {{5, kAgain, 4}, {1}}),
               HasSubstr("slices of the batch, of layers 0 to 4: [dense 500 relu], expected conv2d "
                         "or max_pool2d"));
-  EXPECT_THAT(refusal(lenet, {{4, kAgain, 6}, {2}}),
-              HasSubstr("slices of 6 examples, expected a multiple of 4"));
+  EXPECT_THAT(refusal(lenet, {{4, kAgain, 5}, {2}}),
+              HasSubstr("slices of 5 examples, expected a multiple of 2"));
   EXPECT_THAT(refusal(lenet, {{4, Retention::kKeep, 4}, {2}}),
               HasSubstr("slices of 4 of segments that keep, expected"));
   EXPECT_THAT(refusal(lenet, {{4, kAgain, -4}, {2}}), HasSubstr("slices of -4"));
@@ -213,7 +210,7 @@ TEST(SlicedPlanTest, WhatLooksAtSeveralExamplesIsRefused) {
                  Options(WorkspaceMode::kEnabled));
   const bool is_sliced = colour.SliceOf(0, 1, &why) > 0;
   EXPECT_TRUE(is_sliced || why.find("another backend") != std::string::npos) << why;
-  EXPECT_EQ(lenet.SliceOf(0, 4), 4);
+  EXPECT_EQ(lenet.SliceOf(0, 4), 2);
   EXPECT_EQ(lenet.SliceOf(0, 2), 1);
 }
 

@@ -110,7 +110,7 @@ struct Cut {
   // The sum, and those of tasks.
   int64_t AllPartialsFloats() const { return by_chunks ? (1 + TasksAtOnce()) * PartialFloats() : 0; }
   int64_t GroupFloats() const {
-    return by_chunks ? 0 : AlignFloats(std::min(depth, kMaxBlockRows) * padded_channels);
+    return by_chunks ? 0 : AlignFloats(group_rows * padded_channels);
   }
   int64_t ChunkRows() const { return std::min(chunk_planes * chunk_rows, c.OutputRows()); }
   int64_t ChunkPixels() const { return std::min(kPixelsSummedAtOnce, ChunkRows() * c.out_width); }
@@ -118,7 +118,7 @@ struct Cut {
     return AlignFloats(ChunkPixels() * std::min(padded_channels, kMaxPanelWidth));
   }
   int64_t StripFloats() const {
-    return strips ? AlignFloats(ChunkPixels() * RoundUp(std::min(depth, kMaxBlockRows), kVectorFloats))
+    return strips ? AlignFloats(ChunkPixels() * RoundUp(group_rows, kVectorFloats))
                   : 0;
   }
   int64_t SlotFloats() const {
@@ -278,8 +278,13 @@ struct Job {
 
 size_t Conv3dGradFilterScratchBytes(const Conv3dProblem& p, int threads) {
   CheckConvolution(kWhat, p, "", "", "");
-  const Cut cut(p, std::max(threads, 1));
-  return (cut.AllPartialsFloats() + std::max(threads, 1) * cut.SlotFloats()) * sizeof(float);
+  // A pool of fewer threads has larger groups.
+  int64_t floats = 0;
+  for (int count = 1; count <= std::max(threads, 1); ++count) {
+    const Cut cut(p, count);
+    floats = std::max(floats, cut.AllPartialsFloats() + count * cut.SlotFloats());
+  }
+  return floats * sizeof(float);
 }
 
 void Conv3dGradFilter(const Conv3dProblem& p, const float* x, const float* dy, float* dfilter,
