@@ -111,8 +111,15 @@ class Timeline {
   // Of the whole batch, while a segment's gradients are computed in slices: of its output, its input and its parameters.
   int64_t GradientBytes(int s) const {
     const int first = ticks_.begins[static_cast<size_t>(s)], last = ticks_.EndOf(s);
-    int64_t bytes = problem_.layers[static_cast<size_t>(last)].gradient_bytes;
-    if (first > 0) bytes += problem_.layers[static_cast<size_t>(first) - 1].gradient_bytes;
+    // As large as what they are gradients of: those of the batch are not among the arrays.
+    int64_t bytes = 0;
+    for (const ActivationArray& array : problem_.arrays) {
+      const bool is_output = array.made == last && array.used_until > last;
+      const bool is_input =
+          array.made < first &&
+          std::find(array.input_of.begin(), array.input_of.end(), first) != array.input_of.end();
+      if (is_output || is_input) bytes += array.bytes;
+    }
     for (int i = first; i <= last; ++i)
       bytes += problem_.layers[static_cast<size_t>(i)].parameter_bytes;
     return bytes;
@@ -230,8 +237,11 @@ class Timeline {
     std::vector<int64_t> at(static_cast<size_t>(ticks_.count));
     int64_t sum = 0;
     for (size_t t = 0; t < at.size(); ++t) at[t] = sum += change_[t];
+    int64_t of_segment = 0;  // gradients of one in slices
     for (int i = 0; i < ticks_.layers; ++i) {
       const SlicedActivations* const slice = SliceOf(SegmentOf(i));
+      if (slice != nullptr && i == ticks_.begins[static_cast<size_t>(SegmentOf(i))])
+        of_segment = GradientBytes(SegmentOf(i));
       const LayerActivations& layer =
           (slice != nullptr ? slice->layers : problem_.layers)[static_cast<size_t>(i)];
       int64_t& gradients = at[static_cast<size_t>(ticks_.gradients[static_cast<size_t>(i)])];
@@ -240,11 +250,11 @@ class Timeline {
       const int again = ticks_.again[static_cast<size_t>(i)];
       if (again < 0) continue;
       const int last = ticks_.EndOf(SegmentOf(i));
-      if (slice != nullptr) gradients += GradientBytes(SegmentOf(i));
+      if (slice != nullptr) gradients += of_segment;
       at[static_cast<size_t>(again)] +=
-          layer.forward_bytes + (slice != nullptr
-                                     ? GradientBytes(SegmentOf(i))
-                                     : problem_.layers[static_cast<size_t>(last)].gradient_bytes);
+          layer.forward_bytes +
+          (slice != nullptr ? of_segment
+                            : problem_.layers[static_cast<size_t>(last)].gradient_bytes);
     }
     at[static_cast<size_t>(ticks_.loss)] += problem_.loss.forward_bytes;
     at[static_cast<size_t>(ticks_.loss_gradients)] += problem_.loss.backward_bytes;
