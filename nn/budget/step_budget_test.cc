@@ -134,7 +134,7 @@ TEST(StepBudgetTest, WhatDoesNotFitIsToldWithWhatWouldBeEnough) {
     SetStepBudget(network, hard);
     FAIL();
   } catch (const OutOfMemoryError& error) {
-    // Its first dense layer, with what its products pack, is more.
+    // What a layer takes at once is more.
     EXPECT_THAT(error.message(), HasSubstr("would have been enough"));
     EXPECT_THAT(error.report(), HasSubstr("host"));
     EXPECT_EQ(network.activations(), nullptr);
