@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/nn/budget/activation_problem.h"
 #include "tidepool/nn/budget/step_budget.h"
 #include "tidepool/nn/budget/step_meter.h"
@@ -204,14 +205,25 @@ TEST(SlicedPlanTest, WhatLooksAtSeveralExamplesIsRefused) {
   wide.dtype = DType::kFloat64;
   Network f64 = ExampleNetwork("lenet", wide);
   EXPECT_THAT(refusal(f64, {{4, kAgain, 4}, {2}}), HasSubstr("another type than f32"));
-  // Large colour images: another library's kernels take some batches of them.
-  std::string why;
-  Network colour(NetworkConfig::Sequential({112, 112, 3}, {Conv2D(4, 3, 3), Dense(10)}),
-                 Options(WorkspaceMode::kEnabled));
-  const bool is_sliced = colour.SliceOf(0, 1, &why) > 0;
-  EXPECT_TRUE(is_sliced || why.find("another backend") != std::string::npos) << why;
   EXPECT_EQ(lenet.SliceOf(0, 4), 2);
   EXPECT_EQ(lenet.SliceOf(0, 2), 1);
+}
+
+// Kernels that promise nothing of their sums over the batch are not asked for slices; where a scope asks for them later, the batch is
+// one slice.
+TEST(SlicedPlanTest, OtherBackendsHaveTheWholeBatch) {
+  Network whole = Made("lenet"), sliced = Made("lenet");
+  sliced.SetActivationPlan({{{4, kAgain, 2}, {2}}});
+  const ScopedProvider reference("reference");
+  std::string why;
+  EXPECT_EQ(whole.SliceOf(0, 4, &why), 0);
+  EXPECT_THAT(why, HasSubstr("another backend than cpu"));
+  const auto trained = [](Network& network) {
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+    for (uint64_t i = 0; i < 3; ++i) trainer.Step([&] { return SomeBatch(7, i); });
+    return BytesOf(network.arrays());
+  };
+  EXPECT_EQ(trained(sliced), trained(whole));
 }
 
 }  // namespace
