@@ -110,9 +110,12 @@ SlicedChain::SlicedChain(absl::Span<const Layer* const> layers, absl::Span<const
     steps_.push_back(step);
   }
   constexpr int64_t kLargeBatch = 256;
-  if (why_not_.empty() && !(IsPromisedFor(examples_at_once_) && IsPromisedFor(kLargeBatch)))
+  if (!why_not_.empty()) {
+    steps_.clear();
+  } else if (!IsPromisedFor(examples_at_once_) || !IsPromisedFor(kLargeBatch)) {
+    // Of a network that has a plan already the whole batch is run.
     why_not_ = "kernels of another backend than cpu, which promise no order of sums over examples";
-  if (!why_not_.empty()) steps_.clear();
+  }
 }
 
 // Of each step, or the last one's alone.

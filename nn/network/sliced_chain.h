@@ -21,7 +21,7 @@ namespace tidepool::nn {
 
 class SlicedChain {
  public:
-  // `shapes`: of an example, the input's and those of each layer's output. Where these layers cannot be sliced it has no steps.
+  // `shapes`: of an example, the input's and those of each layer's output. Of layers that cannot be sliced nothing can be run.
   SlicedChain(absl::Span<const Layer* const> layers, absl::Span<const Shape> shapes);
 
   // Empty: they can. Otherwise which layer is in the way, and why: a kind that looks at several examples at once or says nothing of it, groups,
