@@ -129,8 +129,7 @@ class Network {
   const std::string& name() const { return name_.text(); }
   const std::vector<InputConfig>& inputs() const;
   const std::vector<Shape>& output_shapes() const;
-  // Of the first ones.
-  const Shape& input_shape() const { return inputs()[0].shape; }
+  const Shape& input_shape() const { return inputs()[0].shape; }  // of the first ones
   const Shape& output_shape() const { return output_shapes()[0]; }
   // What it was made of; null for a block's.
   const NetworkConfig* config() const;
@@ -244,14 +243,15 @@ class Network {
   // and none; kFailedPrecondition while the training workspace is open. `observer` outlives its use; null: nobody.
   void SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<SpillFile> file = nullptr,
                          SegmentObserver* observer = nullptr);
-  // Null: everything is kept.
-  const Activations* activations() const { return activations_.get(); }
+  // Of how many examples slices (ActivationSegment::slice) of `layers` layers from the `begin`-th call on are multiples: chains of max poolings
+  // and convolutions of f32, of one group, with ReLU or no function. 0: they cannot be sliced, because of `why_not`, if not null.
+  int64_t SliceOf(int begin, int layers, std::string* why_not = nullptr) const;
+  const Activations* activations() const { return activations_.get(); }  // null: everything is kept
 
   // Which numbers layers draw in the next step: a function of the seed and this. Each QueueGradients counts on.
   uint64_t step() const { return step_; }
   void set_step(uint64_t step) { step_ = step; }
-  // Whether training draws any.
-  bool is_random() const;
+  bool is_random() const;  // whether training draws any
   // Gives back what is kept from step to step beside the workspace: records of the tape. Trainers do when they go.
   void ReleaseTape() noexcept;
 

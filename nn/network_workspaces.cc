@@ -77,12 +77,42 @@ void Network::CheckActivationPlan(const ActivationPlan& plan, bool has_file) con
   }
   if (layers != expected)
     ThrowInvalidArgument(absl::StrCat(who, layers, " layers, expected ", expected));
+  int begin = 0;
+  for (const ActivationSegment& segment : plan.segments) {
+    if (segment.slice != 0) {
+      if (segment.slice < 0 || !segment.recomputes())
+        ThrowInvalidArgument(absl::StrCat(who, "slices of ", segment.slice, " of segments that ",
+                                          RetentionName(segment.retention),
+                                          ", expected at least 1, of those that are recomputed"));
+      std::string why_not;
+      const int64_t examples = SliceOf(begin, segment.layers, &why_not);
+      if (examples == 0)
+        ThrowUnimplemented(absl::StrCat(who, "slices of the batch, of layers ", begin, " to ",
+                                        begin + segment.layers - 1, ": ", why_not));
+      if (segment.slice % examples != 0)
+        ThrowInvalidArgument(absl::StrCat(who, "slices of ", segment.slice,
+                                          " examples, expected a multiple of ", examples));
+    }
+    begin += segment.layers;
+  }
   if (plan.spill_behind < 1 || plan.spill_ahead < 0) {
     ThrowInvalidArgument(absl::StrCat(who, "writes end ", plan.spill_behind,
                                       " segments behind and reads begin ", plan.spill_ahead,
                                       " ahead, expected at least 1 and 0"));
   }
   if (plan.spills() && !has_file) ThrowInvalidArgument(who + "it spills, and there is no file");
+}
+
+int64_t Network::SliceOf(int begin, int layers, std::string* why_not) const {
+  std::string reason;
+  int64_t examples = 0;
+  if (dtype() != DType::kFloat32 || compute_type().has_value() || device() != Host()) {
+    reason = "it computes by another type than f32, or on a device";
+  } else {
+    examples = CheckWhole("slice").body_->SliceOf(begin, layers, &reason);
+  }
+  if (why_not != nullptr) *why_not = std::move(reason);
+  return examples;
 }
 
 void Network::SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<SpillFile> file,

@@ -25,6 +25,7 @@ struct Batch {
   int64_t m, n, k;
   int64_t items = 1;
   int64_t x_rows, x_columns, y_rows, y_columns;  // as they lie
+  bool transpose_x, transpose_y;
   int lead;
   int64_t dims[kMaxRank], x_strides[kMaxRank], y_strides[kMaxRank];
 
@@ -35,6 +36,7 @@ struct Batch {
     const TensorRef& z = call.outputs[0];
     x_rows = x.dims[x.rank - 2], x_columns = x.dims[x.rank - 1];
     y_rows = y.dims[y.rank - 2], y_columns = y.dims[y.rank - 1];
+    transpose_x = a.transpose_x, transpose_y = a.transpose_y;
     m = z.dims[z.rank - 2];
     n = z.dims[z.rank - 1];
     k = a.transpose_x ? x_rows : x_columns;
@@ -72,15 +74,20 @@ struct Batch {
 
 // Sizes and strides of one item, for either problem type.
 template <typename Problem>
+void SetSizes(const Batch& b, Problem* p) {
+  p->m = b.m, p->n = b.n, p->k = b.k;
+  p->a_row_stride = b.transpose_x ? 1 : b.x_columns;
+  p->a_col_stride = b.transpose_x ? b.x_columns : 1;
+  p->b_row_stride = b.transpose_y ? 1 : b.y_columns;
+  p->b_col_stride = b.transpose_y ? b.y_columns : 1;
+  p->ldc = b.n;
+}
+
+template <typename Problem>
 Problem ItemProblem(const KernelCall& call, const Batch& b) {
   const auto& a = call.attrs<MatMulAttributes>();
   Problem p{};
-  p.m = b.m, p.n = b.n, p.k = b.k;
-  p.a_row_stride = a.transpose_x ? 1 : b.x_columns;
-  p.a_col_stride = a.transpose_x ? b.x_columns : 1;
-  p.b_row_stride = a.transpose_y ? 1 : b.y_columns;
-  p.b_col_stride = a.transpose_y ? b.y_columns : 1;
-  p.ldc = b.n;
+  SetSizes(b, &p);
   p.relu = a.relu;
   p.accumulate = a.accumulate;
   return p;
@@ -113,7 +120,11 @@ void ForEachItem(const KernelCall& call, const Batch& b, size_t (*scratch)(const
   }
 }
 
-size_t F32Scratch(const Batch& b, int threads) { return GemmScratchBytes(b.m, b.n, b.k, threads); }
+size_t F32Scratch(const Batch& b, int threads) {
+  GemmProblem p{};
+  SetSizes(b, &p);
+  return GemmScratchBytes(p, threads);
+}
 size_t F64Scratch(const Batch& b, int threads) {
   return GemmF64ScratchBytes(b.m, b.n, b.k, threads);
 }

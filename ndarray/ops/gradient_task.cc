@@ -19,6 +19,7 @@
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/composed_gradients.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/shape_only_array.h"
 #include "tidepool/ndarray/ops/unary.h"
 
@@ -269,7 +270,11 @@ void GradientTask::RunRules(const GradientPlan& plan) {
   const auto bias = [&] {
     const auto b = static_cast<size_t>(plan.bias);
     NDArray* const destination = results[b].is_defined() ? &results[b] : nullptr;
-    results[b] = SumTo(output_gradients[0], inputs[b].shape(), destination);
+    const NDArray& dz = output_gradients[0];
+    // Example by example first (ndarray/kernel/example_sums.h).
+    results[b] = op == OpCode::kConv2d
+                     ? SumTo(Sum(dz, Axes({1, 2})), inputs[b].shape(), destination)
+                     : SumTo(dz, inputs[b].shape(), destination);
   };
   if (order.empty() && wants_bias) bias();
   for (size_t r = 0; r < order.size(); ++r) {

@@ -19,6 +19,7 @@ enum class Way : uint8_t {
   kJoin,       // of the segment of the block before, where that recomputes
   kRecomputeSpilled,
   kRemake,  // where there is something
+  kSlices,  // as kRecompute, in the smallest slices there are, where its layers can
 };
 
 std::vector<Way> WaysOf(BudgetStrategy strategy) {
@@ -65,6 +66,7 @@ class Search {
     }
     if (std::find(can_remake_.begin(), can_remake_.end(), true) != can_remake_.end())
       ways_.push_back(Way::kRemake);
+    slices_ = computes && !problem.slices.empty();
     const int blocks = layers_ <= kMostSingle ? layers_ : kBlocks;
     for (int b = 0; b <= blocks; ++b)
       block_begins_.push_back(static_cast<int>(int64_t{layers_} * b / blocks));
@@ -77,6 +79,7 @@ class Search {
     if (HasFewPlans(layers_, ways_.size())) {
       AddAll();
     } else {
+      if (slices_) ways_.push_back(Way::kSlices);
       Descend();
     }
     KeepBest();
@@ -86,6 +89,14 @@ class Search {
   }
 
  private:
+  bool CanSlice(int begin, int layers) const {
+    const int chain = problem_.layers[static_cast<size_t>(begin)].chain;
+    for (int i = begin; i < begin + layers; ++i) {
+      if (problem_.layers[static_cast<size_t>(i)].chain != chain) return false;
+    }
+    return chain >= 0;
+  }
+
   // A segment that computes nothing is kept.
   void AddSegment(ActivationPlan& plan, int begin, int layers, Retention retention) const {
     bool computes = false;
@@ -111,14 +122,35 @@ class Search {
       }
       const Retention retention =
           ways[b] == Way::kRecomputeSpilled ? Retention::kRecomputeSpilled : Retention::kRecompute;
+      const bool in_slices = ways[b] == Way::kSlices;
       do ++b;
       while (b < ways.size() && ways[b] == Way::kJoin);
       AddSegment(plan, begin, block_begins_[b] - begin, retention);
+      if (in_slices && plan.segments.back().recomputes() &&
+          CanSlice(begin, block_begins_[b] - begin))
+        plan.segments.back().slice = problem_.slices.front().examples;
     }
     return plan;
   }
 
+  // With its segments as they are, and in slices of each size where they can.
   void Add(ActivationPlan plan) {
+    for (size_t k = 0; slices_ && k < problem_.slices.size(); ++k) {
+      ActivationPlan sliced = plan;
+      int begin = 0;
+      bool is_new = false;
+      for (ActivationSegment& segment : sliced.segments) {
+        if (segment.recomputes() && CanSlice(begin, segment.layers)) {
+          is_new = is_new || segment.slice != problem_.slices[k].examples;
+          segment.slice = problem_.slices[k].examples;
+        }
+        begin += segment.layers;
+      }
+      if (is_new) AddOne(std::move(sliced));
+    }
+    AddOne(std::move(plan));
+  }
+  void AddOne(ActivationPlan plan) {
     --left_;
     ActivationCost cost = CostOf(problem_, plan);
     found_.push_back({std::move(plan), cost});
@@ -304,6 +336,7 @@ class Search {
   std::vector<Way> ways_;
   const int layers_;
   std::vector<bool> can_remake_;  // by layer
+  bool slices_ = false;
   std::vector<int> block_begins_;
   int64_t left_ = 0;  // evaluations
   std::vector<int64_t> alive_;

@@ -64,7 +64,11 @@ class Timeline {
         plan_(plan),
         ticks_(problem, plan),
         change_(static_cast<size_t>(ticks_.count) + 1, 0) {
-    for (const ActivationArray& array : problem.arrays) Place(array);
+    for (size_t a = 0; a < problem.arrays.size(); ++a) {
+      const ActivationArray& array = problem.arrays[a];
+      const SlicedActivations* const slice = SliceOf(SegmentOf(array.made));
+      slice != nullptr ? PlaceSliced(array, slice->array_bytes[a]) : Place(array);
+    }
   }
 
   ActivationCost Cost(std::vector<int64_t>* alive) {
@@ -93,6 +97,33 @@ class Timeline {
     return static_cast<size_t>(s) < plan_.segments.size() &&
            plan_.segments[static_cast<size_t>(s)].retention == Retention::kRemake;
   }
+  // Null: of the whole batch.
+  const SlicedActivations* SliceOf(int s) const {
+    const int64_t examples = static_cast<size_t>(s) < plan_.segments.size()
+                                 ? plan_.segments[static_cast<size_t>(s)].slice
+                                 : 0;
+    if (examples == 0) return nullptr;
+    for (const SlicedActivations& slice : problem_.slices) {
+      if (slice.examples == examples) return &slice;
+    }
+    return nullptr;
+  }
+  // Of the whole batch, while a segment's gradients are computed in slices: of its output, its input and its parameters.
+  int64_t GradientBytes(int s) const {
+    const int first = ticks_.begins[static_cast<size_t>(s)], last = ticks_.EndOf(s);
+    // As large as what they are gradients of: those of the batch are not among the arrays.
+    int64_t bytes = 0;
+    for (const ActivationArray& array : problem_.arrays) {
+      const bool is_output = array.made == last && array.used_until > last;
+      const bool is_input =
+          array.made < first &&
+          std::find(array.input_of.begin(), array.input_of.end(), first) != array.input_of.end();
+      if (is_output || is_input) bytes += array.bytes;
+    }
+    for (int i = first; i <= last; ++i)
+      bytes += problem_.layers[static_cast<size_t>(i)].parameter_bytes;
+    return bytes;
+  }
   int SegmentOf(int layer) const { return ticks_.segment[static_cast<size_t>(layer)]; }
   void Add(int first, int last, int64_t bytes) {
     if (last < first) return;
@@ -100,7 +131,28 @@ class Timeline {
     change_[static_cast<size_t>(last) + 1] -= bytes;
   }
 
+  // Of a segment in slices: what others have of it is made from its beginning on; the rest is there a slice at a time.
+  void PlaceSliced(const ActivationArray& array, int64_t slice_bytes) {
+    const int home = SegmentOf(array.made);
+    ActivationArray part = array;
+    part.bytes = slice_bytes;
+    const bool leaves = array.used_until > ticks_.EndOf(home);
+    if (leaves) {
+      Add(ticks_.begins[static_cast<size_t>(home)], array.made, array.bytes);
+      PlaceWhole(array);
+    } else {
+      PlaceWhole(part);
+    }
+    PlaceAgain(part, home);
+  }
+
   void Place(const ActivationArray& array) {
+    PlaceWhole(array);
+    const int home = SegmentOf(array.made);
+    if (Recomputes(home)) PlaceAgain(array, home);
+  }
+
+  void PlaceWhole(const ActivationArray& array) {
     const int home = SegmentOf(array.made);
     int held_until = array.used_until;
     int first_keeper = -1, last_keeper = -1,
@@ -131,7 +183,6 @@ class Timeline {
     } else {
       PlaceKept(array, held_until, first_keeper, last_keeper, end);
     }
-    if (Recomputes(home)) PlaceAgain(array, home);
   }
 
   // Behind which the second run of a segment, and its gradients, have no use for its input.
@@ -186,15 +237,24 @@ class Timeline {
     std::vector<int64_t> at(static_cast<size_t>(ticks_.count));
     int64_t sum = 0;
     for (size_t t = 0; t < at.size(); ++t) at[t] = sum += change_[t];
+    int64_t of_segment = 0;  // gradients of one in slices
     for (int i = 0; i < ticks_.layers; ++i) {
-      const LayerActivations& layer = problem_.layers[static_cast<size_t>(i)];
+      const SlicedActivations* const slice = SliceOf(SegmentOf(i));
+      if (slice != nullptr && i == ticks_.begins[static_cast<size_t>(SegmentOf(i))])
+        of_segment = GradientBytes(SegmentOf(i));
+      const LayerActivations& layer =
+          (slice != nullptr ? slice->layers : problem_.layers)[static_cast<size_t>(i)];
+      int64_t& gradients = at[static_cast<size_t>(ticks_.gradients[static_cast<size_t>(i)])];
       at[static_cast<size_t>(i)] += layer.forward_bytes;
-      at[static_cast<size_t>(ticks_.gradients[static_cast<size_t>(i)])] += layer.backward_bytes;
+      gradients += layer.backward_bytes;
       const int again = ticks_.again[static_cast<size_t>(i)];
       if (again < 0) continue;
       const int last = ticks_.EndOf(SegmentOf(i));
+      if (slice != nullptr) gradients += of_segment;
       at[static_cast<size_t>(again)] +=
-          layer.forward_bytes + problem_.layers[static_cast<size_t>(last)].gradient_bytes;
+          layer.forward_bytes +
+          (slice != nullptr ? of_segment
+                            : problem_.layers[static_cast<size_t>(last)].gradient_bytes);
     }
     at[static_cast<size_t>(ticks_.loss)] += problem_.loss.forward_bytes;
     at[static_cast<size_t>(ticks_.loss_gradients)] += problem_.loss.backward_bytes;
@@ -206,10 +266,13 @@ class Timeline {
     const int layer = layer_at[static_cast<size_t>(tick)];
     const LayerActivations& of =
         layer == ticks_.layers ? problem_.loss : problem_.layers[static_cast<size_t>(layer)];
-    if (tick <= ticks_.loss) return of.forward_seconds;
+    const SlicedActivations* const slice = SliceOf(SegmentOf(layer));
+    const double forward_factor = slice != nullptr ? slice->forward_factor : 1;
+    if (tick <= ticks_.loss) return of.forward_seconds * forward_factor;
     if (layer < ticks_.layers && ticks_.again[static_cast<size_t>(layer)] == tick)
-      return AgainSeconds(of);
-    return of.backward_seconds + (Remakes(SegmentOf(layer)) ? of.remake_seconds : 0);
+      return AgainSeconds(of) * forward_factor;
+    return of.backward_seconds * (slice != nullptr ? slice->backward_factor : 1) +
+           (Remakes(SegmentOf(layer)) ? of.remake_seconds : 0);
   }
 
   // One file, which does what was asked of it in that order.
@@ -223,7 +286,7 @@ class Timeline {
         cost->recompute_seconds += problem_.layers[static_cast<size_t>(i)].remake_seconds;
       if (again < 0) continue;
       layer_at[static_cast<size_t>(again)] = i;
-      cost->recompute_seconds += AgainSeconds(problem_.layers[static_cast<size_t>(i)]);
+      cost->recompute_seconds += SecondsOf(again, layer_at);
     }
     const auto by_begin = [](const Transfer& a, const Transfer& b) { return a.begin < b.begin; };
     std::stable_sort(writes_.begin(), writes_.end(), by_begin);

@@ -38,6 +38,18 @@ struct LayerActivations {
   int64_t forward_bytes = 0, backward_bytes = 0;
   int64_t gradient_bytes = 0;  // alive when its gradients are next, beside arrays
   bool is_view = false;        // it computes nothing: a segment of such alone is not computed again
+  // Layers of one chain that can be computed in slices of the batch have its number; others -1.
+  int chain = -1;
+  int64_t parameter_bytes = 0;  // of gradients of what is trained in it, which slices add up beside the step's
+};
+
+// What there is of a slice of the batch.
+struct SlicedActivations {
+  int64_t examples = 0;
+  std::vector<LayerActivations> layers;  // in bytes alone
+  std::vector<int64_t> array_bytes;
+  // Of all slices, by the times of the whole batch.
+  double forward_factor = 1.1, backward_factor = 1.1;
 };
 
 // What a layer takes that is called again.
@@ -49,7 +61,8 @@ struct ActivationProblem {
   std::vector<LayerActivations> layers;
   LayerActivations loss;
   std::vector<ActivationArray> arrays;
-  int64_t constant_bytes = 0;  // the batch, from begin to end
+  std::vector<SlicedActivations> slices;  // that segments of a chain may have, ascending
+  int64_t constant_bytes = 0;             // the batch, from begin to end
   // Of the file; and what it takes of memory.
   double written_bytes_per_second = 1e9, read_bytes_per_second = 1e9;
   int64_t file_bytes = 0;
@@ -64,7 +77,7 @@ struct ActivationCost {
   int64_t spilled_bytes = 0;                        // one way
 };
 
-// Of a plan of all layers. `alive`, if not null: bytes at each tick. O(layers + arrays) times their mean number of users.
+// Of a plan of all layers, whose slices are among those of the problem. `alive`, if not null: bytes at each tick. O(layers + arrays) times their mean number of users.
 ActivationCost CostOf(const ActivationProblem& problem, const ActivationPlan& plan,
                       std::vector<int64_t>* alive = nullptr);
 

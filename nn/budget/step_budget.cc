@@ -146,6 +146,10 @@ int64_t TakeTimes(Network& network, const StepShape& shape, int64_t limit,
   try {
     const StepTimes times = MeasureTimes(network, shape, *problem, limit);
     TakeCosts(problem, times);
+    for (size_t k = 0; k < times.slice_factors.size(); ++k) {
+      problem->slices[k].forward_factor = times.slice_factors[k].first;
+      problem->slices[k].backward_factor = times.slice_factors[k].second;
+    }
     ShareAmongAlike(network, problem);
     return times.batch;
   } catch (const OutOfMemoryError&) {
@@ -165,7 +169,10 @@ std::vector<std::string> WaysOf(const Network& network, const ActivationPlan& pl
     for (int i = 0; i < segment.layers; ++i) {
       const NodeConfig& node = network.config()->nodes[static_cast<size_t>(order[at++].layer)];
       ways.push_back(absl::StrCat(node.name, ": ", RetentionName(segment.retention),
-                                  segment.recomputes() ? absl::StrCat(", segment ", number) : ""));
+                                  segment.recomputes() ? absl::StrCat(", segment ", number) : "",
+                                  segment.slice > 0
+                                      ? absl::StrCat(", in slices of ", segment.slice)
+                                      : ""));
     }
   }
   return ways;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -18,6 +19,7 @@
 #include "tidepool/memory/accounting/unbudgeted_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -26,6 +28,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/budget/step_trace.h"
 #include "tidepool/nn/network/activation_pass.h"
+#include "tidepool/nn/network/network_body.h"
 
 namespace tidepool::nn {
 namespace {
@@ -179,7 +182,9 @@ StepMemory MeasureStep(Network& network, const StepShape& shape, const Activatio
   return memory();
 }
 
-ActivationProblem MeasureActivations(Network& network, const StepShape& shape) {
+namespace {
+
+ActivationProblem MeasureWhole(Network& network, const StepShape& shape) {
   StepTrace trace(network);
   network.SetActivationPlan(PlanOfLayers(network, Retention::kKeep), nullptr, &trace);
   const absl::Cleanup forget = [&] { network.SetActivationPlan({}); };
@@ -190,6 +195,101 @@ ActivationProblem MeasureActivations(Network& network, const StepShape& shape) {
   trace.EndCycle();
   return trace.Problem();
 }
+
+// Numbers chains of layers that can be sliced; of how many examples all of them can, 0: there is none.
+int64_t FindChains(Network& network, ActivationProblem* problem) {
+  const auto layers = static_cast<int>(problem->layers.size());
+  const std::vector<LayerParameters> parameters = network.trained_by_layer();
+  const auto alignment = static_cast<int64_t>(network.training_workspace().config().alignment);
+  int64_t examples = 0;
+  int chains = 0;
+  for (int begin = 0; begin < layers;) {
+    int length = 0;
+    int64_t of_chain = 0;
+    while (begin + length < layers) {
+      const int64_t longer = network.SliceOf(begin, length + 1);
+      if (longer == 0) break;
+      of_chain = longer;
+      ++length;
+    }
+    for (int i = begin; i < begin + length; ++i) {
+      LayerActivations& layer = problem->layers[static_cast<size_t>(i)];
+      layer.chain = chains;
+      for (const int p : parameters[static_cast<size_t>(i)].parameters) {
+        const NDArray& value = network.named_parameters()[static_cast<size_t>(p)].value;
+        layer.parameter_bytes += AlignedSize(
+            value.NumElements() * static_cast<int64_t>(DTypeBytes(value.dtype())), alignment);
+      }
+    }
+    if (length > 0) {
+      ++chains;
+      examples = examples == 0 ? of_chain : std::lcm(examples, of_chain);
+    }
+    begin += std::max(length, 1);
+  }
+  return examples;
+}
+
+}  // namespace
+
+ActivationProblem MeasureActivations(Network& network, const StepShape& shape) {
+  ActivationProblem problem = MeasureWhole(network, shape);
+  constexpr int kSizes = 3;  // of slices, each twice the one before
+  int64_t examples = FindChains(network, &problem);
+  for (int k = 0; k < kSizes && examples > 0 && examples < shape.batch; ++k, examples *= 2) {
+    StepShape slice = shape;
+    slice.batch = examples;
+    ActivationProblem of_slice = MeasureWhole(network, slice);
+    if (of_slice.arrays.size() != problem.arrays.size()) break;  // a step of so few is another one
+    SlicedActivations sliced{.examples = examples, .layers = std::move(of_slice.layers)};
+    for (const ActivationArray& array : of_slice.arrays) sliced.array_bytes.push_back(array.bytes);
+    problem.slices.push_back(std::move(sliced));
+  }
+  return problem;
+}
+
+namespace {
+
+// Chains in slices, other layers by themselves.
+ActivationPlan PlanOfSlices(const ActivationProblem& problem, int64_t examples) {
+  ActivationPlan plan;
+  int chain = -1;
+  for (const LayerActivations& layer : problem.layers) {
+    if (layer.chain >= 0 && layer.chain == chain) {
+      ++plan.segments.back().layers;
+    } else {
+      plan.segments.push_back({.layers = 1,
+                               .retention = Retention::kRecompute,
+                               .slice = layer.chain >= 0 ? examples : 0});
+    }
+    chain = layer.chain;
+  }
+  return plan;
+}
+
+// How much longer chains take in slices: `sliced` are times of the segments of that plan.
+std::pair<double, double> SliceFactors(const ActivationProblem& problem, const StepTimes& whole,
+                                       const StepTimes& sliced) {
+  double forward = 0, backward = 0, sliced_forward = 0, sliced_backward = 0;
+  size_t segment = 0;
+  for (size_t i = 0; i < problem.layers.size(); ++i) {
+    const int chain = problem.layers[i].chain;
+    const bool goes_on = i > 0 && chain >= 0 && problem.layers[i - 1].chain == chain;
+    if (i > 0 && !goes_on) ++segment;
+    if (chain < 0) continue;
+    forward += whole.forward_seconds[i];
+    backward += whole.backward_seconds[i];
+    if (goes_on) continue;
+    sliced_forward += sliced.forward_seconds[segment];
+    sliced_backward += sliced.backward_seconds[segment];
+  }
+  const auto factor = [](double of_slices, double of_all) {
+    return of_all > 0 ? std::clamp(of_slices / of_all, 1.0, 10.0) : 1.0;
+  };
+  return {factor(sliced_forward, forward), factor(sliced_backward, backward)};
+}
+
+}  // namespace
 
 StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem,
                        int64_t limit) {
@@ -276,6 +376,11 @@ StepTimes MeasureTimes(Network& network, const StepShape& shape, const Activatio
           std::max(0.0, remade.forward_seconds[i] + remade.backward_seconds[i] -
                             times.forward_seconds[i] - times.backward_seconds[i]));
     }
+  }
+  for (const SlicedActivations& slice : problem.slices) {
+    if (slice.examples >= batch) break;
+    times.slice_factors.push_back(
+        SliceFactors(problem, times, times_by(PlanOfSlices(problem, slice.examples))));
   }
   const double factor = static_cast<double>(shape.batch) / static_cast<double>(batch);
   for (auto* const seconds : {&times.forward_seconds, &times.backward_seconds,

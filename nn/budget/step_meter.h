@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tidepool/memory/spill/spill_file.h"
@@ -41,6 +42,8 @@ struct StepTimes {
   std::vector<double> forward_seconds, backward_seconds;
   std::vector<double> remake_seconds;  // empty where no layer can
   std::vector<double> again_seconds;   // of layers alone, as LayerActivations has them
+  // Of the problem's slices that are smaller than the batch: forwards and of gradients, times those of the whole batch.
+  std::vector<std::pair<double, double>> slice_factors;
   int64_t batch =
       0;  // that they were measured with; they are those of the shape's batch all the same
 };

@@ -41,6 +41,11 @@ class Conv2D final : public Layer {
   LayerCost CostOf(absl::Span<const Shape> inputs) const override;
   bool ToFrozen(FrozenOp& op) const override;
 
+  // As constructed.
+  const Conv2dAttributes& attributes() const { return attributes_; }
+  Activation activation() const { return activation_; }
+  bool has_bias() const { return options_.bias; }
+
  private:
   int64_t filters_, kernel_height_, kernel_width_;
   Activation activation_;

@@ -23,6 +23,9 @@ class MaxPool2D final : public Layer {
   LayerCost CostOf(absl::Span<const Shape> inputs) const override;
   bool ToFrozen(FrozenOp& op) const override;
 
+  // As constructed.
+  const Pool2dAttributes& attributes() const { return attributes_; }
+
  private:
   Pool2dAttributes attributes_;
 };

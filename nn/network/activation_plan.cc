@@ -49,6 +49,7 @@ std::string ActivationPlan::ToString() const {
     }
     absl::StrAppend(&text, text.empty() ? "" : ", ", RetentionName(segments[s].retention), " ",
                     layers, s == 0 ? (layers == 1 ? " layer" : " layers") : "");
+    if (segments[s].slice > 0) absl::StrAppend(&text, " in slices of ", segments[s].slice);
     s = next;
   }
   return text.empty() ? "keep everything" : text;

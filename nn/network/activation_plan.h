@@ -27,6 +27,9 @@ const char* RetentionName(
 struct ActivationSegment {
   int layers = 1;                          // at least 1
   Retention retention = Retention::kKeep;  // of all of them
+  // Of one that computes again: so many examples at a time, forwards and again, and nothing of its inside is there as a whole. 0: all of
+  // them. What can be sliced, and of what this is a multiple, Network::SliceOf() tells.
+  int64_t slice = 0;
 
   // Whether the retention writes to the file.
   bool spills() const {

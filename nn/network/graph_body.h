@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tidepool/nn/network/network_body.h"
+#include "tidepool/nn/network/sliced_chain.h"
 
 namespace tidepool::nn {
 
@@ -26,6 +27,7 @@ class GraphBody final : public NetworkBody {
   // Of all layers, for one example, and its inputs among the elements.
   LayerCost cost_of_example() const;
   Arrays Forward(BodyCall& call, Arrays inputs) const override;
+  int64_t SliceOf(int begin, int layers, std::string* why_not) const override;
 
  private:
   struct Node {
@@ -51,6 +53,10 @@ class GraphBody final : public NetworkBody {
   void RunByPlan(BodyCall& call, Frame& frame) const;
   void RunToRecompute(BodyCall& call, Frame& frame, size_t begin, size_t end,
                       absl::Span<const int> inputs, absl::Span<const int> outputs) const;
+  void RunInSlices(BodyCall& call, Frame& frame, size_t begin, size_t end, int64_t slice) const;
+  SlicedChain ChainOf(size_t begin, size_t end) const;
+  // The values that layers [begin, end) take from outside and give to others.
+  void FindEnds(size_t begin, size_t end, std::vector<int>* inputs, std::vector<int>* outputs) const;
   void CheckMade(const Node& node, int i, absl::Span<const NDArray> inputs,
                  const NDArray& output) const;
   bool IsFrozen(const Node& node, const std::vector<bool>& frozen) const;

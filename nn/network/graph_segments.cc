@@ -51,6 +51,23 @@ struct GraphBody::SegmentRun {
   }
 };
 
+void GraphBody::FindEnds(size_t begin, size_t end, std::vector<int>* inputs,
+                         std::vector<int>* outputs) const {
+  inputs->clear();
+  outputs->clear();
+  for (size_t at = begin; at < end; ++at) {
+    const auto node = static_cast<size_t>(order_[at]);
+    for (const int value : nodes_[node].inputs) {
+      const bool is_outside = static_cast<size_t>(value) < inputs_.size() ||
+                              made_at_[static_cast<size_t>(value)] < begin;
+      if (is_outside && std::find(inputs->begin(), inputs->end(), value) == inputs->end())
+        inputs->push_back(value);
+    }
+    if (last_used_at_[inputs_.size() + node] >= end)
+      outputs->push_back(static_cast<int>(inputs_.size() + node));
+  }
+}
+
 void GraphBody::RunByPlan(BodyCall& call, Frame& frame) const {
   size_t begin = 0;
   int number = 0;
@@ -63,23 +80,18 @@ void GraphBody::RunByPlan(BodyCall& call, Frame& frame) const {
   };
   for (const ActivationSegment& segment : call.pass->plan().segments) {
     const size_t end = begin + static_cast<size_t>(segment.layers);
-    inputs.clear();
-    outputs.clear();
-    for (size_t at = begin; at < end; ++at) {
-      const auto node = static_cast<size_t>(order_[at]);
-      for (const int value : nodes_[node].inputs) {
-        const bool is_outside = static_cast<size_t>(value) < inputs_.size() ||
-                                made_at_[static_cast<size_t>(value)] < begin;
-        if (is_outside && std::find(inputs.begin(), inputs.end(), value) == inputs.end())
-          inputs.push_back(value);
-      }
-      if (last_used_at_[inputs_.size() + node] >= end)
-        outputs.push_back(static_cast<int>(inputs_.size() + node));
-    }
+    FindEnds(begin, end, &inputs, &outputs);
     call.pass->BeginSegment(number, see(inputs));
     seen.clear();
-    segment.recomputes() ? RunToRecompute(call, frame, begin, end, inputs, outputs)
-                         : Run(call, frame, begin, end);
+    // What masks become of steps along an axis only layers know.
+    const bool is_masked =
+        frame.masks[static_cast<size_t>(inputs[0])].is_defined() || call.see != nullptr;
+    if (segment.slice > 0 && !is_masked) {
+      RunInSlices(call, frame, begin, end, segment.slice);
+    } else {
+      segment.recomputes() ? RunToRecompute(call, frame, begin, end, inputs, outputs)
+                           : Run(call, frame, begin, end);
+    }
     call.pass->EndSegment(number, see(outputs));
     seen.clear();
     begin = end;
@@ -122,6 +134,54 @@ void GraphBody::RunToRecompute(BodyCall& call, Frame& frame, size_t begin, size_
   run->first_frame = nullptr;
   for (size_t o = 0; o < made.size(); ++o)
     frame.values[static_cast<size_t>(outputs[o])] = std::move(made[o]);
+}
+
+SlicedChain GraphBody::ChainOf(size_t begin, size_t end) const {
+  std::vector<const Layer*> layers;
+  std::vector<Shape> shapes;
+  for (size_t at = begin; at < end; ++at) {
+    const Node& node = nodes_[static_cast<size_t>(order_[at])];
+    if (layers.empty()) shapes.push_back(shapes_[static_cast<size_t>(node.inputs[0])]);
+    layers.push_back(node.layer);
+    shapes.push_back(shapes_[inputs_.size() + static_cast<size_t>(order_[at])]);
+  }
+  return SlicedChain(layers, shapes);
+}
+
+int64_t GraphBody::SliceOf(int begin, int layers, std::string* why_not) const {
+  const auto first = static_cast<size_t>(begin), end = first + static_cast<size_t>(layers);
+  std::vector<int> inputs, outputs;
+  FindEnds(first, end, &inputs, &outputs);
+  bool is_chain = inputs.size() == 1 && outputs.size() == 1;
+  for (size_t at = first; at < end && is_chain; ++at) {
+    const Node& node = nodes_[static_cast<size_t>(order_[at])];
+    is_chain = node.inputs.size() == 1 &&
+               node.inputs[0] ==
+                   (at == first ? inputs[0]
+                                : static_cast<int>(inputs_.size()) + order_[at - 1]);
+  }
+  if (!is_chain) {
+    *why_not = "they are no chain";
+    return 0;
+  }
+  const SlicedChain chain = ChainOf(first, end);
+  *why_not = chain.why_not();
+  return why_not->empty() ? chain.examples_at_once() : 0;
+}
+
+void GraphBody::RunInSlices(BodyCall& call, Frame& frame, size_t begin, size_t end,
+                            int64_t slice) const {
+  const auto input_value =
+      static_cast<size_t>(nodes_[static_cast<size_t>(order_[begin])].inputs[0]);
+  NDArray& value = frame.values[input_value];
+  const NDArray input = last_used_at_[input_value] < end ? std::move(value) : value;
+  std::vector<NDArray> parameters;
+  for (size_t at = begin; at < end; ++at) {
+    for (const int p : nodes_[static_cast<size_t>(order_[at])].parameters)
+      parameters.push_back(call.parameters[static_cast<size_t>(p)]);
+  }
+  frame.values[inputs_.size() + static_cast<size_t>(order_[end - 1])] =
+      ChainOf(begin, end).Run(input, parameters, slice);
 }
 
 }  // namespace tidepool::nn

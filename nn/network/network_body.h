@@ -66,6 +66,13 @@ class NetworkBody {
   // The layers of a chain of one input and one output, first to last; empty for anything else.
   virtual std::vector<AnyLayer> chain() const { return {}; }
 
+  // Of layers one behind the other, in the order in which they are called: of how many examples slices are multiples
+  // (network/sliced_chain.h). 0: they cannot be sliced, for the reason in `why_not`.
+  virtual int64_t SliceOf(int /*begin*/, int /*layers*/, std::string* why_not) const {
+    *why_not = "the order of layers is a program's";
+    return 0;
+  }
+
   // In the order in which they are called; none of a program, which knows it when it runs.
   virtual std::vector<LayerParameters> layer_parameters() const { return {}; }
 

@@ -82,7 +82,9 @@ double GradientsByHand(const Network& network, NDArray& gradients, const NDArray
     }
     const Shape input_shape = kept[layer].input.shape();
     kept[layer] = Kept();
-    SumToLastAxisInto(gradient, into[2 * layer + 1]);
+    // Of convolutions example by example first, as tapes do.
+    SumToLastAxisInto(is_convolution(layer) ? Sum(gradient, Axes({1, 2})) : gradient,
+                      into[2 * layer + 1]);
     if (layer == 0) break;
     gradient = is_convolution(layer) ? Conv2dGradInput(gradient, weight, input_shape, {})
                                      : MatMul(gradient, weight).Reshape(input_shape);

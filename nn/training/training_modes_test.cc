@@ -79,8 +79,8 @@ TEST(TrainingModes, PlannedPeaksAreAtTheLowerBound) {
     const double ratio =
         static_cast<double>(stats.planned_peak_bytes) / stats.live_lower_bound_bytes;
     EXPECT_LE(ratio, 1.05) << model;
-    // And the plan pays: placed one behind the other the step would need far more.
-    EXPECT_LT(stats.planned_peak_bytes, 0.7 * stats.requested_bytes) << model;
+    // And the plan pays: placed one behind the other the step would need a fifth more and beyond.
+    EXPECT_LT(stats.planned_peak_bytes, 0.85 * stats.requested_bytes) << model;
     std::printf("%s: planned peak %zu, lower bound %zu, ratio %.4f, requested %zu\n", model,
                 stats.planned_peak_bytes, stats.live_lower_bound_bytes, ratio,
                 stats.requested_bytes);

@@ -55,9 +55,10 @@ size_t Conv2dGradInputScratchBytes(const Conv2dProblem& problem, int threads);
 void Conv2dGradInput(const Conv2dProblem& problem, const float* dy, const float* filter, float* dx,
                      void* scratch, ThreadPool* pool);
 
-// dfilter (+)= gradient of the sum of y * dy with respect to filter. The gradient of the bias, a
-// sum over rows of dy, is not computed here. Scratch: partial sums, up to 16 times the size of the
-// filter but at most 4 MiB, and per thread some hundred KiB and the padded rows.
+// dfilter (+)= gradient of the sum of y * dy with respect to filter. The gradient of the bias, a sum over rows of dy, is not
+// computed here. Slices of the batch, one behind the other with `accumulate`, give the bits of the whole
+// (ndarray/kernel/example_sums.h). Scratch: of filters of up to 192 positions partial sums, some hundred KiB; per thread up to
+// some hundred KiB and the padded rows.
 size_t Conv2dGradFilterScratchBytes(const Conv2dProblem& problem, int threads);
 void Conv2dGradFilter(const Conv2dProblem& problem, const float* x, const float* dy, float* dfilter,
                       bool accumulate, void* scratch, ThreadPool* pool);

@@ -10,46 +10,83 @@
 #include "tidepool/backends/cpu/gemm/parallel_tasks.h"
 #include "tidepool/backends/cpu/gemm/tile_block.h"
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
+#include "tidepool/ndarray/kernel/example_sums.h"
 
 namespace tidepool::cpu {
 namespace {
 
 constexpr char kWhat[] = "filter gradient of a convolution";
 constexpr int64_t kMinParallelProducts = 64 * 64 * 64;
-constexpr int64_t kMaxPixels = 256;   // inner positions per panel of dy
-constexpr int64_t kMaxSegments = 64;  // output rows per panel of dy
-constexpr int64_t kWantedTasks = 16;  // enough for a fair share per thread
-constexpr int64_t kMaxPartialBytes = 4 << 20;
-// Partial sums over less than this are not worth adding up.
-constexpr int64_t kMinPixelsPerPart = 512;
+// Chunks of filters up to this many positions are tasks; of larger ones there are enough groups.
+constexpr int64_t kMostPositionsByChunks = 192;
+// Chunks of one image up to so many pixels are one task, whose sums are added up in one go.
+constexpr int64_t kPixelsPerTask = 1024;
+constexpr int64_t kMostTasksAtOnce = 128;
+constexpr int64_t kMostPartialBytes = 256 << 10;
+constexpr int64_t kMinGroupRows = 48;
 // From this distance between pixels of x, in floats, and this many channels of dy on, strips pay.
 constexpr int64_t kMinPixelStepForStrips = 192;
 constexpr int64_t kMinChannelsForStrips = 128;
 
-// How the work is cut; by the shape alone, because parts decide the order of the additions.
+// How the work is cut. What is added to what hangs on the shape of one plane alone, neither on how many there are nor on threads.
 struct Cut {
   Correlation c;
   int64_t depth, padded_channels;
   bool strips;
   int64_t group_rows, groups;  // positions of one of the filter's planes
-  int64_t chunk_rows;          // output rows per panel of dy; wide rows are cut further
-  int64_t part_rows, parts;    // output rows per partial sum
+  // Of a panel of dy: whole planes, or where one is larger, rows of it; wide rows are cut further.
+  int64_t chunk_planes, chunk_rows, plane_chunks;
+  int64_t chunks;
+  int64_t task_chunks, plane_tasks, tasks;
+  bool by_chunks;  // some are a task, whose sums are added behind those before; else they are added where they are made
 
-  explicit Cut(const Conv3dProblem& p) : c(ForwardCorrelation(p)) {
+  Cut(const Conv3dProblem& p, int threads) : c(ForwardCorrelation(p)) {
     depth = c.Depth();
     padded_channels = RoundUp(c.out_channels, kVectorFloats);
     // A strip is contiguous in x when its positions belong to one pixel.
     strips = c.in_channels % kVectorFloats == 0 && c.out_channels >= kMinChannelsForStrips &&
              c.in_channels * c.stride_width >= kMinPixelStepForStrips;
-    group_rows = EvenPiece(depth, kMaxBlockRows, 24);
+    by_chunks = c.kernel_planes * depth <= kMostPositionsByChunks;
+    // Groups are cut for threads alone; each packs dy anew.
+    const int64_t fair = depth * c.kernel_planes / (2 * threads) / 24 * 24;
+    group_rows = threads > 1 && !by_chunks
+                     ? std::clamp(fair, kMinGroupRows, kMaxBlockRows)
+                     : EvenPiece(depth, kMaxBlockRows, 24);
     groups = CeilDiv(depth, group_rows);
-    chunk_rows = std::clamp<int64_t>(kMaxPixels / c.out_width, 1, kMaxSegments);
-    const int64_t partial_bytes = c.kernel_planes * depth * padded_channels * sizeof(float);
-    const int64_t rows = std::max<int64_t>(c.OutputRows(), 1);
-    parts = std::min({CeilDiv(kWantedTasks, Groups()), kMaxPartialBytes / partial_bytes,
-                      rows * c.out_width / kMinPixelsPerPart});
-    part_rows = RoundUp(CeilDiv(rows, std::max<int64_t>(parts, 1)), chunk_rows);
-    parts = CeilDiv(rows, part_rows);
+    chunk_planes = PlanesSummedAtOnce(c.out_height, c.out_width);
+    chunk_rows = c.out_height;
+    plane_chunks = 1;
+    if (c.out_height * c.out_width > kPixelsSummedAtOnce || c.out_height > kRowsSummedAtOnce) {
+      const int64_t most =
+          std::clamp<int64_t>(kPixelsSummedAtOnce / c.out_width, 1, kRowsSummedAtOnce);
+      plane_chunks = CeilDiv(c.out_height, most);
+      chunk_rows = CeilDiv(c.out_height, plane_chunks);
+      plane_chunks = CeilDiv(c.out_height, chunk_rows);
+    }
+    chunks = CeilDiv(c.OutputRows() / c.out_height, chunk_planes) * plane_chunks;
+    task_chunks =
+        std::clamp<int64_t>(kPixelsPerTask / (chunk_rows * c.out_width), 1, plane_chunks);
+    plane_tasks = CeilDiv(plane_chunks, task_chunks);
+    tasks = chunks / plane_chunks * plane_tasks;
+  }
+  // Chunks of a task.
+  int64_t TaskBegin(int64_t task) const {
+    return task / plane_tasks * plane_chunks + task % plane_tasks * task_chunks;
+  }
+  int64_t TaskEnd(int64_t task) const {
+    return task % plane_tasks + 1 < plane_tasks ? TaskBegin(task) + task_chunks
+                                                : (task / plane_tasks + 1) * plane_chunks;
+  }
+
+  // Output rows of a chunk.
+  int64_t ChunkBegin(int64_t chunk) const {
+    return chunk / plane_chunks * chunk_planes * c.out_height + chunk % plane_chunks * chunk_rows;
+  }
+  int64_t ChunkEnd(int64_t chunk) const {
+    const int64_t plane_end = (chunk / plane_chunks + 1) * chunk_planes * c.out_height;
+    const int64_t end = chunk % plane_chunks + 1 < plane_chunks ? ChunkBegin(chunk) + chunk_rows
+                                                                : plane_end;
+    return std::min(end, c.OutputRows());
   }
 
   int64_t Groups() const { return c.kernel_planes * groups; }
@@ -63,19 +100,29 @@ struct Cut {
     return (GroupPlane(group) * depth + GroupPosition(group)) * padded_channels;
   }
 
-  // A single part needs no memory beyond the group at hand.
   int64_t PartialFloats() const { return AlignFloats(c.kernel_planes * depth * padded_channels); }
-  int64_t AllPartialsFloats() const { return parts > 1 ? parts * PartialFloats() : 0; }
-  int64_t GroupFloats() const { return parts > 1 ? 0 : AlignFloats(group_rows * padded_channels); }
-  int64_t ChunkPixels() const {
-    return c.out_width > kMaxPixels ? kMaxPixels : chunk_rows * c.out_width;
+  // Tasks whose sums wait to be added in their order.
+  int64_t TasksAtOnce() const {
+    const int64_t fitting =
+        kMostPartialBytes / (PartialFloats() * static_cast<int64_t>(sizeof(float)));
+    return std::min(std::clamp<int64_t>(fitting, 8, kMostTasksAtOnce), tasks);
   }
-  int64_t PanelFloats() const { return AlignFloats(ChunkPixels() * kMaxPanelWidth); }
+  // The sum, and those of tasks.
+  int64_t AllPartialsFloats() const { return by_chunks ? (1 + TasksAtOnce()) * PartialFloats() : 0; }
+  int64_t GroupFloats() const {
+    return by_chunks ? 0 : AlignFloats(group_rows * padded_channels);
+  }
+  int64_t ChunkRows() const { return std::min(chunk_planes * chunk_rows, c.OutputRows()); }
+  int64_t ChunkPixels() const { return std::min(kPixelsSummedAtOnce, ChunkRows() * c.out_width); }
+  int64_t PanelFloats() const {
+    return AlignFloats(ChunkPixels() * std::min(padded_channels, kMaxPanelWidth));
+  }
   int64_t StripFloats() const {
-    return strips ? AlignFloats(ChunkPixels() * RoundUp(group_rows, kVectorFloats)) : 0;
+    return strips ? AlignFloats(ChunkPixels() * RoundUp(group_rows, kVectorFloats))
+                  : 0;
   }
   int64_t SlotFloats() const {
-    return GroupFloats() + PanelFloats() + StripFloats() + ViewBufferFloats(c, chunk_rows);
+    return GroupFloats() + PanelFloats() + StripFloats() + ViewBufferFloats(c, ChunkRows());
   }
 };
 
@@ -158,21 +205,21 @@ struct Job {
     return std::min(alike, rows);
   }
 
-  // A group of filter positions over output rows [begin, end), to rows of sums.
-  void RunPart(int64_t group, int64_t begin, int64_t end, float* sums,
+  // A group of filter positions over output rows [begin, end), to rows of sums, which there may be already.
+  void RunPart(int64_t group, int64_t begin, int64_t end, bool* has_sums, float* sums,
                const SlotScratch& scratch) const {
     const Correlation& c = cut.c;
     const int64_t kernel_plane = cut.GroupPlane(group), rows = cut.GroupRows(group);
     float* c_rows[kMaxBlockRows];
     for (int64_t r = 0; r < rows; ++r) c_rows[r] = sums + r * cut.padded_channels;
-    bool first = true;
+    bool first = !*has_sums;
     for (int64_t row = begin, count; row < end; row += count) {
       bool seen;
-      count = RowsAlike(kernel_plane, row, std::min(cut.chunk_rows, end - row), &seen);
+      count = RowsAlike(kernel_plane, row, end - row, &seen);
       if (!seen) continue;
       const float* a_rows[kMaxBlockRows];
       const float* base = nullptr;
-      int64_t segments[kMaxSegments];
+      int64_t segments[kRowsSummedAtOnce];
       int64_t segment_count = 0;
       const auto add = [&](int64_t, int64_t n, ImageView view) {
         if (base == nullptr) {
@@ -186,21 +233,32 @@ struct Job {
       };
       ForEachImageView(c, x, row, count, kernel_plane, scratch.view, add);
       const float* dy_rows = dy + row * c.out_width * c.out_channels;
-      if (c.out_width <= kMaxPixels) {
+      if (c.out_width <= kPixelsSummedAtOnce) {
         RunPixels(dy_rows, count * c.out_width, segments, segment_count, a_rows, c_rows, rows,
                   first, scratch);
         first = false;
         continue;
       }
       // One wide row, in pieces.
-      for (int64_t w = 0; w < c.out_width; w += kMaxPixels) {
+      for (int64_t w = 0; w < c.out_width; w += kPixelsSummedAtOnce) {
         const int64_t offset = w * c.stride_width * c.in_channels * sizeof(float);
-        RunPixels(dy_rows + w * c.out_channels, std::min(kMaxPixels, c.out_width - w), &offset, 1,
+        RunPixels(dy_rows + w * c.out_channels, std::min(kPixelsSummedAtOnce, c.out_width - w), &offset, 1,
                   a_rows, c_rows, rows, first, scratch);
         first = false;
       }
     }
-    if (first) std::fill_n(sums, rows * cut.padded_channels, 0.0f);
+    *has_sums = !first;
+  }
+
+  // What dfilter has of a group.
+  void Load(const float* dfilter, int64_t filter_floats, int64_t group, float* sums) const {
+    const int64_t rows = cut.GroupRows(group);
+    dfilter += cut.GroupPlane(group) * cut.depth + cut.GroupPosition(group);
+    for (int64_t j = 0; j < cut.padded_channels; ++j) {
+      const bool exists = j < cut.c.out_channels;
+      for (int64_t r = 0; r < rows; ++r)
+        sums[r * cut.padded_channels + j] = exists ? dfilter[j * filter_floats + r] : 0.0f;
+    }
   }
 
   void SetRowPointers(const float* base, int64_t row_floats, int64_t position, int64_t rows,
@@ -220,14 +278,19 @@ struct Job {
 
 size_t Conv3dGradFilterScratchBytes(const Conv3dProblem& p, int threads) {
   CheckConvolution(kWhat, p, "", "", "");
-  const Cut cut(p);
-  return (cut.AllPartialsFloats() + std::max(threads, 1) * cut.SlotFloats()) * sizeof(float);
+  // A pool of fewer threads has larger groups.
+  int64_t floats = 0;
+  for (int count = 1; count <= std::max(threads, 1); ++count) {
+    const Cut cut(p, count);
+    floats = std::max(floats, cut.AllPartialsFloats() + count * cut.SlotFloats());
+  }
+  return floats * sizeof(float);
 }
 
 void Conv3dGradFilter(const Conv3dProblem& p, const float* x, const float* dy, float* dfilter,
                       bool accumulate, void* scratch, ThreadPool* pool) {
   CheckConvolution(kWhat, p, dfilter, x, dy);
-  const Cut cut(p);
+  const Cut cut(p, PoolThreads(pool));
   const Correlation& c = cut.c;
   const int64_t filter_floats = c.kernel_planes * cut.depth;  // of one output channel
   if (c.batch == 0) {
@@ -238,36 +301,61 @@ void Conv3dGradFilter(const Conv3dProblem& p, const float* x, const float* dy, f
   }
   const TileKernels& kernels = SelectedTileKernels();
   const Job job = {cut, kernels, x, dy};
-  const int64_t output_rows = c.OutputRows();
-  if (output_rows * c.out_width * filter_floats * c.out_channels < kMinParallelProducts) {
+  if (c.OutputRows() * c.out_width * filter_floats * c.out_channels < kMinParallelProducts) {
     pool = nullptr;
   }
-  float* partials = static_cast<float*>(scratch);
-  float* slots = partials + cut.AllPartialsFloats();
+  float* const total = static_cast<float*>(scratch);
+  float* const partials = total + cut.PartialFloats();
+  float* slots = total + cut.AllPartialsFloats();
   const auto store = [&](const float* sums, int64_t group) {
     kernels.store_transposed(sums, cut.padded_channels, cut.GroupRows(group), c.out_channels,
-                             nullptr, int64_t{accumulate} * kTileAccumulate,
+                             nullptr, 0,
                              dfilter + cut.GroupPlane(group) * cut.depth + cut.GroupPosition(group),
                              filter_floats);
   };
-  ParallelTasks(pool, cut.parts * cut.Groups(), [&](int64_t index, int slot) {
-    const int64_t part = index / cut.Groups(), group = index % cut.Groups();
-    const int64_t begin = part * cut.part_rows;
-    const SlotScratch memory(cut, slots + slot * cut.SlotFloats());
-    float* sums = cut.parts == 1 ? memory.group
-                                 : partials + part * cut.PartialFloats() + cut.GroupOffset(group);
-    job.RunPart(group, begin, std::min(begin + cut.part_rows, output_rows), sums, memory);
-    if (cut.parts == 1) store(sums, group);
-  });
-  if (cut.parts == 1) return;
-  ParallelTasks(pool, cut.Groups(), [&](int64_t group, int) {
-    float* sum = partials + cut.GroupOffset(group);
-    for (int64_t part = 1; part < cut.parts; ++part) {
-      const float* more = sum + part * cut.PartialFloats();
-      for (int64_t i = 0; i < cut.GroupRows(group) * cut.padded_channels; ++i) sum[i] += more[i];
+  const auto begin_sums = [&](int64_t group, float* sums) {
+    if (accumulate) job.Load(dfilter, filter_floats, group, sums);
+  };
+  if (!cut.by_chunks) {
+    ParallelTasks(pool, cut.Groups(), [&](int64_t group, int slot) {
+      const SlotScratch memory(cut, slots + slot * cut.SlotFloats());
+      float* const sums = memory.group;
+      begin_sums(group, sums);
+      bool has_sums = accumulate;
+      for (int64_t chunk = 0; chunk < cut.chunks; ++chunk)
+        job.RunPart(group, cut.ChunkBegin(chunk), cut.ChunkEnd(chunk), &has_sums, sums, memory);
+      if (!has_sums) std::fill_n(sums, cut.GroupRows(group) * cut.padded_channels, 0.0f);
+      store(sums, group);
+    });
+    return;
+  }
+  for (int64_t group = 0; group < cut.Groups(); ++group)
+    begin_sums(group, total + cut.GroupOffset(group));
+  const int64_t at_once = cut.TasksAtOnce(), floats = cut.c.kernel_planes * cut.depth *
+                                                       cut.padded_channels;
+  for (int64_t first = 0; first < cut.tasks; first += at_once) {
+    const int64_t count = std::min(at_once, cut.tasks - first);
+    ParallelTasks(pool, count, [&](int64_t index, int slot) {
+      const SlotScratch memory(cut, slots + slot * cut.SlotFloats());
+      for (int64_t group = 0; group < cut.Groups(); ++group) {
+        float* const sums = partials + index * cut.PartialFloats() + cut.GroupOffset(group);
+        bool has_sums = false;
+        for (int64_t chunk = cut.TaskBegin(first + index); chunk < cut.TaskEnd(first + index); ++chunk)
+          job.RunPart(group, cut.ChunkBegin(chunk), cut.ChunkEnd(chunk), &has_sums, sums, memory);
+        if (!has_sums) std::fill_n(sums, cut.GroupRows(group) * cut.padded_channels, 0.0f);
+      }
+    });
+    for (int64_t k = 0; k < count; ++k) {
+      const float* const more = partials + k * cut.PartialFloats();
+      if (first + k == 0 && !accumulate) {
+        std::copy_n(more, floats, total);
+      } else {
+        for (int64_t i = 0; i < floats; ++i) total[i] += more[i];
+      }
     }
-    store(sum, group);
-  });
+  }
+  for (int64_t group = 0; group < cut.Groups(); ++group)
+    store(total + cut.GroupOffset(group), group);
 }
 
 size_t Conv2dGradFilterScratchBytes(const Conv2dProblem& p, int threads) {

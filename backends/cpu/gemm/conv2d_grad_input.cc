@@ -75,12 +75,11 @@ struct Taps {
   bool whole_rows;
   int64_t count, columns;  // columns: floats of dx that a tap touches for one pixel
 
-  explicit Taps(const Conv3dProblem& problem) : Taps(problem.plane, problem.in_planes) {}
-  Taps(const Conv2dProblem& p, int64_t planes)
+  explicit Taps(const Conv3dProblem& problem) : Taps(problem.plane) {}
+  explicit Taps(const Conv2dProblem& p)
       // Neighbouring pixels then share floats of dx, so columns cannot be divided between threads;
-      // by the shape alone, since it decides the order of the additions.
-      : whole_rows(p.dilation_width == 1 && p.pad_left == 0 && p.pad_right == 0 &&
-                   p.batch * planes >= 8),
+      // by the shape of an image alone, since it decides the order of the additions: an example has the same bits in any batch.
+      : whole_rows(p.dilation_width == 1 && p.pad_left == 0 && p.pad_right == 0),
         count(whole_rows ? p.kernel_height : p.kernel_height * p.kernel_width),
         columns(whole_rows ? p.kernel_width * p.in_channels : p.in_channels) {}
 };

@@ -1,6 +1,8 @@
 #include "tidepool/backends/cpu/gemm/conv2d.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <string>
@@ -11,6 +13,7 @@
 #include "tidepool/backends/cpu/gemm/guarded_array.h"
 #include "tidepool/backends/cpu/gemm/tile_kernels.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/example_sums.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -121,6 +124,47 @@ TEST_P(Conv2dTest, SameBitsForAnyPool) {
     SCOPED_TRACE(Describe(p, round));
     ExpectSameBitsForAnyPool<Conv2dCalls>(p);
     if (HasFatalFailure()) return;
+  }
+}
+
+// What training in slices of the batch counts on (ndarray/kernel/example_sums.h).
+TEST_P(Conv2dTest, SlicesOfTheBatchGiveTheBitsOfTheWhole) {
+  WorkerPool pool(3);
+  for (int round = 0; round < 80; ++round) {
+    Conv2dProblem p = RandomProblem();
+    p.batch = Uniform(1, 20);
+    if (round % 10 == 0) p.in_height = 40, p.in_width = 30;
+    SCOPED_TRACE(Describe(p, round));
+    const int64_t at_once = PlanesSummedAtOnce(p.OutHeight(), p.OutWidth());
+    const int64_t slice = at_once * Uniform(1, 3);
+    Arrays whole(p, random_);
+    GuardedArray scratch(std::max({Conv2dForwardScratchBytes(p, 3), Conv2dGradInputScratchBytes(p, 3),
+                                   Conv2dGradFilterScratchBytes(p, 3)}) /
+                         sizeof(float));
+    const auto run = [&](const Conv2dProblem& part, int64_t first, bool adds, GuardedArray& y,
+                         GuardedArray& dx, GuardedArray& dfilter, ThreadPool* of) {
+      const int64_t in = first * p.in_height * p.in_width * p.in_channels;
+      const int64_t out = first * p.OutHeight() * p.OutWidth() * p.out_channels;
+      Conv2dForward(part, whole.x.data() + in, whole.filter.data(), whole.bias.data(), true,
+                    y.data() + out, scratch.data(), of);
+      Conv2dGradInput(part, whole.dy.data() + out, whole.filter.data(), dx.data() + in,
+                      scratch.data(), of);
+      Conv2dGradFilter(part, whole.x.data() + in, whole.dy.data() + out, dfilter.data(), adds,
+                       scratch.data(), of);
+    };
+    run(p, 0, false, whole.y, whole.dx, whole.dfilter, round % 2 == 0 ? &pool : nullptr);
+    GuardedArray y(whole.y.size()), dx(whole.dx.size()), dfilter(whole.dfilter.size());
+    for (int64_t first = 0; first < p.batch; first += slice) {
+      Conv2dProblem part = p;
+      part.batch = std::min(slice, p.batch - first);
+      run(part, first, first > 0, y, dx, dfilter, round % 3 == 0 ? &pool : nullptr);
+    }
+    const auto same = [](const GuardedArray& a, const GuardedArray& b) {
+      return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+    };
+    ASSERT_TRUE(same(y, whole.y));
+    ASSERT_TRUE(same(dx, whole.dx));
+    ASSERT_TRUE(same(dfilter, whole.dfilter)) << "slices of " << slice;
   }
 }
 

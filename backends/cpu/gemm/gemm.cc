@@ -80,16 +80,21 @@ bool ShouldPackRows(const TileKernels& kernels, const GemmProblem& p, int64_t co
          columns >= kMinColumnsToPackConflicting;
 }
 
+// C^T = B^T A^T.
+GemmProblem Transposed(const GemmProblem& problem) {
+  GemmProblem p = problem;
+  std::swap(p.m, p.n);
+  p.a = problem.b, p.a_row_stride = problem.b_col_stride, p.a_col_stride = problem.b_row_stride;
+  p.b = problem.a, p.b_row_stride = problem.a_col_stride, p.b_col_stride = problem.a_row_stride;
+  return p;
+}
+
 Plan MakePlan(const TileKernels& kernels, const GemmProblem& problem, int threads) {
   Plan plan;
   plan.p = problem;
   GemmProblem& p = plan.p;
   plan.transposed = ShouldTranspose(problem);
-  if (plan.transposed) {
-    std::swap(p.m, p.n);
-    p.a = problem.b, p.a_row_stride = problem.b_col_stride, p.a_col_stride = problem.b_row_stride;
-    p.b = problem.a, p.b_row_stride = problem.a_col_stride, p.b_col_stride = problem.a_row_stride;
-  }
+  if (plan.transposed) p = Transposed(problem);
   const int64_t max_columns = plan.transposed ? kMaxTransposedColumns : p.n;
   plan.block_depth = BlockDepth(p.k);
   const bool copies_rows = plan.transposed || ShouldPackRows(kernels, p, p.n);
@@ -213,6 +218,21 @@ int64_t SlotFloats(int64_t m, int64_t n, int64_t k) {
   return PanelFloats(m, n, k) + std::max(StripFloats(m, k), StripFloats(n, k) + OutputFloats(n, m));
 }
 
+// Of a problem whose strides are known. What is packed hangs on the plan.
+struct SlotParts {
+  int64_t panel, a, output;
+
+  SlotParts(const TileKernels& kernels, const GemmProblem& of) {
+    GemmProblem p = of;
+    const bool transposed = ShouldTranspose(of);
+    if (transposed) p = Transposed(of);
+    panel = PanelFloats(p.m, p.n, p.k);
+    a = ShouldPackRows(kernels, p, p.n) ? StripFloats(p.m, p.k) : 0;
+    output = transposed ? OutputFloats(p.m, p.n) : 0;
+  }
+  int64_t floats() const { return panel + a + output; }
+};
+
 void Check(const GemmProblem& p) {
   if (p.m < 0 || p.n < 0 || p.k < 0 || p.ldc < p.n) {
     ThrowInvalidArgument(absl::StrCat("Gemm: found m=", p.m, " n=", p.n, " k=", p.k, " ldc=", p.ldc,
@@ -275,19 +295,20 @@ void RunMatrixVector(const TileKernels& kernels, const GemmProblem& p, const Mat
   }
 }
 
-void RunTask(const TileKernels& kernels, const Plan& plan, int64_t index, float* scratch) {
+void RunTask(const TileKernels& kernels, const Plan& plan, const SlotParts& parts, int64_t index,
+             float* scratch) {
   SlotScratch memory;
   memory.panel = scratch;
-  memory.a = memory.panel + PanelFloats(plan.p.m, plan.p.n, plan.p.k);
-  memory.output = memory.a + StripFloats(plan.p.m, plan.p.k);
+  memory.a = memory.panel + parts.panel;
+  memory.output = memory.a + parts.a;
   RunBlock(kernels, plan, index / plan.column_blocks * plan.block_rows,
            index % plan.column_blocks * plan.block_columns, memory);
 }
 
 // Out of line: only these tasks have a frame of that size.
-[[gnu::noinline]] void RunTaskOnStack(const TileKernels& kernels, const Plan& plan, int64_t index) {
+[[gnu::noinline]] void RunTaskOnStack(const TileKernels& kernels, const Plan& plan, const SlotParts& parts, int64_t index) {
   alignas(kScratchAlignment) float scratch[kMaxStackFloats];
-  RunTask(kernels, plan, index, scratch);
+  RunTask(kernels, plan, parts, index, scratch);
 }
 
 }  // namespace
@@ -295,6 +316,13 @@ void RunTask(const TileKernels& kernels, const Plan& plan, int64_t index, float*
 size_t GemmScratchBytes(int64_t m, int64_t n, int64_t k, int threads) {
   if (m <= 0 || n <= 0 || k < 0) return 0;
   const int64_t slot_floats = SlotFloats(m, n, k);
+  if (slot_floats <= kMaxStackFloats) return 0;
+  return static_cast<size_t>(slot_floats) * sizeof(float) * std::max(threads, 1);
+}
+
+size_t GemmScratchBytes(const GemmProblem& p, int threads) {
+  if (p.m <= 0 || p.n <= 0 || p.k < 0) return 0;
+  const int64_t slot_floats = SlotParts(SelectedTileKernels(), p).floats();
   if (slot_floats <= kMaxStackFloats) return 0;
   return static_cast<size_t>(slot_floats) * sizeof(float) * std::max(threads, 1);
 }
@@ -316,12 +344,13 @@ void Gemm(const GemmProblem& problem, void* scratch, ThreadPool* pool) {
     }
   }
   const Plan plan = MakePlan(kernels, problem, PoolThreads(pool));
-  const int64_t slot_floats = SlotFloats(problem.m, problem.n, problem.k);
+  const SlotParts parts(kernels, problem);
+  const int64_t slot_floats = parts.floats();
   ParallelTasks(pool, plan.row_blocks * plan.column_blocks, [&](int64_t index, int slot) {
     if (slot_floats <= kMaxStackFloats) {
-      RunTaskOnStack(kernels, plan, index);
+      RunTaskOnStack(kernels, plan, parts, index);
     } else {
-      RunTask(kernels, plan, index, static_cast<float*>(scratch) + slot * slot_floats);
+      RunTask(kernels, plan, parts, index, static_cast<float*>(scratch) + slot * slot_floats);
     }
   });
 }

@@ -45,6 +45,8 @@ struct GemmProblem {
 // the strides. At most about 0.6 MiB per thread; 0 for small products (those of 36 by 36 matrices,
 // say), which have up to 17 KiB on the stack and take a null scratch.
 size_t GemmScratchBytes(int64_t m, int64_t n, int64_t k, int threads);
+// The same for a product's strides, which is never more and often much less; pointers are not read.
+size_t GemmScratchBytes(const GemmProblem& problem, int threads);
 
 // Throws tidepool::Error (invalid argument) before writing anything when a size is negative, ldc <
 // n, or a needed pointer is null. `pool` null, or a problem under about 64^3, uses this thread

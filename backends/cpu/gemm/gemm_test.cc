@@ -68,7 +68,8 @@ struct StridedMatrix {
 };
 
 size_t ScratchFloats(const GemmProblem& p, int threads) {
-  const size_t bytes = GemmScratchBytes(p.m, p.n, p.k, threads);
+  const size_t bytes = GemmScratchBytes(p, threads);
+  EXPECT_LE(bytes, GemmScratchBytes(p.m, p.n, p.k, threads));
   EXPECT_EQ(bytes % 64, 0u);
   return bytes / sizeof(float);
 }
