@@ -37,11 +37,14 @@ class ForwardPass {
     for (StepRun& run : pass_.runs) {
       const int64_t steps = run.end - run.begin;
       if (keeps_) {
-        if (p.states() > 1) run.c = p.New({steps, p.batch, p.units});
+        if (p.states() > 1) {
+          if (steps > 1) run.c = p.New({steps - 1, p.batch, p.units});
+          run.c_end = p.New({p.batch, p.units});
+        }
         for (int size : p.cell->kept()) run.kept.push_back(p.New({steps, p.batch, size * p.units}));
       }
       const NDArray gates = p.GatesOf(input, run, weights_);
-      for (int64_t i = 0; i < steps; ++i) Step(run, p.TimeOf(position++), gates, states);
+      for (int64_t i = 0; i < steps; ++i) Step(run, position++, gates, states);
     }
     for (size_t s = 0; s < carried.size(); ++s) carried[s] = states[s].Dup();
     pass_.h = KeptForGradient(std::move(record_));
@@ -50,13 +53,13 @@ class ForwardPass {
 
  private:
   // `states`: replaced by those behind the step.
-  void Step(StepRun& run, int64_t t, const NDArray& gates, States& states) {
-    const SequencePass& p = pass_;
-    const int64_t i = t - run.begin;
+  void Step(StepRun& run, int64_t position, const NDArray& gates, States& states) {
+    SequencePass& p = pass_;
+    const int64_t t = p.TimeOf(position), i = t - run.begin;
     States next;
     // The state before last lies free unless it was handed in.
     next[0] = spare_.is_defined() ? std::move(spare_) : p.New({p.batch, p.units});
-    if (p.states() > 1) next[1] = keeps_ ? run.c.Index(0, i) : p.New({p.batch, p.units});
+    if (p.states() > 1) next[1] = keeps_ ? p.CellAt(position) : p.New({p.batch, p.units});
     absl::InlinedVector<NDArray, 2> kept;
     for (const NDArray& array : run.kept) kept.push_back(array.Index(0, i));
     p.cell->Step(gates.Index(0, i), weights_.arrays, weights_.are_turned,
@@ -196,7 +199,7 @@ class BackwardPass {
     }
     if (!comes_again_) {
       run.kept.clear();
-      run.c = NDArray();
+      run.c = run.c_end = NDArray();
     }
     return before;
   }
@@ -219,13 +222,8 @@ class BackwardPass {
     States states, next = {p.h.array.Index(1, t)};
     if (before.is_defined()) states[0] = before.Index(0, i);
     if (p.states() > 1) {
-      next[1] = run.c.Index(0, i);
-      if (position == 0) {
-        states[1] = p.first[1];
-      } else {
-        const StepRun& of = p.RunOf(position - 1);
-        states[1] = of.c.Index(0, p.TimeOf(position - 1) - of.begin);
-      }
+      next[1] = p.CellAt(position);
+      states[1] = position == 0 ? p.first[1] : p.CellAt(position - 1);
     }
     absl::InlinedVector<NDArray, 2> kept;
     for (const NDArray& array : run.kept) kept.push_back(array.Index(0, i));

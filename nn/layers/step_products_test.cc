@@ -21,17 +21,16 @@ std::string BitsOf(const NDArray& array) {
 // sizes comes first, and what is found out in it holds for the step behind it.
 TEST(StepProducts, HaveTheBitsOfEachStepByItself) {
   constexpr int64_t kSteps = 9, kInner = 37, kColumns = 64;
-  for (const DType dtype :
-       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
     for (const int64_t batch : {1, 2, 5, 8, 32, 100}) {
       for (const bool transposed : {false, true}) {
         for (const bool accumulates : {false, true}) {
           SCOPED_TRACE(std::string(DTypeName(dtype)) + " of " + std::to_string(batch) +
                        (transposed ? " transposed" : "") + (accumulates ? " accumulates" : ""));
           const NDArray x = RandomUniform({kSteps, batch, kInner}, -1, 1, dtype, 11),
-                        y = RandomUniform(transposed ? Shape{kColumns, kInner}
-                                                     : Shape{kInner, kColumns},
-                                          -1, 1, dtype, 12),
+                        y = RandomUniform(
+                            transposed ? Shape{kColumns, kInner} : Shape{kInner, kColumns}, -1, 1,
+                            dtype, 12),
                         bias = RandomUniform({kColumns}, -1, 1, dtype, 13);
           const NDArray* const added = accumulates ? nullptr : &bias;
           const MatMulAttributes attributes{.transpose_y = transposed, .accumulate = accumulates};
