@@ -31,16 +31,15 @@ class ForwardPass {
     if (!p.last) output_ = p.New({p.batch, p.length, p.units});
     if (keeps_)
       record_ = !p.last && !p.mask.is_defined() ? output_ : p.New({p.batch, p.length, p.units});
+    if (keeps_ && p.states() > 1)
+      pass_.c_ends = p.New({static_cast<int64_t>(p.runs.size()), p.batch, p.units});
     if (p.mask.is_defined()) zero_ = Full({1, 1}, 0, p.dtype, p.place());
     States states = p.first;
     int64_t position = 0;
     for (StepRun& run : pass_.runs) {
       const int64_t steps = run.end - run.begin;
       if (keeps_) {
-        if (p.states() > 1) {
-          if (steps > 1) run.c = p.New({steps - 1, p.batch, p.units});
-          run.c_end = p.New({p.batch, p.units});
-        }
+        if (p.states() > 1 && steps > 1) run.c = p.New({steps - 1, p.batch, p.units});
         for (int size : p.cell->kept()) run.kept.push_back(p.New({steps, p.batch, size * p.units}));
       }
       const NDArray gates = p.GatesOf(input, run, weights_);
@@ -118,7 +117,10 @@ class BackwardPass {
     for (auto run = p.runs.rbegin(); run != p.runs.rend() && !at_once; ++run) add(*run, NDArray());
     ones_ = NDArray();
     weights_.reset();
-    if (!comes_again_) p.h = KeptForGradient();
+    if (!comes_again_) {
+      p.h = KeptForGradient();
+      p.c_ends = NDArray();
+    }
     if (p.trains && !two_products) {
       dr_ = dw_.Slice(1, p.width, p.width + p.units).Dup();
       dw_ = dw_.Slice(1, 0, p.width).Dup();
@@ -199,7 +201,7 @@ class BackwardPass {
     }
     if (!comes_again_) {
       run.kept.clear();
-      run.c = run.c_end = NDArray();
+      run.c = NDArray();
     }
     return before;
   }

@@ -60,9 +60,9 @@ void SequencePass::Remake(StepRun& run, const NDArray& h_before, const ReadWeigh
 void SequencePass::VisitKept(KeptVisit visit) {
   visit("input", input.array, false);
   visit("output", h.array, false);
+  visit("cell state", c_ends, false);
   for (StepRun& run : runs) {
-    visit("cell state", run.c_end, false);
-    visit("cell states", run.c, /*can_be_made_again=*/trains);
+    visit("cell state", run.c, /*can_be_made_again=*/trains);
     for (NDArray& kept : run.kept) visit("gates", kept, /*can_be_made_again=*/trains);
   }
 }
@@ -74,6 +74,7 @@ void SequencePass::Done() noexcept {
   parameters.clear();
   mask = NDArray();
   first = States();
+  c_ends = NDArray();
   runs.clear();
   Passes().Give(this);
 }

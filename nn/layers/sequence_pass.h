@@ -31,8 +31,7 @@ using States = std::array<NDArray, kMostStates>;
 // [steps, batch, ...].
 struct StepRun {
   int64_t begin = 0, end = 0;
-  NDArray c;      // behind all steps but the one that is made last, in the order they are made
-  NDArray c_end;  // behind that one, [batch, units]: from there the next run is made again
+  NDArray c;  // behind all steps but the one that is made last, in the order they are made
   absl::InlinedVector<NDArray, 2> kept;
   // Of the gates and of the state's product, the same array where both are one, as the pass back
   // finds them.
@@ -63,7 +62,8 @@ struct SequencePass final : HandGradient {
   NDArray mask;               // bool [batch, length]; undefined: none
   States first;               // the states before the sequence
   std::vector<StepRun> runs;  // in the order they are made
-  KeptForGradient h;          // [batch, length, units]: the output, where that is a record
+  NDArray c_ends;     // the states c behind the runs, from where the next ones are made again
+  KeptForGradient h;  // [batch, length, units]: the output, where that is a record
 
   void Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients,
            bool is_last) override;
@@ -84,9 +84,9 @@ struct SequencePass final : HandGradient {
   StepRun& RunOf(int64_t p) { return runs[static_cast<size_t>(p / StepsOfRun())]; }
   // The state c behind the p-th step that is made.
   NDArray CellAt(int64_t p) {
-    StepRun& run = RunOf(p);
-    const int64_t made = p % StepsOfRun();
-    return made + 1 == run.end - run.begin ? run.c_end : run.c.Index(0, made);
+    const int64_t number = p / StepsOfRun(), made = p % StepsOfRun();
+    const StepRun& run = runs[static_cast<size_t>(number)];
+    return made + 1 == run.end - run.begin ? c_ends.Index(0, number) : run.c.Index(0, made);
   }
   NDArray MaskAt(int64_t t) const { return mask.Slice(1, t, t + 1); }  // [batch, 1]
 
@@ -94,7 +94,7 @@ struct SequencePass final : HandGradient {
     for (int64_t p = 0; p < length; p += StepsOfRun()) {
       const int64_t steps = std::min(StepsOfRun(), length - p),
                     begin = reversed ? length - p - steps : p;
-      runs.push_back({begin, begin + steps, {}, {}, {}, {}, {}});
+      runs.push_back({begin, begin + steps, {}, {}, {}, {}});
     }
   }
   // The run's steps of x [batch, length, n] as rows [steps * batch, n], zeros where there is no
@@ -121,7 +121,7 @@ struct SequencePass final : HandGradient {
   }
   // The product of the run's steps of x with the input weight, plus the bias: [steps, batch, gates * units].
   NDArray GatesOf(const NDArray& x, const StepRun& run, const ReadWeights& weights) const;
-  // What the run kept beside h and c_end, which was let go of, to the same bits: the same products and functions.
+  // What the run kept beside h and c_ends, which was let go of, to the same bits: the same products and functions.
   void Remake(StepRun& run, const NDArray& h_before, const ReadWeights& weights);
   void CopyStatesBefore(const StepRun& run, NDArray& before) const {
     const int64_t shift = reversed ? 1 : -1;
