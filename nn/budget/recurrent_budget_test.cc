@@ -1,4 +1,5 @@
 // What recurrent layers keep for their gradients is told: it goes to the file, or what can be made again from the rest goes and is.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -65,7 +66,11 @@ NetworkInputs Inputs(int64_t batch, DType dtype, bool masked) {
   if (!masked) return inputs;
   NDArray mask = Ones({batch, kLength}, dtype);
   for (int64_t i = 0; i < batch; ++i) {
-    if (i % 4 != 0) mask.Slice(0, i, i + 1).Slice(1, 1 + i % (kLength - 1), kLength) = 0.0;
+    const int64_t begin = 1 + i % (kLength - 1);
+    // Some have a gap, across which states are carried.
+    if (i % 4 != 0)
+      mask.Slice(0, i, i + 1).Slice(1, begin, i % 4 == 1 ? std::min(begin + 2, kLength) : kLength) =
+          0.0;
   }
   inputs.features_masks.push_back(mask);
   return inputs;
@@ -98,7 +103,8 @@ TEST(RecurrentBudget, GradientsAreTheSameWhateverBecomesOfWhatLayersKeep) {
   }
 }
 
-// Of an LSTM the gates are four of six arrays of its units, of a GRU six of seven, and its input and output are others'.
+// Of an LSTM gates and states c are five of six arrays of its units but for one c of each run of eight steps, of a GRU gates are six of
+// seven, and its input and output are others'.
 TEST(RecurrentBudget, WhatCanBeMadeAgainIsNotInMemoryMeanwhile) {
   constexpr int64_t kBatch = 32;
   const auto deep = [](const AnyLayer& layer) {
@@ -110,7 +116,7 @@ TEST(RecurrentBudget, WhatCanBeMadeAgainIsNotInMemoryMeanwhile) {
   const struct {
     std::vector<AnyLayer> layers;
     double least, most;
-  } cases[] = {{deep(Lstm(16)), 0.33, 0.47}, {deep(Gru(16)), 0.14, 0.28}};
+  } cases[] = {{deep(Lstm(16)), 0.25, 0.4}, {deep(Gru(16)), 0.14, 0.28}};
   for (const auto& one : cases) {
     Network network = Made(one.layers, DType::kFloat32);
     const auto live = [&](Retention way) {

@@ -6,6 +6,7 @@
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/recurrent.h"
 #include "tidepool/ndarray/ops/unary.h"
+#include "tidepool/nn/layers/step_products.h"
 
 namespace tidepool::nn {
 namespace {
@@ -20,16 +21,6 @@ NDArray RowsOf(const NDArray& steps) {
 }
 NDArray NewLike(const NDArray& x) {
   return Empty(x.shape(), x.dtype(), Place::CurrentOn(x.device()));
-}
-
-// The product of the states before several steps with the recurrent weight, to the bits of Step(): each step's by itself, as a
-// backend may add up in another order for more rows.
-void MultiplySteps(const NDArray& states, const NDArray& weight, bool is_turned, bool accumulate,
-                   const NDArray* bias, NDArray& z) {
-  for (int64_t i = 0; i < z.dim(0); ++i) {
-    NDArray at = z.Index(0, i);
-    MatMulInto(states.Index(0, i), weight, at, ByWeights(is_turned, accumulate), bias);
-  }
 }
 
 // Parameters: input weight, recurrent weight, bias.
@@ -51,12 +42,13 @@ class LstmSteps final : public RecurrentCell {
     Dispatch(OpCode::kLstmCell, {&gates, &states[1]}, {&next[0], &next[1], &activations});
   }
   void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned, const NDArray& h,
-              KeptOfStep kept) const override {
-    MultiplySteps(h, parameters[1], is_turned, /*accumulate=*/true, nullptr, gates);
-    // The gates do not hang on c, so that any array will do for it, and what becomes of the states is not looked at.
-    const NDArray rows = RowsOf(gates), any = RowsOf(h);
-    NDArray activations = RowsOf(kept[0]), next_h = NewLike(any), next_c = NewLike(any);
-    Dispatch(OpCode::kLstmCell, {&rows, &any}, {&next_h, &next_c, &activations});
+              KeptOfStep) const override {
+    MultiplySteps(h, parameters[1], gates, ByWeights(is_turned, /*accumulate=*/true), nullptr);
+  }
+  void RemakeStep(const NDArray& gates, const NDArray& c, NDArray& next_c,
+                  KeptOfStep kept) const override {
+    NDArray next_h = NewLike(c);  // which is there already
+    Dispatch(OpCode::kLstmCell, {&gates, &c}, {&next_h, &next_c, &kept[0]});
   }
   void StepGrad(absl::Span<const NDArray> states, absl::Span<const NDArray> next, KeptOfStep kept,
                 absl::Span<NDArray> gradients, NDArray& gate_gradient,
@@ -96,7 +88,8 @@ class GruSteps final : public RecurrentCell {
   }
   void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned, const NDArray& h,
               KeptOfStep kept) const override {
-    MultiplySteps(h, parameters[1], is_turned, /*accumulate=*/false, &parameters[3], kept[1]);
+    MultiplySteps(h, parameters[1], kept[1], ByWeights(is_turned, /*accumulate=*/false),
+                  &parameters[3]);
     const NDArray rows = RowsOf(gates), of_state = RowsOf(kept[1]), hidden = RowsOf(h);
     NDArray activations = RowsOf(kept[0]), next = NewLike(hidden);
     Dispatch(OpCode::kGruCell, {&rows, &of_state, &hidden}, {&next, &activations});
@@ -139,6 +132,8 @@ class SimpleSteps final : public RecurrentCell {
 };
 
 }  // namespace
+
+void RecurrentCell::RemakeStep(const NDArray&, const NDArray&, NDArray&, KeptOfStep) const {}
 
 const RecurrentCell& LstmCellOfLayers() {
   static const LstmSteps cell;

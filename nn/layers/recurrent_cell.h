@@ -32,9 +32,14 @@ class RecurrentCell {
                     KeptOfStep kept) const = 0;
 
   // What Step() leaves in `kept`, of several steps at once and to the same bits: `gates`, `h` (the states before them) and `kept`, which
-  // is written, are [steps, batch, ...] and dense. Of a cell that keeps something; it keeps nothing that hangs on c.
+  // is written, are [steps, batch, ...] and dense. Of a cell that keeps something. Where there is a c the products alone, which are left
+  // in `gates`: RemakeStep does the rest.
   virtual void Remake(NDArray gates, absl::Span<const NDArray> parameters, bool is_turned,
                       const NDArray& h, KeptOfStep kept) const = 0;
+
+  // Of one step behind Remake(), in the order they are made: `kept` and `next_c`, which are written, from `gates` and the c before it.
+  virtual void RemakeStep(const NDArray& gates, const NDArray& c, NDArray& next_c,
+                          KeptOfStep kept) const;
 
   // From the gradients of the next states those of `gates` and of what the state's product gave
   // (the same array where both are one), which are written, and those of the states by other ways

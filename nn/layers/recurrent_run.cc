@@ -31,17 +31,19 @@ class ForwardPass {
     if (!p.last) output_ = p.New({p.batch, p.length, p.units});
     if (keeps_)
       record_ = !p.last && !p.mask.is_defined() ? output_ : p.New({p.batch, p.length, p.units});
+    if (keeps_ && p.states() > 1)
+      pass_.c_ends = p.New({static_cast<int64_t>(p.runs.size()), p.batch, p.units});
     if (p.mask.is_defined()) zero_ = Full({1, 1}, 0, p.dtype, p.place());
     States states = p.first;
     int64_t position = 0;
     for (StepRun& run : pass_.runs) {
       const int64_t steps = run.end - run.begin;
       if (keeps_) {
-        if (p.states() > 1) run.c = p.New({steps, p.batch, p.units});
+        if (p.states() > 1 && steps > 1) run.c = p.New({steps - 1, p.batch, p.units});
         for (int size : p.cell->kept()) run.kept.push_back(p.New({steps, p.batch, size * p.units}));
       }
       const NDArray gates = p.GatesOf(input, run, weights_);
-      for (int64_t i = 0; i < steps; ++i) Step(run, p.TimeOf(position++), gates, states);
+      for (int64_t i = 0; i < steps; ++i) Step(run, position++, gates, states);
     }
     for (size_t s = 0; s < carried.size(); ++s) carried[s] = states[s].Dup();
     pass_.h = KeptForGradient(std::move(record_));
@@ -50,13 +52,13 @@ class ForwardPass {
 
  private:
   // `states`: replaced by those behind the step.
-  void Step(StepRun& run, int64_t t, const NDArray& gates, States& states) {
-    const SequencePass& p = pass_;
-    const int64_t i = t - run.begin;
+  void Step(StepRun& run, int64_t position, const NDArray& gates, States& states) {
+    SequencePass& p = pass_;
+    const int64_t t = p.TimeOf(position), i = t - run.begin;
     States next;
     // The state before last lies free unless it was handed in.
     next[0] = spare_.is_defined() ? std::move(spare_) : p.New({p.batch, p.units});
-    if (p.states() > 1) next[1] = keeps_ ? run.c.Index(0, i) : p.New({p.batch, p.units});
+    if (p.states() > 1) next[1] = keeps_ ? p.CellAt(position) : p.New({p.batch, p.units});
     absl::InlinedVector<NDArray, 2> kept;
     for (const NDArray& array : run.kept) kept.push_back(array.Index(0, i));
     p.cell->Step(gates.Index(0, i), weights_.arrays, weights_.are_turned,
@@ -115,7 +117,10 @@ class BackwardPass {
     for (auto run = p.runs.rbegin(); run != p.runs.rend() && !at_once; ++run) add(*run, NDArray());
     ones_ = NDArray();
     weights_.reset();
-    if (!comes_again_) p.h = KeptForGradient();
+    if (!comes_again_) {
+      p.h = KeptForGradient();
+      p.c_ends = NDArray();
+    }
     if (p.trains && !two_products) {
       dr_ = dw_.Slice(1, p.width, p.width + p.units).Dup();
       dw_ = dw_.Slice(1, 0, p.width).Dup();
@@ -219,13 +224,8 @@ class BackwardPass {
     States states, next = {p.h.array.Index(1, t)};
     if (before.is_defined()) states[0] = before.Index(0, i);
     if (p.states() > 1) {
-      next[1] = run.c.Index(0, i);
-      if (position == 0) {
-        states[1] = p.first[1];
-      } else {
-        const StepRun& of = p.RunOf(position - 1);
-        states[1] = of.c.Index(0, p.TimeOf(position - 1) - of.begin);
-      }
+      next[1] = p.CellAt(position);
+      states[1] = position == 0 ? p.first[1] : p.CellAt(position - 1);
     }
     absl::InlinedVector<NDArray, 2> kept;
     for (const NDArray& array : run.kept) kept.push_back(array.Index(0, i));

@@ -39,16 +39,30 @@ NDArray SequencePass::GatesOf(const NDArray& x, const StepRun& run,
 void SequencePass::Remake(StepRun& run, const NDArray& h_before, const ReadWeights& weights) {
   for (size_t k = 0; k < run.kept.size(); ++k)
     run.kept[k] = New({run.end - run.begin, batch, cell->kept()[k] * units});
-  cell->Remake(GatesOf(input.array, run, weights), weights.arrays, weights.are_turned, h_before,
-               absl::MakeSpan(run.kept));
+  const NDArray gates = GatesOf(input.array, run, weights);
+  cell->Remake(gates, weights.arrays, weights.are_turned, h_before, absl::MakeSpan(run.kept));
+  if (states() < 2) return;
+  const int64_t steps = run.end - run.begin;
+  if (steps > 1) run.c = New({steps - 1, batch, units});
+  NDArray behind = New({batch, units});
+  for (int64_t made = 0, p = (&run - runs.data()) * StepsOfRun(); made < steps; ++made, ++p) {
+    const int64_t t = TimeOf(p), i = t - run.begin;
+    const NDArray c = p == 0 ? first[1] : CellAt(p - 1);
+    NDArray next = made + 1 < steps ? run.c.Index(0, made) : behind;
+    absl::InlinedVector<NDArray, 2> kept;
+    for (const NDArray& array : run.kept) kept.push_back(array.Index(0, i));
+    cell->RemakeStep(gates.Index(0, i), c, next, absl::MakeSpan(kept));
+    if (mask.is_defined()) WhereInto(MaskAt(t), next, c, next);
+  }
 }
 
-// What the gates became comes from the input, which is there where parameters are trained.
+// What the gates became comes from the input, which is there where parameters are trained, and the states c come from that.
 void SequencePass::VisitKept(KeptVisit visit) {
   visit("input", input.array, false);
   visit("output", h.array, false);
+  visit("cell state", c_ends, false);
   for (StepRun& run : runs) {
-    visit("cell state", run.c, false);
+    visit("cell state", run.c, /*can_be_made_again=*/trains);
     for (NDArray& kept : run.kept) visit("gates", kept, /*can_be_made_again=*/trains);
   }
 }
@@ -60,6 +74,7 @@ void SequencePass::Done() noexcept {
   parameters.clear();
   mask = NDArray();
   first = States();
+  c_ends = NDArray();
   runs.clear();
   Passes().Give(this);
 }

@@ -31,7 +31,7 @@ using States = std::array<NDArray, kMostStates>;
 // [steps, batch, ...].
 struct StepRun {
   int64_t begin = 0, end = 0;
-  NDArray c;
+  NDArray c;  // behind all steps but the one that is made last, in the order they are made
   absl::InlinedVector<NDArray, 2> kept;
   // Of the gates and of the state's product, the same array where both are one, as the pass back
   // finds them.
@@ -62,7 +62,8 @@ struct SequencePass final : HandGradient {
   NDArray mask;               // bool [batch, length]; undefined: none
   States first;               // the states before the sequence
   std::vector<StepRun> runs;  // in the order they are made
-  KeptForGradient h;          // [batch, length, units]: the output, where that is a record
+  NDArray c_ends;     // the states c behind the runs, from where the next ones are made again
+  KeptForGradient h;  // [batch, length, units]: the output, where that is a record
 
   void Run(absl::Span<const NDArray> output_gradients, absl::Span<NDArray> input_gradients,
            bool is_last) override;
@@ -81,6 +82,12 @@ struct SequencePass final : HandGradient {
     return std::clamp<int64_t>((kRowsOfRun + batch - 1) / batch, 1, length);
   }
   StepRun& RunOf(int64_t p) { return runs[static_cast<size_t>(p / StepsOfRun())]; }
+  // The state c behind the p-th step that is made.
+  NDArray CellAt(int64_t p) {
+    const int64_t number = p / StepsOfRun(), made = p % StepsOfRun();
+    const StepRun& run = runs[static_cast<size_t>(number)];
+    return made + 1 == run.end - run.begin ? c_ends.Index(0, number) : run.c.Index(0, made);
+  }
   NDArray MaskAt(int64_t t) const { return mask.Slice(1, t, t + 1); }  // [batch, 1]
 
   void MakeRuns() {
@@ -114,7 +121,7 @@ struct SequencePass final : HandGradient {
   }
   // The product of the run's steps of x with the input weight, plus the bias: [steps, batch, gates * units].
   NDArray GatesOf(const NDArray& x, const StepRun& run, const ReadWeights& weights) const;
-  // What the run kept beside the states, which was let go of, to the same bits: the same products, step by step.
+  // What the run kept beside h and c_ends, which was let go of, to the same bits: the same products and functions.
   void Remake(StepRun& run, const NDArray& h_before, const ReadWeights& weights);
   void CopyStatesBefore(const StepRun& run, NDArray& before) const {
     const int64_t shift = reversed ? 1 : -1;
