@@ -270,11 +270,10 @@ void GradientTask::RunRules(const GradientPlan& plan) {
   const auto bias = [&] {
     const auto b = static_cast<size_t>(plan.bias);
     NDArray* const destination = results[b].is_defined() ? &results[b] : nullptr;
-    const NDArray& dz = output_gradients[0];
     // Example by example first (ndarray/kernel/example_sums.h).
-    results[b] = op == OpCode::kConv2d
-                     ? SumTo(Sum(dz, Axes({1, 2})), inputs[b].shape(), destination)
-                     : SumTo(dz, inputs[b].shape(), destination);
+    const NDArray dz =
+        op == OpCode::kConv2d ? Sum(output_gradients[0], Axes({1, 2})) : output_gradients[0];
+    results[b] = SumTo(dz, inputs[b].shape(), destination);
   };
   if (order.empty() && wants_bias) bias();
   for (size_t r = 0; r < order.size(); ++r) {

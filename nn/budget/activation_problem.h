@@ -40,7 +40,8 @@ struct LayerActivations {
   bool is_view = false;        // it computes nothing: a segment of such alone is not computed again
   // Layers of one chain that can be computed in slices of the batch have its number; others -1.
   int chain = -1;
-  int64_t parameter_bytes = 0;  // of gradients of what is trained in it, which slices add up beside the step's
+  int64_t parameter_bytes =
+      0;  // of gradients of what is trained in it, which slices add up beside the step's
 };
 
 // What there is of a slice of the batch.

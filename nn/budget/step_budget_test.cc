@@ -10,6 +10,10 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/embedding.h"
+#include "tidepool/nn/layers/pooling.h"
 #include "tidepool/nn/model.h"
 #include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/testing/deep_networks.h"
@@ -201,6 +205,19 @@ TEST(StepBudgetTest, MeasuringLeavesTheModelAsItIs) {
   EXPECT_EQ(report.ways.size(), model.network->config()->nodes.size());
   Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kSgd));
   trainer.Step([&] { return SomeBatch(kBatch, 1); });
+}
+
+// Nobody computes in a dry run which place of a table a masked token has.
+TEST(StepBudgetTest, TokensThatAreMaskedAreNotLookedUpInDryRuns) {
+  std::vector<AnyLayer> layers = {Embedding(11, 4, {.mask_index = 0}), GlobalPooling(), Dense(5)};
+  Network network(
+      NetworkConfig::Sequential(InputConfig{"tokens", {6}, DType::kInt64}, std::move(layers)));
+  for (int i = 0; i < 4; ++i) {
+    const NDArray ones = Ones({4096});  // what dry runs find in memory
+    const StepBudgetReport report =
+        SetStepBudget(network, {.limit = "100%", .hard = false, .shape = {.batch = 8 << i}});
+    EXPECT_GT(report.unlimited_bytes, 0);
+  }
 }
 
 }  // namespace

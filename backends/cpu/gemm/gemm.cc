@@ -306,7 +306,8 @@ void RunTask(const TileKernels& kernels, const Plan& plan, const SlotParts& part
 }
 
 // Out of line: only these tasks have a frame of that size.
-[[gnu::noinline]] void RunTaskOnStack(const TileKernels& kernels, const Plan& plan, const SlotParts& parts, int64_t index) {
+[[gnu::noinline]] void RunTaskOnStack(const TileKernels& kernels, const Plan& plan,
+                                      const SlotParts& parts, int64_t index) {
   alignas(kScratchAlignment) float scratch[kMaxStackFloats];
   RunTask(kernels, plan, parts, index, scratch);
 }
