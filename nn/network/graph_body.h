@@ -56,7 +56,8 @@ class GraphBody final : public NetworkBody {
   void RunInSlices(BodyCall& call, Frame& frame, size_t begin, size_t end, int64_t slice) const;
   SlicedChain ChainOf(size_t begin, size_t end) const;
   // The values that layers [begin, end) take from outside and give to others.
-  void FindEnds(size_t begin, size_t end, std::vector<int>* inputs, std::vector<int>* outputs) const;
+  void FindEnds(size_t begin, size_t end, std::vector<int>* inputs,
+                std::vector<int>* outputs) const;
   void CheckMade(const Node& node, int i, absl::Span<const NDArray> inputs,
                  const NDArray& output) const;
   bool IsFrozen(const Node& node, const std::vector<bool>& frozen) const;
