@@ -376,9 +376,8 @@ class Model {
 
   std::mt19937 random_;
   int64_t operation_ = 0, refused_ = 0, cycles_ = 0, hits_ = 0, given_up_ = 0;
-  int64_t ledger_before_, allocated_before_;
   static constexpr int64_t kSpans = 8 << 20;  // of raw blocks outside of cycles, and kept for them
-  int64_t allocated_ = 0;
+  int64_t ledger_before_, allocated_before_, allocated_ = 0;
   std::unique_ptr<WorkspacePool> pool_;
   std::vector<std::unique_ptr<ModelWorkspace>> workspaces_;  // also those that are gone
   std::vector<ModelWorkspace*> present_;

@@ -252,9 +252,9 @@ class Timeline {
       const int last = ticks_.EndOf(SegmentOf(i));
       if (slice != nullptr) gradients += of_segment;
       at[static_cast<size_t>(again)] +=
-          layer.forward_bytes +
-          (slice != nullptr ? of_segment
-                            : problem_.layers[static_cast<size_t>(last)].gradient_bytes);
+          layer.forward_bytes + (slice != nullptr
+                                     ? of_segment
+                                     : problem_.layers[static_cast<size_t>(last)].gradient_bytes);
     }
     at[static_cast<size_t>(ticks_.loss)] += problem_.loss.forward_bytes;
     at[static_cast<size_t>(ticks_.loss_gradients)] += problem_.loss.backward_bytes;

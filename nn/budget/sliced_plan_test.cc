@@ -54,13 +54,13 @@ Trained Train(Network& network, int steps = 8) {
 Network Strided(const NetworkOptions& options) {
   Conv2dAttributes strided;
   strided.stride_height = strided.stride_width = 2;
-  return Network(NetworkConfig::Sequential(
-                     {28, 28, 1},
-                     {Conv2D(4, 3, 3, Activation::kTanh, Conv2D::SamePadding(3)),
-                      Conv2D(24, 3, 3, Activation::kRelu, Conv2D::SamePadding(3)),
-                      Conv2D(32, 3, 3, Activation::kIdentity, strided), MaxPool2D(),
-                      Conv2D(8, 2, 2, Activation::kRelu, {}, {.bias = false}), Dense(10)}),
-                 options);
+  return Network(
+      NetworkConfig::Sequential(
+          {28, 28, 1}, {Conv2D(4, 3, 3, Activation::kTanh, Conv2D::SamePadding(3)),
+                        Conv2D(24, 3, 3, Activation::kRelu, Conv2D::SamePadding(3)),
+                        Conv2D(32, 3, 3, Activation::kIdentity, strided), MaxPool2D(),
+                        Conv2D(8, 2, 2, Activation::kRelu, {}, {.bias = false}), Dense(10)}),
+      options);
 }
 
 Network Made(const std::string& name) {
@@ -168,8 +168,7 @@ TEST(SlicedPlanTest, LeNetTrainsWithinLessThanItsLargestLayer) {
     const StepBudgetOutcome outcome = OutcomeOf(network, report, 0);
     EXPECT_EQ(outcome.actual_bytes, report.planned_bytes);
     EXPECT_EQ(outcome.misses, 0u);
-    std::printf("%s: %lld of %lld bytes, %s\n", limit,
-                static_cast<long long>(report.planned_bytes),
+    std::printf("%s: %lld of %lld bytes, %s\n", limit, static_cast<long long>(report.planned_bytes),
                 static_cast<long long>(report.unlimited_bytes), report.plan.ToString().c_str());
   }
 }
@@ -188,16 +187,16 @@ TEST(SlicedPlanTest, WhatLooksAtSeveralExamplesIsRefused) {
               HasSubstr("slices of 4 of segments that keep, expected"));
   EXPECT_THAT(refusal(lenet, {{4, kAgain, -4}, {2}}), HasSubstr("slices of -4"));
   EXPECT_THAT(refusal(strided, {{1, kAgain, 1}, {5}}), HasSubstr("expected relu or no function"));
-  Network normed(NetworkConfig::Sequential({28, 28, 1}, {Conv2D(4, 3, 3), BatchNormalization(),
-                                                         MaxPool2D(), Dense(10)}),
+  Network normed(NetworkConfig::Sequential(
+                     {28, 28, 1}, {Conv2D(4, 3, 3), BatchNormalization(), MaxPool2D(), Dense(10)}),
                  Options(WorkspaceMode::kEnabled));
   EXPECT_THAT(refusal(normed, {{2, kAgain, 1}, {2}}), HasSubstr("[batch_norm "));
   Conv2dAttributes groups = Conv2D::SamePadding(3);
   groups.groups = 2;
-  Network grouped(NetworkConfig::Sequential(
-                      {28, 28, 1}, {Conv2D(4, 3, 3), Conv2D(4, 3, 3, Activation::kRelu, groups),
-                                    Dense(10)}),
-                  Options(WorkspaceMode::kEnabled));
+  Network grouped(
+      NetworkConfig::Sequential(
+          {28, 28, 1}, {Conv2D(4, 3, 3), Conv2D(4, 3, 3, Activation::kRelu, groups), Dense(10)}),
+      Options(WorkspaceMode::kEnabled));
   EXPECT_THAT(refusal(grouped, {{2, kAgain, 1}, {1}}), HasSubstr("expected one group"));
   Network residual = Made("residual");
   EXPECT_EQ(residual.SliceOf(0, static_cast<int>(residual.config()->nodes.size())), 0);

@@ -168,11 +168,10 @@ std::vector<std::string> WaysOf(const Network& network, const ActivationPlan& pl
     if (segment.recomputes()) ++number;
     for (int i = 0; i < segment.layers; ++i) {
       const NodeConfig& node = network.config()->nodes[static_cast<size_t>(order[at++].layer)];
-      ways.push_back(absl::StrCat(node.name, ": ", RetentionName(segment.retention),
-                                  segment.recomputes() ? absl::StrCat(", segment ", number) : "",
-                                  segment.slice > 0
-                                      ? absl::StrCat(", in slices of ", segment.slice)
-                                      : ""));
+      ways.push_back(
+          absl::StrCat(node.name, ": ", RetentionName(segment.retention),
+                       segment.recomputes() ? absl::StrCat(", segment ", number) : "",
+                       segment.slice > 0 ? absl::StrCat(", in slices of ", segment.slice) : ""));
     }
   }
   return ways;

@@ -157,8 +157,7 @@ int64_t GraphBody::SliceOf(int begin, int layers, std::string* why_not) const {
     const Node& node = nodes_[static_cast<size_t>(order_[at])];
     is_chain = node.inputs.size() == 1 &&
                node.inputs[0] ==
-                   (at == first ? inputs[0]
-                                : static_cast<int>(inputs_.size()) + order_[at - 1]);
+                   (at == first ? inputs[0] : static_cast<int>(inputs_.size()) + order_[at - 1]);
   }
   if (!is_chain) {
     *why_not = "they are no chain";

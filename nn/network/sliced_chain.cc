@@ -95,8 +95,7 @@ SlicedChain::SlicedChain(absl::Span<const Layer* const> layers, absl::Span<const
       step.kernel_height = filter[1];
       step.kernel_width = filter[2];
       parameters += step.has_bias ? 2 : 1;
-      examples_at_once_ =
-          std::lcm(examples_at_once_, PlanesSummedAtOnce(output[0], output[1]));
+      examples_at_once_ = std::lcm(examples_at_once_, PlanesSummedAtOnce(output[0], output[1]));
       if (!step.convolution.relu && convolution->activation() != Activation::kIdentity) {
         why_not_ = absl::StrCat("[", layers[i]->Describe(), "], expected relu or no function");
       } else if (step.convolution.groups != 1) {
@@ -224,7 +223,8 @@ struct SlicedChain::Gradient final : HandGradient {
         Conv2dGradFilterInto(from, gradient, of_filter, attributes);
         attributes.accumulate = false;
       }
-      if (goes_on) gradient = Conv2dGradInput(gradient, parameters[filter], from.shape(), attributes);
+      if (goes_on)
+        gradient = Conv2dGradInput(gradient, parameters[filter], from.shape(), attributes);
       is_own = true;
     }
     if (!found[0].is_defined()) return;

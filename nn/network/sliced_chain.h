@@ -38,8 +38,8 @@ class SlicedChain {
   struct Step {
     bool is_convolution = false;
     bool has_bias = false;
-    int filter = 0;  // its place among the parameters; the bias is behind it
-    Shape input, output;                           // of an example
+    int filter = 0;       // its place among the parameters; the bias is behind it
+    Shape input, output;  // of an example
     int64_t kernel_height = 0, kernel_width = 0;  // of a convolution
     Conv2dAttributes convolution;
     Pool2dAttributes pooling;

@@ -38,7 +38,8 @@ struct Cut {
   int64_t chunk_planes, chunk_rows, plane_chunks;
   int64_t chunks;
   int64_t task_chunks, plane_tasks, tasks;
-  bool by_chunks;  // some are a task, whose sums are added behind those before; else they are added where they are made
+  bool
+      by_chunks;  // some are a task, whose sums are added behind those before; else they are added where they are made
 
   Cut(const Conv3dProblem& p, int threads) : c(ForwardCorrelation(p)) {
     depth = c.Depth();
@@ -49,9 +50,8 @@ struct Cut {
     by_chunks = c.kernel_planes * depth <= kMostPositionsByChunks;
     // Groups are cut for threads alone; each packs dy anew.
     const int64_t fair = depth * c.kernel_planes / (2 * threads) / 24 * 24;
-    group_rows = threads > 1 && !by_chunks
-                     ? std::clamp(fair, kMinGroupRows, kMaxBlockRows)
-                     : EvenPiece(depth, kMaxBlockRows, 24);
+    group_rows = threads > 1 && !by_chunks ? std::clamp(fair, kMinGroupRows, kMaxBlockRows)
+                                           : EvenPiece(depth, kMaxBlockRows, 24);
     groups = CeilDiv(depth, group_rows);
     chunk_planes = PlanesSummedAtOnce(c.out_height, c.out_width);
     chunk_rows = c.out_height;
@@ -64,8 +64,7 @@ struct Cut {
       plane_chunks = CeilDiv(c.out_height, chunk_rows);
     }
     chunks = CeilDiv(c.OutputRows() / c.out_height, chunk_planes) * plane_chunks;
-    task_chunks =
-        std::clamp<int64_t>(kPixelsPerTask / (chunk_rows * c.out_width), 1, plane_chunks);
+    task_chunks = std::clamp<int64_t>(kPixelsPerTask / (chunk_rows * c.out_width), 1, plane_chunks);
     plane_tasks = CeilDiv(plane_chunks, task_chunks);
     tasks = chunks / plane_chunks * plane_tasks;
   }
@@ -84,8 +83,8 @@ struct Cut {
   }
   int64_t ChunkEnd(int64_t chunk) const {
     const int64_t plane_end = (chunk / plane_chunks + 1) * chunk_planes * c.out_height;
-    const int64_t end = chunk % plane_chunks + 1 < plane_chunks ? ChunkBegin(chunk) + chunk_rows
-                                                                : plane_end;
+    const int64_t end =
+        chunk % plane_chunks + 1 < plane_chunks ? ChunkBegin(chunk) + chunk_rows : plane_end;
     return std::min(end, c.OutputRows());
   }
 
@@ -108,18 +107,17 @@ struct Cut {
     return std::min(std::clamp<int64_t>(fitting, 8, kMostTasksAtOnce), tasks);
   }
   // The sum, and those of tasks.
-  int64_t AllPartialsFloats() const { return by_chunks ? (1 + TasksAtOnce()) * PartialFloats() : 0; }
-  int64_t GroupFloats() const {
-    return by_chunks ? 0 : AlignFloats(group_rows * padded_channels);
+  int64_t AllPartialsFloats() const {
+    return by_chunks ? (1 + TasksAtOnce()) * PartialFloats() : 0;
   }
+  int64_t GroupFloats() const { return by_chunks ? 0 : AlignFloats(group_rows * padded_channels); }
   int64_t ChunkRows() const { return std::min(chunk_planes * chunk_rows, c.OutputRows()); }
   int64_t ChunkPixels() const { return std::min(kPixelsSummedAtOnce, ChunkRows() * c.out_width); }
   int64_t PanelFloats() const {
     return AlignFloats(ChunkPixels() * std::min(padded_channels, kMaxPanelWidth));
   }
   int64_t StripFloats() const {
-    return strips ? AlignFloats(ChunkPixels() * RoundUp(group_rows, kVectorFloats))
-                  : 0;
+    return strips ? AlignFloats(ChunkPixels() * RoundUp(group_rows, kVectorFloats)) : 0;
   }
   int64_t SlotFloats() const {
     return GroupFloats() + PanelFloats() + StripFloats() + ViewBufferFloats(c, ChunkRows());
@@ -242,8 +240,8 @@ struct Job {
       // One wide row, in pieces.
       for (int64_t w = 0; w < c.out_width; w += kPixelsSummedAtOnce) {
         const int64_t offset = w * c.stride_width * c.in_channels * sizeof(float);
-        RunPixels(dy_rows + w * c.out_channels, std::min(kPixelsSummedAtOnce, c.out_width - w), &offset, 1,
-                  a_rows, c_rows, rows, first, scratch);
+        RunPixels(dy_rows + w * c.out_channels, std::min(kPixelsSummedAtOnce, c.out_width - w),
+                  &offset, 1, a_rows, c_rows, rows, first, scratch);
         first = false;
       }
     }
@@ -308,10 +306,9 @@ void Conv3dGradFilter(const Conv3dProblem& p, const float* x, const float* dy, f
   float* const partials = total + cut.PartialFloats();
   float* slots = total + cut.AllPartialsFloats();
   const auto store = [&](const float* sums, int64_t group) {
-    kernels.store_transposed(sums, cut.padded_channels, cut.GroupRows(group), c.out_channels,
-                             nullptr, 0,
-                             dfilter + cut.GroupPlane(group) * cut.depth + cut.GroupPosition(group),
-                             filter_floats);
+    kernels.store_transposed(
+        sums, cut.padded_channels, cut.GroupRows(group), c.out_channels, nullptr, 0,
+        dfilter + cut.GroupPlane(group) * cut.depth + cut.GroupPosition(group), filter_floats);
   };
   const auto begin_sums = [&](int64_t group, float* sums) {
     if (accumulate) job.Load(dfilter, filter_floats, group, sums);
@@ -331,8 +328,8 @@ void Conv3dGradFilter(const Conv3dProblem& p, const float* x, const float* dy, f
   }
   for (int64_t group = 0; group < cut.Groups(); ++group)
     begin_sums(group, total + cut.GroupOffset(group));
-  const int64_t at_once = cut.TasksAtOnce(), floats = cut.c.kernel_planes * cut.depth *
-                                                       cut.padded_channels;
+  const int64_t at_once = cut.TasksAtOnce(),
+                floats = cut.c.kernel_planes * cut.depth * cut.padded_channels;
   for (int64_t first = 0; first < cut.tasks; first += at_once) {
     const int64_t count = std::min(at_once, cut.tasks - first);
     ParallelTasks(pool, count, [&](int64_t index, int slot) {
@@ -340,7 +337,8 @@ void Conv3dGradFilter(const Conv3dProblem& p, const float* x, const float* dy, f
       for (int64_t group = 0; group < cut.Groups(); ++group) {
         float* const sums = partials + index * cut.PartialFloats() + cut.GroupOffset(group);
         bool has_sums = false;
-        for (int64_t chunk = cut.TaskBegin(first + index); chunk < cut.TaskEnd(first + index); ++chunk)
+        for (int64_t chunk = cut.TaskBegin(first + index); chunk < cut.TaskEnd(first + index);
+             ++chunk)
           job.RunPart(group, cut.ChunkBegin(chunk), cut.ChunkEnd(chunk), &has_sums, sums, memory);
         if (!has_sums) std::fill_n(sums, cut.GroupRows(group) * cut.padded_channels, 0.0f);
       }

@@ -138,9 +138,10 @@ TEST_P(Conv2dTest, SlicesOfTheBatchGiveTheBitsOfTheWhole) {
     const int64_t at_once = PlanesSummedAtOnce(p.OutHeight(), p.OutWidth());
     const int64_t slice = at_once * Uniform(1, 3);
     Arrays whole(p, random_);
-    GuardedArray scratch(std::max({Conv2dForwardScratchBytes(p, 3), Conv2dGradInputScratchBytes(p, 3),
-                                   Conv2dGradFilterScratchBytes(p, 3)}) /
-                         sizeof(float));
+    GuardedArray scratch(
+        std::max({Conv2dForwardScratchBytes(p, 3), Conv2dGradInputScratchBytes(p, 3),
+                  Conv2dGradFilterScratchBytes(p, 3)}) /
+        sizeof(float));
     const auto run = [&](const Conv2dProblem& part, int64_t first, bool adds, GuardedArray& y,
                          GuardedArray& dx, GuardedArray& dfilter, ThreadPool* of) {
       const int64_t in = first * p.in_height * p.in_width * p.in_channels;
