@@ -71,8 +71,8 @@ class Job {
   static FollowerOptions OptionsOf(const Network& network, double weight) {
     const size_t parts = network.config()->nodes.size() + 1;
     FollowerOptions options{.shape = {.batch = kBatch}, .weight = weight};
-    options.costs =
-        StepCosts{std::vector<double>(parts, 1e-3), std::vector<double>(parts, 2e-3), 1e6, 1e6, {}};
+    options.costs = StepCosts{std::vector<double>(parts, 1e-3), std::vector<double>(parts, 2e-3),
+                              1e6, 1e6, std::vector<double>(parts - 1, 5e-4)};
     return options;
   }
   std::unique_ptr<MemoryOwnerScope> scope_;
