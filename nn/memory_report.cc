@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 #include "tidepool/memory/accounting/memory_owner.h"
-#include "tidepool/memory/accounting/memory_tracker.h"
+#include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -105,18 +105,25 @@ class NetworkMeter {
         static_cast<int64_t>(WorkspaceOf(training).stats().live_lower_bound_bytes);
     if (memory.mode == WorkspaceMode::kNone) {
       memory.planned_bytes = memory.workspace_bytes = memory.lower_bound_bytes;
+      PrepareAsConfigured(training);
+      try {
+        // Single arrays are more than their bytes, and a tape is beside them.
+        Run(training, nullptr);
+        memory.workspace_bytes = TakenByARun(training);
+      } catch (const OutOfMemoryError&) {
+        // So many at once there are not: the bound has to do.
+      }
       Retire(phase);
       return memory;
     }
     PrepareAsConfigured(training);
     for (int i = 0; i < kCycles; ++i) Run(training, nullptr);
     WorkspaceOf(training).FinishPlanSearch();
-    Run(training, nullptr);
+    memory.workspace_bytes = TakenByARun(training);
     for (const Workspace* workspace : ManagerOf(training).workspaces()) {
       const auto planned = static_cast<int64_t>(workspace->stats().planned_peak_bytes);
       memory.planned_bytes += planned > 0 ? planned : static_cast<int64_t>(workspace->size());
     }
-    memory.workspace_bytes = TakenBytes();
     Retire(phase);
     return memory;
   }
@@ -129,9 +136,11 @@ class NetworkMeter {
     return training ? *network_.training_workspace_ : *network_.inference_workspace_;
   }
 
-  // By all that the report has made.
-  static int64_t TakenBytes() {
-    return MemoryTracker::Global().Snapshot().Of(kOwner).total.current_bytes;
+  // The most in a step or a request, the tape's records among it, by all that the report has made.
+  int64_t TakenByARun(bool training) {
+    PeakScope peak(network_.device(), &MemoryOwner::Process().Child(kOwner));
+    Run(training, nullptr);
+    return peak.peak_bytes();
   }
 
   void Set(WorkspaceMode mode, WorkspaceConfig config, LayerWorkspaceManager::Phase phase) {

@@ -37,7 +37,7 @@ struct PhaseMemory {
   int64_t lower_bound_bytes = 0;  // most bytes that are alive at once
   int64_t planned_bytes = 0;  // the planned peak, or what bump workspaces learned; kNone: the bound
   int64_t workspace_bytes =
-      0;  // what its workspaces take for that, in whole pages, with their records. kNone: the bound
+      0;  // what its workspaces take for that, in whole pages, with their records and the tape's. kNone: what arrays take
 };
 
 struct MemoryReport {

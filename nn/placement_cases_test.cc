@@ -2,7 +2,6 @@
 //
 // Others of groups K, L and M: nd4j_cases_test.cc, nn/inference/predictor_test.cc and
 // nn/data/async_iterator_test.cc; what differs by design is told in docs/training.md.
-#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -195,7 +194,7 @@ TEST(Placement, TheReportIsWhatTheLedgerMeasures) {
       EXPECT_EQ(reported.parameters().ToVector<float>(), before_it);
       const int64_t measured = MeasuredTrainingBytes(name, Options(mode), kBatch);
       EXPECT_NEAR(static_cast<double>(report.training_bytes()), static_cast<double>(measured),
-                  std::max(0.02 * measured, kBesideReports))
+                  0.02 * measured)
           << name << ", mode " << static_cast<int>(mode);
       std::printf("%-9s mode %d: reported %lld, measured %lld\n", name, static_cast<int>(mode),
                   static_cast<long long>(report.training_bytes()),

@@ -1,6 +1,5 @@
 // Every mix of a mode of training and one of inference, on small networks of every kind: the same
 // bits over 200 steps.
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -193,7 +192,7 @@ TEST(PlacementMixes, TheReportOfARequestIsWhatTheLedgerMeasures) {
                   static_cast<int>(mode), static_cast<long long>(report.inference_bytes()),
                   static_cast<long long>(measured));
       EXPECT_NEAR(static_cast<double>(report.inference_bytes()), static_cast<double>(measured),
-                  std::max(0.02 * static_cast<double>(measured), kBesideReports))
+                  0.02 * static_cast<double>(measured))
           << name << ", mode " << static_cast<int>(mode);
     }
   }
@@ -279,7 +278,7 @@ TEST(PlacementMixes, OutOfMemoryInTheBackwardPassLeavesTheNetworkUsable) {
       int refused = 0;
       const auto expected = run(-1, &refused);
       ASSERT_EQ(refused, 0);
-      for (const int64_t n : {-2, 1, 3, 5, 7}) {  // 0 is the mean of the losses
+      for (const int64_t n : {-2, 1, 2, 3, 5, 7}) {  // 0 is the mean of the losses
         EXPECT_TRUE(run(n, &refused) == expected)
             << name << ", mode " << static_cast<int>(mode) << ", request " << n;
         if (n == -2) {
@@ -287,7 +286,7 @@ TEST(PlacementMixes, OutOfMemoryInTheBackwardPassLeavesTheNetworkUsable) {
         }
       }
       if (mode == WorkspaceMode::kNone) {
-        EXPECT_GE(refused, 3) << name;
+        EXPECT_GT(refused, 3) << name;
       }
     }
   }

@@ -63,6 +63,7 @@ OutsideBlocks::Lock::~Lock() {
   while (span != nullptr) {
     const SpanStash::Span now = *span;
     blocks_.charged_.Release(now.token, now.bytes, now.alignment);
+    blocks_.taken_.fetch_sub(now.bytes, std::memory_order_relaxed);
     span = now.next;
   }
 }
@@ -81,6 +82,7 @@ auto OutsideBlocks::AllocateSlowly(const Try& try_take) {
     // make and release blocks.
     size_t bytes = 0;
     const Allocation span = TakeSpan(wanted, &bytes);
+    taken_.fetch_add(bytes, std::memory_order_relaxed);
     const Lock lock(*this);
     kept_.Took(bytes);
     stash_.Put(span, bytes, wanted.alignment);
@@ -162,10 +164,11 @@ void OutsideBlocks::ReleaseLarge(LargeBlock* block) noexcept {
 
 // Spans without blocks. Looking for them takes a look at each, so it is done for a part of them.
 void OutsideBlocks::GiveWhatIsTooMuch(size_t released) noexcept {
-  constexpr size_t kPart = 16;
+  constexpr size_t kPart = 16, kFewSpans = 32 * kSpanBytes;
   kept_.Released(released, owned_bytes());
   released_ += released;
-  if (owned_bytes() <= kept_.bytes() || released_ < owned_bytes() / kPart) return;
+  const size_t least = owned_bytes() <= kFewSpans ? kBlockChunkBytes : owned_bytes() / kPart;
+  if (owned_bytes() <= kept_.bytes() || released_ < least) return;
   released_ = 0;
   size_t idle = 0;
   const auto count = [&](void*) {

@@ -42,6 +42,8 @@ class OutsideBlocks {
   void* Allocate(size_t bytes, size_t alignment);
   void Release(BlockChunk* chunk, void* block) noexcept;
   void ReleaseLarge(LargeBlock* block) noexcept;
+  // On the ledger, without those of more than 256 KiB.
+  size_t TakenBytes() const { return taken_.load(std::memory_order_relaxed); }
 
  private:
   // Holds the mutex; what is in the stash goes back when it has been let go.
@@ -109,6 +111,7 @@ class OutsideBlocks {
   KeptBytes kept_;
   size_t released_ = 0;  // since it was last looked which spans are idle
 
+  std::atomic<size_t> taken_{0};  // spans that are here or in the stash
   std::atomic<bool> registered_{false};
   Reclaimer::Registration reclaimer_;
 };

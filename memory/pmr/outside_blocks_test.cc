@@ -139,7 +139,7 @@ TEST(OutsideBlocksTest, LittleIsKeptWhenNobodyHasAnyAndNothingAfterReclaiming) {
   Reclaimer::Global().RunNow();
   const int64_t before = AllocatedBytes();
   UseAllClasses();
-  EXPECT_LE(AllocatedBytes() - before, int64_t{8} << 20);
+  EXPECT_LE(AllocatedBytes() - before, int64_t{6} << 20);
   EXPECT_GT(AllocatedBytes() - before, 0);
   EXPECT_GT(Reclaimer::Global().RunNow(), 0);
   EXPECT_LE(AllocatedBytes(), before);
@@ -181,7 +181,7 @@ TEST(OutsideBlocksTest, WhatComesAndGoesSettlesInMemoryAndGoesWhenItIsNotNeededA
   Reclaimer::Global().RunNow();
   const int64_t before = AllocatedBytes();
   ComeAndGo(32 * kMiB);
-  EXPECT_LE(AllocatedBytes() - before, 8 * kMiB);  // once is not a habit
+  EXPECT_LE(AllocatedBytes() - before, 7 * kMiB);  // once is not a habit
   for (int round = 0; round < 4; ++round) ComeAndGo(32 * kMiB);
   const int64_t asked = MemoryTracker::Global().system_allocations();
   for (int round = 0; round < 50; ++round) ComeAndGo(32 * kMiB);

@@ -19,6 +19,7 @@
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pmr/block_bytes.h"
+#include "tidepool/memory/pmr/outside_blocks.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_pool.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -180,6 +181,11 @@ inline std::vector<ModelWorkspace::Step> DrawnLivesScript(std::mt19937& random) 
     }
   }
   return script;
+}
+
+// Of raw bytes outside of cycles: spans, of which some are kept.
+inline int64_t OutsideBytes() {
+  return static_cast<int64_t>(internal::OutsideBlocks::Global().TakenBytes());
 }
 
 // Raw bytes of ever different sizes, all of which are released: what they are cut from may become one chunk.

@@ -18,9 +18,6 @@ namespace tidepool::nn {
 inline constexpr WorkspaceMode kModes[] = {WorkspaceMode::kNone, WorkspaceMode::kSingle,
                                            WorkspaceMode::kSeparate, WorkspaceMode::kEnabled};
 
-// Bytes of a tape and of handles, which a memory report of a small network has not.
-inline constexpr double kBesideReports = 16 << 10;
-
 inline std::string MessageOf(const std::function<void()>& call) {
   try {
     call();

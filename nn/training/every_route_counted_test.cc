@@ -153,13 +153,13 @@ void TrainAndCompare(const std::string& model_name, UpdaterKind updater) {
   comparison.Check("network and updater");
   const int64_t before_steps = comparison.counted();
   {
-    const ImageBatches batches(images->train, 64);
+    const ImageBatches batches(images->train, 128);
     for (int i = 0; i < 6; ++i) {
       trainer->Step([&] { return batches.Make(i % batches.size()); });
       if (i == 0) comparison.Check("after the first step");
     }
     comparison.Check("after six steps");
-    EXPECT_GT(comparison.counted(), before_steps + kMiB / 4);  // the workspace's pages
+    EXPECT_GT(comparison.counted(), before_steps + kMiB / 2);  // the workspace's pages
 
     for (int i = 0; i < 3; ++i) {
       model->network->Infer([&] { return batches.Make(0).features; }, [](const NDArray&) {});
