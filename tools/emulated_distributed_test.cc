@@ -15,7 +15,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // An IDX file of unsigned bytes.
 void WriteIdx(const std::string& path, const std::vector<uint32_t>& shape,

@@ -45,19 +45,9 @@ Network Made(const std::string& name, WorkspaceMode mode = WorkspaceMode::kEnabl
   return name == "dropout" ? DropoutNetwork(Options(mode)) : ExampleNetwork(name, Options(mode));
 }
 
-std::string BytesOf(const NDArray& array) {
-  return std::string(reinterpret_cast<const char*>(array.raw_data()), array.buffer()->bytes);
-}
-
-struct Trained {
-  std::vector<double> losses;
-  std::string arrays;
-  bool operator==(const Trained&) const = default;
-};
-
-Trained Train(Network& network, int steps = kSteps) {
+TrainingBits Train(Network& network, int steps = kSteps) {
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
-  Trained trained;
+  TrainingBits trained;
   for (int i = 0; i < steps; ++i) {
     // The last batch of an epoch is smaller.
     trained.losses.push_back(
@@ -93,7 +83,7 @@ TEST(ActivationPlanTest, EveryWayGivesTheBitsOfKeepingEverything) {
       {Retention::kRemake, Retention::kSpill, Retention::kRemake, Retention::kRecompute}};
   for (const char* const name : kNetworks) {
     Network unlimited = Made(name);
-    const Trained expected = Train(unlimited);
+    const TrainingBits expected = Train(unlimited);
     for (const auto& way : ways) {
       for (const int layers : {1, 2, 3, 100}) {
         Network network = Made(name);

@@ -35,10 +35,6 @@ Network Made(const std::string& name) {
   return DeepNetwork(name, 10, options);
 }
 
-std::string BitsOf(const NDArray& array) {
-  return std::string(reinterpret_cast<const char*>(array.raw_data()), array.buffer()->bytes);
-}
-
 // A job below an owner of its own, whose arrays are the owner's.
 class Job {
  public:
@@ -91,7 +87,7 @@ std::pair<std::vector<double>, std::string> Unlimited(const std::string& name, i
   for (int i = 0; i < steps; ++i) losses.push_back(job.Step());
   EXPECT_EQ(job.follower().report(), nullptr);
   EXPECT_EQ(job.follower().allowed_bytes(), MemoryBudget::kUnlimited);
-  return {losses, BitsOf(job.network().arrays())};
+  return {losses, BytesOf(job.network().arrays())};
 }
 
 int64_t TakenBy(const MemoryOwner& owner) {
@@ -150,7 +146,7 @@ TEST(BudgetFollower, ALoweredBudgetHoldsFromTheNextStepOnAndNoBitChanges) {
     limit.Set(MemoryBudget::kUnlimited);
     for (; step < 24; ++step) ASSERT_EQ(job.Step(), losses[static_cast<size_t>(step)]);
     EXPECT_EQ(job.follower().report(), nullptr);
-    EXPECT_EQ(BitsOf(job.network().arrays()), arrays);
+    EXPECT_EQ(BytesOf(job.network().arrays()), arrays);
   }
 }
 
@@ -183,7 +179,7 @@ TEST(BudgetFollower, WhatDoesNotFitIsToldWithTheLimitThatWouldBeEnough) {
   limit.Set(enough);
   for (int i = 3; i < 6; ++i) EXPECT_EQ(job.Step(), losses[static_cast<size_t>(i)]) << i;
   EXPECT_LE(TakenBy(limit.owner), enough);
-  EXPECT_EQ(BitsOf(job.network().arrays()), arrays);
+  EXPECT_EQ(BytesOf(job.network().arrays()), arrays);
 }
 
 TEST(BudgetFollower, TwoTrainersShareABudget) {
@@ -211,7 +207,7 @@ TEST(BudgetFollower, TwoTrainersShareABudget) {
   }
   for (int i = 6; i < 10; ++i) EXPECT_EQ(first.Step(), losses[static_cast<size_t>(i)]);
   EXPECT_TRUE(first.keeps_everything());
-  EXPECT_EQ(BitsOf(first.network().arrays()), arrays);
+  EXPECT_EQ(BytesOf(first.network().arrays()), arrays);
 }
 
 TEST(BudgetFollower, WeightsAreSharesOfWhatIsLeft) {
@@ -270,7 +266,7 @@ TEST(BudgetFollower, OfTheProcess) {
   const auto [losses, arrays] = [&] {
     std::vector<double> found;
     for (int i = 0; i < 3; ++i) found.push_back(job.Step());
-    return std::pair(found, BitsOf(job.network().arrays()));
+    return std::pair(found, BytesOf(job.network().arrays()));
   }();
   EXPECT_FALSE(job.keeps_everything());
   EXPECT_LE(budget.process().over_bytes(), 0);

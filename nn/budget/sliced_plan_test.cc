@@ -27,21 +27,11 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string BytesOf(const NDArray& array) {
-  return std::string(reinterpret_cast<const char*>(array.raw_data()), array.buffer()->bytes);
-}
-
-struct Trained {
-  std::vector<double> losses;
-  std::string arrays;
-  bool operator==(const Trained&) const = default;
-};
-
 // Batches of several sizes, most of which are no multiples of slices.
-Trained Train(Network& network, int steps = 8) {
+TrainingBits Train(Network& network, int steps = 8) {
   constexpr int64_t kBatches[] = {32, 32, 13, 32, 5, 1};
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
-  Trained trained;
+  TrainingBits trained;
   for (int i = 0; i < steps; ++i) {
     trained.losses.push_back(trainer.Step(
         [&] { return SomeBatch(kBatches[i % std::size(kBatches)], static_cast<uint64_t>(i)); }));
@@ -88,7 +78,7 @@ TEST(SlicedPlanTest, SlicesGiveTheBitsOfTheWholeBatch) {
       {"strided", {{1}, {4, kAgain, 10}, {1}}},
       {"convolutions", {{2, kAgain, 1}, {4, kAgain, 2}, {2}}}};
   std::string of;
-  Trained expected;
+  TrainingBits expected;
   for (const Case& one : cases) {
     if (of != one.network) {
       Network unlimited = Made(one.network);

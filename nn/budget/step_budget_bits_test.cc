@@ -28,10 +28,6 @@ Network Made(const std::string& name) {
   return DeepNetwork(name, name == "lstm" ? 24 : 10, options);
 }
 
-std::string BitsOf(const NDArray& array) {
-  return std::string(reinterpret_cast<const char*>(array.raw_data()), array.buffer()->bytes);
-}
-
 // Layers and the file cost the same, so that plans do not hang on how busy the machine is.
 StepBudget Budget(const Network& network, const std::string& limit) {
   const size_t parts = network.config()->nodes.size() + 1;
@@ -68,7 +64,7 @@ TEST(StepBudgetBits, TwoHundredStepsAreThoseWithoutABudget) {
       Trainer trainer(network, adam);
       for (int i = 0; i < kSteps; ++i)
         ASSERT_EQ(Step(trainer, i), losses[static_cast<size_t>(i)]) << i;
-      EXPECT_EQ(BitsOf(network.arrays()), BitsOf(unlimited.arrays()));
+      EXPECT_EQ(BytesOf(network.arrays()), BytesOf(unlimited.arrays()));
       const StepBudgetOutcome outcome = OutcomeOf(network, report, 0);
       EXPECT_EQ(outcome.actual_bytes, report.planned_bytes);
       EXPECT_EQ(outcome.misses, 0u);
@@ -108,7 +104,7 @@ TEST(StepBudgetBits, ABudgetThatChangesHoldsFromTheNextStepOn) {
       EXPECT_EQ(report.planned_bytes < before, i < 16);
       before = report.planned_bytes;
     }
-    EXPECT_EQ(BitsOf(network.arrays()), BitsOf(unlimited.arrays()));
+    EXPECT_EQ(BytesOf(network.arrays()), BytesOf(unlimited.arrays()));
   }
 }
 

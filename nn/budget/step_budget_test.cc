@@ -75,19 +75,9 @@ TEST(StepMeterTest, PlansAreCountedAsTheyRun) {
   }
 }
 
-std::string BytesOf(const NDArray& array) {
-  return std::string(reinterpret_cast<const char*>(array.raw_data()), array.buffer()->bytes);
-}
-
-struct Trained {
-  std::vector<double> losses;
-  std::string arrays;
-  bool operator==(const Trained&) const = default;
-};
-
-Trained Train(Network& network, int steps) {
+TrainingBits Train(Network& network, int steps) {
   Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
-  Trained trained;
+  TrainingBits trained;
   for (int i = 0; i < steps; ++i) {
     trained.losses.push_back(trainer.Step([&] {
       Batch batch{RandomUniform({kBatch, 28, 28, 1}, 0, 1, static_cast<uint64_t>(i)),
@@ -104,7 +94,7 @@ TEST(StepBudgetTest, ABudgetChangesNoBitAndIsKeptToTheByte) {
   constexpr int kSteps = 20;
   for (const char* const name : kDeepNetworks) {
     Network unlimited = Deep(name);
-    const Trained expected = Train(unlimited, kSteps);
+    const TrainingBits expected = Train(unlimited, kSteps);
     for (const char* const limit : {"75%", "50%", "25%"}) {
       for (const BudgetStrategy strategy :
            {BudgetStrategy::kAuto, BudgetStrategy::kRecompute, BudgetStrategy::kSpill}) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
@@ -61,6 +62,16 @@ struct RefusedRuns {
 };
 RefusedRuns RefuseEachRequest(const std::function<Network()>& make, const UpdaterConfig& updater,
                               const std::function<Batch(int64_t)>& make_batch);
+
+// What a training run came to, to the bit.
+inline std::string BytesOf(const NDArray& array) {
+  return std::string(reinterpret_cast<const char*>(array.raw_data()), array.buffer()->bytes);
+}
+struct TrainingBits {
+  std::vector<double> losses;
+  std::string arrays;  // BytesOf()
+  bool operator==(const TrainingBits&) const = default;
+};
 
 inline NDArray Features(int64_t size) { return RandomUniform({size, 28, 28, 1}, 0, 1, 99); }
 
