@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
 
 namespace tidepool {
 namespace internal {
@@ -44,6 +46,23 @@ inline void Count(BudgetLine& line, int64_t bytes) {
   // Blocks that nobody touches cost next to nothing: hours of them are more than a number holds.
   const int64_t ever = line.requested_bytes.load(std::memory_order_relaxed);
   line.requested_bytes.store(std::min(ever, INT64_MAX - bytes) + bytes, std::memory_order_relaxed);
+}
+
+void CheckNotNegative(const MemoryOwner& owner, int64_t bytes) {
+  if (bytes >= 0) return;
+  ThrowInvalidArgument(absl::StrCat("memory budget: reservation for [", OneLine(owner.Path()),
+                                    "]: found ", bytes, " bytes, expected at least 0"));
+}
+
+// A count below what is taken would let everybody beyond the limit, for good and in silence.
+[[noreturn]] void ReportWrongRelease(Device device, const MemoryOwner& owner, int64_t bytes,
+                                     int64_t taken) noexcept {
+  std::fprintf(stderr,
+               "tidepool: memory budget: [%s] releases %lld bytes on %s: found %lld bytes that it "
+               "has reserved, expected at least as many and none below 0\n",
+               OneLine(owner.Path()).c_str(), static_cast<long long>(bytes),
+               DeviceName(device).c_str(), static_cast<long long>(taken));
+  std::abort();
 }
 
 }  // namespace
@@ -166,6 +185,7 @@ void MemoryBudget::FindLevelChanges(MemoryOwner& owner, Device device, LevelChan
 
 int64_t MemoryBudget::TryReserve(Device device, MemoryOwner& owner, int64_t bytes) {
   if (bytes > kMostCountedBytes) return bytes;
+  CheckNotNegative(owner, bytes);
   CheckDevice(kWho, device);
   const auto count = [&](BudgetLine& line, const MemoryOwner*) { Count(line, bytes); };
   std::unique_lock<std::mutex> lock(MemoryTracker::Global().mutex_);
@@ -218,6 +238,7 @@ void MemoryBudget::Uncount(Device device, MemoryKind kind, MemoryOwner& owner,
 }
 
 void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what) {
+  CheckNotNegative(owner, bytes);  // before anybody is asked
   KeepToSoftLimits(device, owner, bytes, what);
   int64_t missing = TryReserve(device, owner, bytes);
   if (missing == 0) return;
@@ -230,6 +251,10 @@ void MemoryBudget::Reserve(Device device, MemoryOwner& owner, int64_t bytes, con
 
 void MemoryBudget::Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept {
   std::unique_lock<std::mutex> lock(MemoryTracker::Global().mutex_);
+  const BudgetLine* const own = FindLine(owner, device);
+  const int64_t taken = own == nullptr ? 0 : own->taken.load(std::memory_order_relaxed);
+  if (bytes < 0 || bytes > taken) ReportWrongRelease(device, owner, bytes, taken);
+  if (bytes == 0) return;
   ForEachLine(owner, device,
               [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
   if (limited()) TellOfRelease(std::move(lock), device, owner, bytes);

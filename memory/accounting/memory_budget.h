@@ -117,7 +117,8 @@ class MemoryBudget {
 
   // Before `bytes` are taken from the system for `owner`. `what` ("pages", "a heap array") is named
   // in the error. Throws OutOfMemoryError; nothing is changed then. More than kMostCountedBytes at
-  // once, and what brings the process beyond kMostCountedBytesInAll, is refused whatever the limits are.
+  // once, and what brings the process beyond kMostCountedBytesInAll, is refused whatever the limits are;
+  // less than 0 is kInvalidArgument.
   void Reserve(Device device, MemoryOwner& owner, int64_t bytes, const char* what);
   // The same without asking the Reclaimer and without an error: returns how many bytes would have
   // to go, 0 when they are reserved. Throws bad_alloc.
@@ -130,7 +131,8 @@ class MemoryBudget {
     if (soft_limits_.load(std::memory_order_relaxed) != 0)
       AskAtSoftLimits(device, owner, bytes, what);
   }
-  // After they were given back, or could not be had.
+  // After they were given back, or could not be had. More than `owner` and those below it have reserved ends the
+  // program with a message.
   void Release(Device device, MemoryOwner& owner, int64_t bytes) noexcept;
 
   // For single blocks, which are made and given back often: budget and ledger in one step.

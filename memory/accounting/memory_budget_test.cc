@@ -258,8 +258,30 @@ TEST_F(Budget, SoftLimitsAskAndRefuseNothing) {
   budget_.Release(device_, owner_, 131);
 }
 
-TEST_F(Budget, NegativeLimitsAreRefused) {
+TEST_F(Budget, NegativeNumbersAreRefused) {
   EXPECT_THROW(budget_.SetDeviceLimit(device_, -1), Error);
+  const int64_t before = budget_.process().taken_bytes;
+  try {
+    budget_.Reserve(device_, owner_, -5, "pages");
+    ADD_FAILURE() << "granted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("[net]: found -5 bytes, expected at least 0"));
+  }
+  EXPECT_THROW(budget_.TryReserve(device_, owner_, INT64_MIN), Error);
+  EXPECT_EQ(budget_.process().taken_bytes, before);
+}
+
+TEST(BudgetWithoutDevice, WhatNobodyHasReservedIsNotReleased) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  MemoryBudget& budget = MemoryBudget::Global();
+  MemoryOwner& owner = MemoryOwner::Process().Child("wrong releases");
+  EXPECT_DEATH(budget.Release(Host(), owner.Child("never"), 1),
+               "\\[wrong releases/never\\] releases 1 bytes on host: found 0 bytes");
+  budget.Reserve(Host(), owner, 100, "pages");
+  EXPECT_DEATH(budget.Release(Host(), owner, 101), "found 100 bytes");
+  EXPECT_DEATH(budget.Release(Host(), owner, -1), "releases -1 bytes");
+  budget.Release(Host(), owner, 100);
+  EXPECT_EQ(budget.Of(owner, Host()).taken_bytes, 0);
 }
 
 // As large as no machine is: refused whatever the limits are, and nothing wraps around.

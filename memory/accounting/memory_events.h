@@ -23,9 +23,10 @@
 // kFailedPrecondition. What they destroy in the middle of something ends when that is over; a
 // pool's Trim() and a run of the Reclaimer leave to other threads what these are giving back. They
 // may not wait for a thread that needs memory or what this one holds. What is reclaimed and refused
-// within a callback, on its thread, is not told; levels that change there are told when all
-// callbacks of the event have returned, each budget once, as it is then, and likewise what the
-// callbacks of that change (eight times; what changes then is told with the next change). Events of
+// within a callback, on its thread, is not told; levels that change there are told when the callbacks
+// of all events that are told at once (a request may change the levels of several budgets) have
+// returned, each budget once, as it is then, and likewise what the callbacks of that change (eight
+// times; what changes then is told with the thread's next event, beside the level before it). Events of
 // several threads may come in another order than they happened in: BudgetUsage::level is what holds.
 //
 // What callbacks make room for, by a higher limit or by arrays they let go of, serves the request:

@@ -15,6 +15,7 @@
 #include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/file_reader.h"
 #include "tidepool/memory/provider/fork_handlers.h"
 
 namespace tidepool {
@@ -94,6 +95,10 @@ void Reclaimer::ForgetThread() noexcept {
 Reclaimer::~Reclaimer() { StopThread(); }
 
 Reclaimer::Registration Reclaimer::Register(std::string name, Callback callback) {
+  if (callback == nullptr) {
+    ThrowInvalidArgument(absl::StrCat("reclaimer: registration of [", OneLine(name),
+                                      "]: found no callback, expected a function to call"));
+  }
   return Add(std::make_unique<Entry>(Entry{0, std::move(name), std::move(callback)}));
 }
 

@@ -102,7 +102,8 @@ class Reclaimer {
   Reclaimer(const Reclaimer&) = delete;
   Reclaimer& operator=(const Reclaimer&) = delete;
 
-  // `name` is for reports. The callback may register and unregister others, not wait.
+  // `name` is for reports. The callback may register and unregister others, not wait; a
+  // null one is kInvalidArgument.
   [[nodiscard]] Registration Register(std::string name, Callback callback);
 
   // The same of what is asked under pressure alone, after all callbacks and only for what is still missing. `spiller` must stay

@@ -45,6 +45,18 @@ TEST(Reclaimer, RunNowAsksAllForAll) {
   EXPECT_EQ(reclaimer.RunNow(), 10);
 }
 
+TEST(Reclaimer, NoCallbackIsRefused) {
+  Reclaimer reclaimer;
+  try {
+    const auto registration = reclaimer.Register("mine", Reclaimer::Callback());
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "reclaimer: registration of [mine]: found no callback, expected a function to call");
+  }
+  EXPECT_EQ(reclaimer.RunNow(), 0);
+}
+
 TEST(Reclaimer, UnderPressureSpareBytesGoFirstAndNoMoreThanNeeded) {
   Reclaimer reclaimer;
   int idle_runs = 0;
