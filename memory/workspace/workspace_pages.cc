@@ -59,6 +59,7 @@ size_t MostTouched(size_t bytes) {
 PagesOptions OptionsOf(const WorkspaceConfig& config, MemoryOwner& owner) {
   PagesOptions options;
   options.large_pages = config.huge_pages;
+  options.fits = true;  // a step of 2.2 MiB would take 4 of a budget
   options.prefault = false;
   options.owner = &owner;
   return options;

@@ -22,7 +22,7 @@ namespace tidepool::nn {
 namespace {
 
 constexpr int64_t kUnlimited = MemoryBudget::kUnlimited;
-constexpr int64_t kMargin = 16;  // a share of what is left, for what a step makes beside its plan
+constexpr int64_t kMargin = 16;  // a share of what is left, for what nobody has measured
 constexpr int64_t kGrowth = 8;   // a share that there must be more of before a step is planned anew
 
 bool IsBelow(const MemoryOwner& node, const MemoryOwner* above) {
@@ -79,9 +79,19 @@ struct BudgetFollower::Entry {
   void Plan(const Left& left);
   [[noreturn]] void ThrowNothingFits(const Left& left, const StepBudgetReport& least) const;
   bool IsPlannedFor(const Left& left) const {
-    if (report->planned_bytes > left.bytes) return false;
+    // Behind the first step its tape is among what others hold.
+    const bool has_run = network.training_workspace().stats().cycles > 0;
+    const int64_t needed =
+        report->planned_bytes + report->tail_bytes + (has_run ? 0 : report->tape_bytes);
+    if (needed > left.bytes) return false;
     return KeepsEverything(report->plan) ||
-           left.bytes - left.bytes / kMargin - planned_for < planned_for / kGrowth;
+           left.bytes - left.bytes / kMargin - reserve - planned_for < planned_for / kGrowth;
+  }
+  // A step has failed that took more than its plan has.
+  bool HasOutgrown() const {
+    if (!report.has_value()) return false;
+    const WorkspaceStats stats = network.training_workspace().stats();
+    return stats.failed_cycles > failed_cycles && stats.misses + stats.spills > unplanned;
   }
 
   Network& network;
@@ -93,6 +103,8 @@ struct BudgetFollower::Entry {
 
   std::optional<StepBudgetReport> report;
   int64_t planned_for = 0, plans = 0;
+  int64_t reserve = 0;                 // for what steps were seen to take beyond their plans
+  uint64_t failed_cycles = 0, unplanned = 0;  // of the workspace, when it was planned
 };
 
 // Under the lock.
@@ -137,7 +149,8 @@ Left BudgetFollower::Entry::FindLeft() const {
 
 void BudgetFollower::Entry::ThrowNothingFits(const Left& left,
                                              const StepBudgetReport& least) const {
-  const int64_t step = least.least_bytes + least.least_bytes / (kMargin - 1) + 2;
+  const int64_t bytes = least.least_bytes + reserve;
+  const int64_t step = bytes + bytes / (kMargin - 1) + 2;
   const auto room = static_cast<int64_t>(std::ceil(static_cast<double>(step) / left.part));
   const MemorySnapshot now = MemoryTracker::Global().Snapshot();
   throw OutOfMemoryError(
@@ -149,7 +162,9 @@ void BudgetFollower::Entry::ThrowNothingFits(const Left& left,
               ? absl::StrCat(" that shares it with ", left.followers - 1, " that follow it as well")
               : "",
           "; it needs ", least.least_bytes, " bytes by the plan that takes least (",
-          BudgetStrategyName(least.strategy), ": ", least.plan.ToString(), "); a limit of ",
+          BudgetStrategyName(least.strategy), ": ", least.plan.ToString(), ")",
+          reserve > 0 ? absl::StrCat(", steps were seen to take up to ", reserve, " beside that") : "",
+          "; a limit of ",
           left.others + room, " would have been enough, or a smaller batch; ",
           least.unlimited_bytes, " bytes for a step without a budget"),
       now.ToString() + now.OwnersToString());
@@ -165,7 +180,7 @@ void BudgetFollower::Entry::Plan(const Left& left) {
     node.reset();  // what it holds goes now
     file_bytes = 0;
   }
-  planned_for = std::max<int64_t>(1, left.bytes - left.bytes / kMargin);
+  planned_for = std::max<int64_t>(1, left.bytes - left.bytes / kMargin - reserve);
   StepBudgetReport made = SetStepBudget(network, {.limit = std::to_string(planned_for),
                                                   .strategy = options.strategy,
                                                   .hard = false,
@@ -173,6 +188,7 @@ void BudgetFollower::Entry::Plan(const Left& left) {
                                                   .spill_folder = options.spill_folder,
                                                   .compression = options.compression,
                                                   .costs = options.costs,
+                                                  .counts_all = true,
                                                   .measures_what_fits = false});
   if (!made.fits) {
     ClearStepBudget(network);
@@ -181,6 +197,9 @@ void BudgetFollower::Entry::Plan(const Left& left) {
     ThrowNothingFits(left, made);
   }
   report = std::move(made);
+  const WorkspaceStats stats = network.training_workspace().stats();
+  failed_cycles = stats.failed_cycles;
+  unplanned = stats.misses + stats.spills;
   ++plans;
 }
 
@@ -211,12 +230,15 @@ bool BudgetFollower::Follow() {
     entry.Publish();
     return !kept;
   }
-  if (entry.report.has_value() && entry.IsPlannedFor(left)) return false;
+  const bool outgrown = entry.HasOutgrown();
+  if (outgrown) entry.reserve += std::max<int64_t>(entry.reserve, left.bytes / kMargin);
+  if (entry.report.has_value() && !outgrown && entry.IsPlannedFor(left)) return false;
   if (left.bytes < left.share) {
     // Those of others that are idle, and of what is over the limit.
     Reclaimer::Global().ReclaimUnderPressure(left.share - left.bytes);
     left = entry.FindLeft();
-    if (left.bytes == kUnlimited || (entry.report.has_value() && entry.IsPlannedFor(left)))
+    if (left.bytes == kUnlimited ||
+        (entry.report.has_value() && !outgrown && entry.IsPlannedFor(left)))
       return false;
   }
   entry.Plan(left);

@@ -10,8 +10,10 @@
 //   }
 //
 // What is left of a limit is what others do not hold: parameters, gradients, the updater's state, data. Several followers below one limit
-// share it by their weights, and give way at their next steps when another one comes. A sixteenth stays for what a step
-// makes beside its plan.
+// share it by their weights, and give way at their next steps when another one comes. The tape's records and
+// the end of the last page are measured and left room for, and a sixteenth stays for the rest of what a step makes beside its plan. Where a step
+// fails that took more than its plan has (its batch is made in other ways than step_budget.h says), the next Follow() plans for less:
+// training goes on, or is refused with what would be enough.
 //
 // Bits are those of training without a budget, whatever it is and however often it changes (step_budget.h).
 #ifndef TIDEPOOL_NN_BUDGET_BUDGET_FOLLOWER_H_

@@ -9,13 +9,19 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/unbudgeted_owner.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/random.h"
+#include "tidepool/nn/layers/conv2d.h"
+#include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/testing/deep_networks.h"
 #include "tidepool/nn/testing/placement_runs.h"
 #include "tidepool/nn/training/trainer.h"
@@ -148,6 +154,78 @@ TEST(BudgetFollower, ALoweredBudgetHoldsFromTheNextStepOnAndNoBitChanges) {
     EXPECT_EQ(job.follower().report(), nullptr);
     EXPECT_EQ(BytesOf(job.network().arrays()), arrays);
   }
+}
+
+// From 100 KB to 5 MB, where records of the tape or the end of the last page are a part that counts, and however the batch is made.
+TEST(BudgetFollower, StepsKeepToWhatFollowFoundRoomFor) {
+  int steps = 0, refused = 0;
+  for (const int64_t width : {8, 24}) {
+    for (const int64_t batch : {2, 8, 24}) {
+      for (int percent = 40; percent <= 115; percent += 25) {
+        Limit limit(absl::StrCat("chain ", width, " ", batch, " ", percent));
+        const MemoryOwnerScope scope(limit.owner);
+        std::vector<AnyLayer> layers;
+        for (int i = 0; i < 8; ++i)
+          layers.push_back(Conv2D(width, 3, 3, Activation::kRelu, Conv2D::SamePadding(3)));
+        layers.push_back(Dense(5));
+        Network network(Shape{14, 14, 8}, layers, 1);
+        Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+        const int64_t need = batch * 196 * width * 4 * 10;
+        limit.Set(TakenBy(limit.owner) + need * percent / 100);
+        BudgetFollower follower(network, {.shape = {.batch = batch}});
+        for (uint64_t i = 0; i < 4; ++i, ++steps) {
+          SCOPED_TRACE(absl::StrCat(width, " wide, batch ", batch, ", ", percent, " %, step ", i));
+          try {
+            follower.Follow();
+          } catch (const OutOfMemoryError&) {
+            ++refused;
+            break;
+          }
+          ASSERT_NO_THROW(trainer.Step([&] {
+            return Batch(RandomUniform({batch, 14, 14, 8}, -1, 1, i),
+                         RandomIntegers({batch}, 0, 5, i));
+          }));
+          EXPECT_EQ(network.training_workspace().stats().spills, 0u);
+        }
+        EXPECT_LE(follower.plans(), 1);
+      }
+    }
+  }
+  EXPECT_GE(steps, 60);
+  EXPECT_GE(refused, 1);
+}
+
+// A batch that takes more requests than was planned for, and more than the limit has room for beside the plan, is planned for when it
+// was seen to fail.
+TEST(BudgetFollower, TrainingGoesOnWhereBatchesTakeMoreThanWasPlannedFor) {
+  Limit limit("larger batches");
+  const MemoryOwnerScope scope(limit.owner);
+  Network network(Shape{14, 14, 8},
+                  {Conv2D(8, 3, 3), Conv2D(8, 3, 3), Conv2D(8, 3, 3), Conv2D(8, 3, 3), Dense(5)},
+                  1);
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+  constexpr int64_t kExamples = 32;
+  const int64_t of_batch = kExamples * 14 * 14 * 8 * 4;
+  limit.Set(TakenBy(limit.owner) + 5 * of_batch);
+  BudgetFollower follower(network, {.strategy = BudgetStrategy::kRecompute,
+                                    .shape = {.batch = kExamples}});
+  int failed = 0, done = 0;
+  for (uint64_t i = 0; i < 20; ++i) {
+    follower.Follow();
+    try {
+      trainer.Step([&] {
+        NDArray drawn = RandomUniform({kExamples, 14, 14, 8}, -1, 1, i);
+        NDArray again = Multiply(drawn, 2.0);
+        return Batch(again, RandomIntegers({kExamples}, 0, 5, i));
+      });
+      ++done;
+    } catch (const OutOfMemoryError&) {
+      ++failed;
+    }
+  }
+  EXPECT_LE(failed, 5) << follower.ToString();
+  EXPECT_EQ(follower.plans(), failed + 1);
+  EXPECT_GE(done, 15);
 }
 
 // Nothing fits: the error says which limit would, and with that the job goes on as if nothing had been.

@@ -60,6 +60,10 @@ SpillFileOptions FileOptions(const StepBudget& budget, int64_t limit, MemoryOwne
   return options;
 }
 
+int64_t FileBytes(const SpillFileOptions& options) {
+  return static_cast<int64_t>(options.block_bytes) * options.in_flight;
+}
+
 void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
   std::vector<std::byte> data(static_cast<size_t>(std::clamp<int64_t>(bytes, 64 << 10, 16 << 20)));
   // Bytes that nobody packs.
@@ -229,8 +233,11 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
     if (!array.kept_by.empty() && !array.can_spill) report.unspillable_bytes += array.bytes;
   }
   const ActivationPlan keep = PlanOfLayers(network, Retention::kKeep);
-  report.unlimited_bytes =
-      MeasureStep(network, budget.shape, keep, nullptr, INT64_MAX).planned_bytes;
+  const auto beside_of = [&](const StepMemory& memory) {
+    return budget.counts_all ? memory.tail_bytes + memory.tape_bytes : 0;
+  };
+  const StepMemory unlimited = MeasureStep(network, budget.shape, keep, nullptr, INT64_MAX);
+  report.unlimited_bytes = unlimited.planned_bytes + beside_of(unlimited);
   report.limit_bytes = LimitOf(budget.limit, report.unlimited_bytes);
 
   const bool keeps = !budget.measures_what_fits && report.unlimited_bytes <= report.limit_bytes;
@@ -240,7 +247,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
     const SpillFileOptions options = FileOptions(budget, report.limit_bytes, owner);
     try {
       file = std::make_shared<SpillFile>(options);
-      problem.file_bytes = static_cast<int64_t>(options.block_bytes) * options.in_flight;
+      problem.file_bytes = FileBytes(options);
     } catch (const OutOfMemoryError&) {
       // Not even its blocks fit into the budgets there are.
       strategy =
@@ -259,29 +266,36 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   }
   report.unlimited_seconds = CostOf(problem, keep).seconds;
 
-  // The first one that fits once its arrays have places, the fastest one first.
+  // The first one that fits once its arrays have places, the fastest one first. Where none does, those that were not looked at are:
+  // the least is to be the least.
   std::vector<PlannedActivations> plans = {{keep, CostOf(problem, keep)}};  // nothing is faster
   for (PlannedActivations& one : FindPlans(problem, strategy)) plans.push_back(std::move(one));
   const auto file_of = [&](const ActivationPlan& plan) { return plan.spills() ? file : nullptr; };
   const PlannedActivations* chosen = nullptr;
-  const PlannedActivations* least = &plans.back();
+  const PlannedActivations* least = nullptr;
   report.least_bytes = INT64_MAX;
-  for (const PlannedActivations& one : plans) {
-    const bool is_last = &one == &plans.back();
-    if (!is_last && static_cast<double>(one.cost.peak_bytes) >
-                        kCountedTooHigh * static_cast<double>(report.limit_bytes))
-      continue;
-    const int64_t transfers = one.plan.spills() ? problem.file_bytes : 0;
-    const StepMemory memory = MeasureStep(network, budget.shape, one.plan, file_of(one.plan),
-                                          report.limit_bytes - transfers);
-    const int64_t bytes = memory.planned_bytes + transfers;
-    if (bytes < report.least_bytes) {
-      report.least_bytes = bytes;
-      least = &one;
+  for (const bool high : {false, true}) {
+    for (const PlannedActivations& one : plans) {
+      const bool is_high = static_cast<double>(one.cost.peak_bytes) >
+                           kCountedTooHigh * static_cast<double>(report.limit_bytes);
+      if (chosen != nullptr || is_high != high) continue;
+      const int64_t transfers = one.plan.spills() ? problem.file_bytes : 0;
+      const StepMemory memory = MeasureStep(network, budget.shape, one.plan, file_of(one.plan),
+                                            report.limit_bytes - transfers);
+      const int64_t of_step = memory.planned_bytes + beside_of(memory);
+      // A file's memory is a share of the limit.
+      int64_t enough = of_step + transfers;
+      while (one.plan.spills()) {
+        const int64_t more = of_step + FileBytes(FileOptions(budget, enough, owner));
+        if (more <= enough) break;
+        enough = more;
+      }
+      if (enough < report.least_bytes) {
+        report.least_bytes = enough;
+        least = &one;
+      }
+      if (of_step + transfers <= report.limit_bytes) chosen = &one;
     }
-    if (bytes > report.limit_bytes) continue;
-    chosen = &one;
-    break;
   }
   report.fits = chosen != nullptr;
   if (chosen == nullptr && budget.hard) ThrowNothingFits(report, least->plan.ToString());
@@ -290,12 +304,11 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   report.predicted = chosen->cost;
   report.file_bytes = chosen->plan.spills() ? problem.file_bytes : 0;
   report.ways = WaysOf(network, chosen->plan);
-  network.ReleaseTape();
-  report.planned_bytes = MeasureStep(network, budget.shape, chosen->plan, file_of(chosen->plan),
-                                     report.limit_bytes, &config)
-                             .planned_bytes +
-                         report.file_bytes;
-  network.ReleaseTape();
+  const StepMemory memory =
+      PrepareStep(network, budget.shape, chosen->plan, file_of(chosen->plan), config);
+  report.planned_bytes = memory.planned_bytes + report.file_bytes;
+  report.tail_bytes = memory.tail_bytes;
+  report.tape_bytes = memory.tape_bytes;
   std::move(restore).Cancel();
   report.misses = network.training_workspace().stats().misses;
   if (chosen->plan.spills()) {

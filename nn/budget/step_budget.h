@@ -7,7 +7,9 @@
 //   std::puts(OutcomeOf(network, report, seconds_per_step).ToString().c_str());
 //
 // A budget is of all that a step makes: the planned peak of the network's training workspace, and the memory that a spill file's
-// transfers pass through. Parameters, gradients and the updater's state are beside it (nn/memory_report.h).
+// transfers pass through. Parameters, gradients and the updater's state are beside it (nn/memory_report.h), and so are the tape's
+// records (StepBudgetReport::tape_bytes). The plan holds from the first step on where the batch is made in the
+// step's workspace, features or labels first, or comes from elsewhere (a ring, the heap); a step whose batch takes more requests is learned when it comes.
 #ifndef TIDEPOOL_NN_BUDGET_STEP_BUDGET_H_
 #define TIDEPOOL_NN_BUDGET_STEP_BUDGET_H_
 
@@ -45,6 +47,8 @@ struct StepBudget {
   // Of what is spilled. The planner reckons with the file's speed for bytes that do not become smaller.
   SpillCompression compression = SpillCompression::kNone;
   std::optional<StepCosts> costs;
+  // True: the limit is of tail and tape too, as limits of memory/accounting/memory_budget.h are.
+  bool counts_all = false;
   // False: where everything can be kept, which is seen at once, nothing is measured, and the report has no seconds.
   bool measures_what_fits = true;
 };
@@ -57,9 +61,11 @@ struct StepBudgetReport {
   int64_t batch = 0;
   int64_t limit_bytes = 0;
   int64_t unlimited_bytes = 0;  // what a step needs that keeps everything
-  int64_t least_bytes = 0;      // of the plans of that strategy, as they are counted
+  int64_t least_bytes = 0;      // of the plans that were looked at: a limit that one of them keeps to
   int64_t planned_bytes = 0;    // what steps will take: the planned peak and those of the file
   int64_t file_bytes = 0;       // of these
+  // Beside them: pages to the end of the last one, and records of the tape.
+  int64_t tail_bytes = 0, tape_bytes = 0;
   // Of what waits for the backward pass: what gradient functions of layers' own have, of which no operator tells.
   int64_t unspillable_bytes = 0;
   bool fits = true;

@@ -10,7 +10,9 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/random.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/pooling.h"
@@ -115,6 +117,34 @@ TEST(StepBudgetTest, ABudgetChangesNoBitAndIsKeptToTheByte) {
         EXPECT_EQ(outcome.actual_bytes, report.planned_bytes);
         EXPECT_EQ(outcome.spilled_bytes, report.predicted.spilled_bytes);
         EXPECT_EQ(outcome.misses, 0u);
+      }
+    }
+  }
+}
+
+// C++ leaves open which argument of a call is made first, and batches may be made outside of the step.
+TEST(StepBudgetTest, ThePlanHoldsFromTheFirstStepOnHoweverTheBatchIsMade) {
+  const auto features = [] { return RandomUniform({kBatch, 28, 28, 1}, 0, 1, 5); };
+  const auto labels = [] { return RandomIntegers({kBatch}, 0, 10, 5); };
+  const NDArray kept_features = features(), kept_labels = labels();
+  for (const char* const name : {"residual", "lstm"}) {
+    for (const std::string made : {"features first", "labels first", "outside"}) {
+      SCOPED_TRACE(std::string(name) + ", " + made);
+      Network network = Deep(name);
+      const StepBudgetReport report =
+          SetStepBudget(network, {.limit = "75%", .shape = {.batch = kBatch}});
+      Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+      for (int i = 0; i < 3; ++i) {
+        trainer.Step([&] {
+          if (made == "outside") return Batch(kept_features, kept_labels);
+          NDArray first = made == "features first" ? features() : labels();
+          NDArray second = made == "features first" ? labels() : features();
+          return made == "features first" ? Batch(first, second) : Batch(second, first);
+        });
+        const StepBudgetOutcome outcome = OutcomeOf(network, report, 0);
+        EXPECT_LE(outcome.actual_bytes, report.planned_bytes) << i;
+        EXPECT_EQ(outcome.misses, 0u) << i;
+        EXPECT_EQ(network.training_workspace().stats().spills, 0u) << i;
       }
     }
   }

@@ -25,14 +25,19 @@ struct StepShape {
 struct StepMemory {
   int64_t live_bytes = 0;     // most bytes alive at once
   int64_t planned_bytes = 0;  // the workspace's planned peak
+  // What a limit of MemoryBudget counts beside it: pages to the end of the last one, and the tape's records.
+  int64_t tail_bytes = 0, tape_bytes = 0;
 };
 
-// By dry steps. The network has the plan and a workspace that has learned it from here on: of that configuration, whose search for
-// better places is waited for, and which takes no memory before the first step; null: of its own, but that no page is touched, and places are searched for where the first ones are beyond `limit`
-// and what is alive is not. Throws as SetActivationPlan and steps do.
+// By dry steps, in a workspace of its own of which no page is touched. Places are searched for where the first ones are beyond
+// `limit` and what is alive is not. Throws as SetActivationPlan and steps do.
 StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
-                       const std::shared_ptr<SpillFile>& file, int64_t limit,
-                       const WorkspaceConfig* config = nullptr);
+                       const std::shared_ptr<SpillFile>& file, int64_t limit);
+// The same, and the network has the plan and a workspace of that configuration from here on, which has learned it and takes no
+// memory before the first step. The search for better places is waited for, a step's batch may be made features first, labels first
+// or outside of the workspace; what is returned is the most of these.
+StepMemory PrepareStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
+                       const std::shared_ptr<SpillFile>& file, const WorkspaceConfig& config);
 
 // All of the problem but for times and the file. Everything is kept afterwards.
 ActivationProblem MeasureActivations(Network& network, const StepShape& shape);

@@ -1,0 +1,84 @@
+#include "tidepool/nn/budget/dry_step.h"
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/kernel_scopes.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+
+namespace tidepool::nn {
+namespace {
+
+NDArray Made(const InputConfig& config, int64_t batch, DType floats, bool dry) {
+  std::vector<int64_t> dims = {batch};
+  dims.insert(dims.end(), config.shape.span().begin(), config.shape.span().end());
+  const DType dtype = IsFloating(config.dtype) ? floats : config.dtype;
+  NDArray array(Shape(dims), dtype);
+  if (array.NumElements() == 0) return array;
+  // Indices are looked at on the host.
+  if (!IsFloating(dtype)) std::memset(array.buffer()->data, 0, array.buffer()->bytes);
+  if (IsFloating(dtype) && !dry)
+    CopyInto(RandomUniform(Shape(dims), 0, 1, dtype, /*seed=*/1, 0, Place::Heap()), array);
+  return array;
+}
+
+NetworkInputs MadeInputs(const Network& network, const StepShape& shape, int64_t batch, bool dry,
+                         BatchMade made) {
+  NetworkInputs inputs;
+  const auto make = [&](NDArray& array, const InputConfig& config) {
+    array = Made(config, batch, network.dtype(), dry);
+  };
+  const std::vector<InputConfig>& features = network.inputs();
+  inputs.features.resize(features.size());
+  inputs.labels.resize(shape.labels.size());
+  if (made == BatchMade::kLabelsFirst) {
+    for (size_t i = shape.labels.size(); i-- > 0;) make(inputs.labels[i], shape.labels[i]);
+    for (size_t i = features.size(); i-- > 0;) make(inputs.features[i], features[i]);
+    return inputs;
+  }
+  for (size_t i = 0; i < features.size(); ++i) make(inputs.features[i], features[i]);
+  for (size_t i = 0; i < shape.labels.size(); ++i) make(inputs.labels[i], shape.labels[i]);
+  return inputs;
+}
+
+}  // namespace
+
+void RunStep(Network& network, const StepShape& shape, bool dry, BatchMade made) {
+  const int64_t batch = shape.batch;
+  const uint64_t step = network.step();
+  const absl::Cleanup restore = [&] { network.set_step(step); };
+  std::optional<KernelsOffScope> off;
+  if (dry) off.emplace();
+  const HandlesOwnScope handles;
+  NetworkInputs outside;
+  if (made == BatchMade::kOutside) {
+    const ScopeOutOfWorkspaces heap;
+    outside = MadeInputs(network, shape, batch, dry, made);
+  }
+  const WorkspaceScope scope(network.training_workspace());
+  const NetworkInputs inputs = made == BatchMade::kOutside
+                                   ? std::move(outside)
+                                   : MadeInputs(network, shape, batch, dry, made);
+  network.QueueGradients(inputs, [](const NDArray&) {});
+}
+
+void RunDryStep(Network& network, const StepShape& shape, MemoryOwner& owner, BatchMade made) {
+  const MemoryOwnerScope beside(owner);
+  RunStep(network, shape, /*dry=*/true, made);
+}
+
+void RenewWorkspace(Network& network, WorkspaceConfig config, MemoryOwner& owner) {
+  config.prefault = false;
+  const MemoryOwnerScope beside(owner);
+  network.set_training_workspace(network.training_mode(), config);
+}
+
+}  // namespace tidepool::nn

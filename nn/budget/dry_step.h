@@ -1,0 +1,36 @@
+// Of step_meter.cc and step_times.cc: steps of a network that are run to see what they take.
+#ifndef TIDEPOOL_NN_BUDGET_DRY_STEP_H_
+#define TIDEPOOL_NN_BUDGET_DRY_STEP_H_
+
+#include <cstdint>
+
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/unbudgeted_owner.h"
+#include "tidepool/memory/workspace/workspace_config.h"
+#include "tidepool/nn/budget/step_meter.h"
+#include "tidepool/nn/network.h"
+
+namespace tidepool::nn {
+
+constexpr int kCycles = 4;  // until a step is the same each time
+
+// How a program makes its batch: a step's requests begin with that. Outside: on the heap, before the step.
+enum class BatchMade : uint8_t { kFeaturesFirst, kLabelsFirst, kOutside };
+
+// The network counts no step. Dry: kernels are off, and features are what the memory has.
+void RunStep(Network& network, const StepShape& shape, bool dry,
+             BatchMade made = BatchMade::kFeaturesFirst);
+// For `owner`, beside the budgets.
+void RunDryStep(Network& network, const StepShape& shape, MemoryOwner& owner = OwnerBesideBudgets(),
+                BatchMade made = BatchMade::kFeaturesFirst);
+
+// A workspace for dry steps, of which no page is touched: it costs no memory.
+void RenewWorkspace(Network& network, WorkspaceConfig config,
+                    MemoryOwner& owner = OwnerBesideBudgets());
+inline void RenewWorkspace(Network& network) {
+  RenewWorkspace(network, network.training_workspace().config());
+}
+
+}  // namespace tidepool::nn
+
+#endif  // TIDEPOOL_NN_BUDGET_DRY_STEP_H_

@@ -1,0 +1,214 @@
+#include "tidepool/nn/budget/step_meter.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/types/span.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/budget/dry_step.h"
+#include "tidepool/nn/network/activation_pass.h"
+
+namespace tidepool::nn {
+namespace {
+
+class ObserverOfTimes final : public SegmentObserver {
+ public:
+  explicit ObserverOfTimes(const ActivationPlan& plan)
+      : times_{std::vector<double>(plan.segments.size() + 1, kNone),
+               std::vector<double>(plan.segments.size() + 1, kNone),
+               {},
+               {}} {}
+  void BeginSegment(int segment, absl::Span<const NDArray>) override {
+    End();
+    to_ = &times_.forward_seconds[static_cast<size_t>(segment)];
+  }
+  void EndSegment(int segment, absl::Span<const NDArray>, GradientTape&) override {
+    End();
+    if (static_cast<size_t>(segment) + 2 == times_.forward_seconds.size())
+      to_ = &times_.forward_seconds.back();
+  }
+  void EndForward(GradientTape&) override { End(); }
+  void BackwardIsAt(int segment) override {
+    End();
+    if (segment >= 0) to_ = &times_.backward_seconds[static_cast<size_t>(segment)];
+  }
+  // Dry runs do not count.
+  void Start() { is_on_ = true; }
+  void End() {
+    const auto now = std::chrono::steady_clock::now();
+    if (to_ != nullptr && is_on_)
+      *to_ = std::min(*to_, std::chrono::duration<double>(now - begin_).count());
+    begin_ = now;
+    to_ = nullptr;
+  }
+  // The backward pass of a layer that is called again has that call.
+  StepTimes Times() const {
+    StepTimes times = times_;
+    for (auto* const seconds : {&times.forward_seconds, &times.backward_seconds}) {
+      for (double& one : *seconds) one = one == kNone ? 0 : one;
+    }
+    return times;
+  }
+
+ private:
+  static constexpr double kNone = 1e30;
+  StepTimes times_;
+  bool is_on_ = false;
+  double* to_ = nullptr;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+// Chains in slices, other layers by themselves.
+ActivationPlan PlanOfSlices(const ActivationProblem& problem, int64_t examples) {
+  ActivationPlan plan;
+  int chain = -1;
+  for (const LayerActivations& layer : problem.layers) {
+    if (layer.chain >= 0 && layer.chain == chain) {
+      ++plan.segments.back().layers;
+    } else {
+      plan.segments.push_back({.layers = 1,
+                               .retention = Retention::kRecompute,
+                               .slice = layer.chain >= 0 ? examples : 0});
+    }
+    chain = layer.chain;
+  }
+  return plan;
+}
+
+// How much longer chains take in slices: `sliced` are times of the segments of that plan.
+std::pair<double, double> SliceFactors(const ActivationProblem& problem, const StepTimes& whole,
+                                       const StepTimes& sliced) {
+  double forward = 0, backward = 0, sliced_forward = 0, sliced_backward = 0;
+  size_t segment = 0;
+  for (size_t i = 0; i < problem.layers.size(); ++i) {
+    const int chain = problem.layers[i].chain;
+    const bool goes_on = i > 0 && chain >= 0 && problem.layers[i - 1].chain == chain;
+    if (i > 0 && !goes_on) ++segment;
+    if (chain < 0) continue;
+    forward += whole.forward_seconds[i];
+    backward += whole.backward_seconds[i];
+    if (goes_on) continue;
+    sliced_forward += sliced.forward_seconds[segment];
+    sliced_backward += sliced.backward_seconds[segment];
+  }
+  const auto factor = [](double of_slices, double of_all) {
+    return of_all > 0 ? std::clamp(of_slices / of_all, 1.0, 10.0) : 1.0;
+  };
+  return {factor(sliced_forward, forward), factor(sliced_backward, backward)};
+}
+
+}  // namespace
+
+StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem,
+                       int64_t limit) {
+  std::vector<ActivationPlan> plans = {PlanOfLayers(network, Retention::kRecompute)};
+  if (std::any_of(problem.arrays.begin(), problem.arrays.end(),
+                  [](const ActivationArray& array) { return array.can_remake; }))
+    plans.push_back(PlanOfLayers(network, Retention::kRemake));
+  int64_t batch = shape.batch;
+  for (const ActivationPlan& plan : plans) {
+    const int64_t needed = std::max<int64_t>(1, CostOf(problem, plan).peak_bytes);
+    if (needed <= limit) continue;
+    batch =
+        std::min(batch, std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(shape.batch) *
+                                                                  static_cast<double>(limit) /
+                                                                  static_cast<double>(needed))));
+  }
+  StepShape measured = shape;
+  measured.batch = batch;
+  NDArray beside;
+  if (network.beside().is_defined()) {
+    const ScopeOutOfWorkspaces heap;
+    const HandlesOwnScope handles;  // a model's manager is capped
+    beside = network.beside().CopyTo(Place::Heap());
+  }
+  const absl::Cleanup restore = [&] {
+    network.SetActivationPlan({});
+    if (!beside.is_defined()) return;
+    NDArray now = network.beside();
+    CopyInto(beside, now);
+  };
+  const auto times_by = [&](const ActivationPlan& plan) {
+    ObserverOfTimes observer(plan);
+    network.SetActivationPlan(plan, nullptr, &observer);
+    RenewWorkspace(network);
+    for (int i = 0; i < kCycles; ++i) RunDryStep(network, measured);
+    BudgetCharge charge(Host(), &MemoryOwner::Current());
+    charge.GrowTo(static_cast<int64_t>(network.training_workspace().stats().planned_peak_bytes),
+                  "steps whose times are measured");
+    constexpr int kRuns = 3;
+    observer.Start();
+    for (int i = 0; i < kRuns; ++i) {
+      RunStep(network, measured, /*dry=*/false);
+      observer.End();
+    }
+    network.SetActivationPlan({});  // the observer goes
+    return observer.Times();
+  };
+  const size_t layers = problem.layers.size();
+  const StepTimes again = times_by(plans[0]);
+  StepTimes times = again;
+  times.batch = batch;
+  // Where layers keep all: of a part of them at a time, as many as there is memory for.
+  std::vector<ActivationPlan> parts;
+  constexpr size_t kMostParts = 8;
+  for (size_t count = 1; count <= std::min(kMostParts, layers) && parts.empty(); count *= 2) {
+    for (size_t part = 0; part < count; ++part) {
+      ActivationPlan plan = plans[0];
+      for (size_t i = layers * part / count; i < layers * (part + 1) / count; ++i)
+        plan.segments[i].retention = Retention::kKeep;
+      parts.push_back(std::move(plan));
+    }
+    const bool fits = std::all_of(parts.begin(), parts.end(), [&](const ActivationPlan& plan) {
+      return static_cast<double>(CostOf(problem, plan).peak_bytes) * static_cast<double>(batch) <=
+             static_cast<double>(limit) * static_cast<double>(shape.batch);
+    });
+    if (!fits) parts.clear();
+  }
+  for (const ActivationPlan& plan : parts) {
+    const StepTimes kept = times_by(plan);
+    for (size_t i = 0; i < layers; ++i) {
+      if (plan.segments[i].retention != Retention::kKeep) continue;
+      times.forward_seconds[i] = kept.forward_seconds[i];
+      times.backward_seconds[i] = kept.backward_seconds[i];
+    }
+  }
+  for (size_t i = 0; i < layers; ++i) {
+    double &forward = times.forward_seconds[i], &backward = times.backward_seconds[i];
+    const double both = again.forward_seconds[i] + again.backward_seconds[i];
+    if (parts.empty()) backward = std::max(0.0, backward - forward);
+    times.again_seconds.push_back(std::max(0.0, both - forward - backward));
+  }
+  if (plans.size() > 1) {
+    const StepTimes remade = times_by(plans[1]);
+    for (size_t i = 0; i < layers; ++i) {
+      times.remake_seconds.push_back(
+          std::max(0.0, remade.forward_seconds[i] + remade.backward_seconds[i] -
+                            times.forward_seconds[i] - times.backward_seconds[i]));
+    }
+  }
+  for (const SlicedActivations& slice : problem.slices) {
+    if (slice.examples >= batch) break;
+    times.slice_factors.push_back(
+        SliceFactors(problem, times, times_by(PlanOfSlices(problem, slice.examples))));
+  }
+  const double factor = static_cast<double>(shape.batch) / static_cast<double>(batch);
+  for (auto* const seconds : {&times.forward_seconds, &times.backward_seconds,
+                              &times.remake_seconds, &times.again_seconds}) {
+    for (double& one : *seconds) one *= factor;
+  }
+  return times;
+}
+
+}  // namespace tidepool::nn
