@@ -11,6 +11,7 @@
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/budget/spilled_unit.h"
 #include "tidepool/nn/network/network_body.h"
@@ -253,6 +254,25 @@ void SpilledTrainer::Host::Commit() {
   TakeNew();
   complete_ = false;
   updater_.Advance();
+}
+
+void SpilledTrainer::Host::KeepBeside() {
+  if (!network_.beside().is_defined()) return;
+  const ScopeOutOfWorkspaces heap;
+  const HandlesOwnScope handles;
+  const NoGradientScope constants;
+  if (!beside_before_.is_defined()) {
+    beside_before_ = network_.beside().CopyTo(Place::Heap());
+  } else {
+    CopyInto(network_.beside(), beside_before_);
+  }
+}
+
+void SpilledTrainer::Host::RestoreBeside() {
+  if (!beside_before_.is_defined()) return;
+  const NoGradientScope constants;
+  NDArray beside = network_.beside();
+  CopyInto(beside_before_, beside);
 }
 
 void SpilledTrainer::Host::Drop() noexcept {

@@ -31,6 +31,9 @@ class SpilledTrainer::Host final : public ParameterHost {
   // it is dropped.
   void Commit();
   void Drop() noexcept;
+  // Of a step: running averages, say, as they are now, and as they were then.
+  void KeepBeside();
+  void RestoreBeside();
   // What was written becomes what is kept.
   void TakeNew() noexcept;
 
@@ -107,6 +110,7 @@ class SpilledTrainer::Host final : public ParameterHost {
   int forward_ = 0, backward_ = 0;  // places entered last
   bool complete_ = false;           // all units have been updated and written
   std::exception_ptr failure_;      // of End()
+  NDArray beside_before_;           // undefined: there is nothing beside the parameters
 };
 
 }  // namespace tidepool::nn

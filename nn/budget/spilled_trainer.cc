@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "tidepool/memory/error.h"
@@ -29,6 +30,8 @@ SpilledTrainerStats SpilledTrainer::stats() const { return host_->stats(); }
 template <typename Set>
 double SpilledTrainer::StepOf(absl::FunctionRef<Set()> make) {
   double loss = 0;
+  const uint64_t step = network().step();
+  host_->KeepBeside();
   {
     const WorkspaceScope scope(network().training_workspace());
     const Set set = make();
@@ -39,7 +42,13 @@ double SpilledTrainer::StepOf(absl::FunctionRef<Set()> make) {
       throw;
     }
   }
+  // What fails here fails behind the pass, which has counted the step and moved running averages.
+  absl::Cleanup undo = [&] {
+    network().set_step(step);
+    host_->RestoreBeside();
+  };
   host_->Commit();
+  std::move(undo).Cancel();
   return loss;
 }
 
