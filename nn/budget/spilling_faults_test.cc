@@ -117,6 +117,11 @@ TEST(SpillingFaults, AStepWhoseFileFailsHasChangedNothing) {
       Trained trained;
       Train(trainer, 0, 2, &trained);
       const int64_t used = file->stats().used_bytes;
+      const auto beside = [&] {
+        return network.beside().is_defined() ? BytesOf(network.beside()) : std::string();
+      };
+      const std::string averages = beside();
+      EXPECT_EQ(averages.empty(), error == EIO);
       faults->next = 0;
       faults->first = first;
       try {
@@ -127,6 +132,7 @@ TEST(SpillingFaults, AStepWhoseFileFailsHasChangedNothing) {
         faults->first = INT64_MAX;
         EXPECT_EQ(trainer.steps(), 2) << first;
         EXPECT_EQ(network.step(), 2u) << first << ": what is drawn would be other numbers";
+        EXPECT_EQ(beside(), averages) << first;
         trained.losses.push_back(trainer.Step([] { return SomeBatch(4 + 2 % 3, 2); }));
         EXPECT_EQ(file->stats().used_bytes, used)
             << "what the failed step wrote is left, " << first;
