@@ -1,6 +1,7 @@
 #include "tidepool/memory/workspace/plan_set.h"
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <utility>
 
@@ -90,11 +91,33 @@ void PlanSet::Replace(absl::Span<const Replacement> replacements) {
     *at = std::move(by);
   }
   if (places.empty()) return;
-  std::shared_ptr<const PlanList> list = MakeList(cycles);  // the last to throw
-  for (const auto& [place, by] : places) *place = by;
+  std::shared_ptr<const PlanList> list;  // the last to throw
+  if (list_->cycles_.size() == cycles_.size()) {
+    // They begin as those did, and stand where they stood.
+    auto with = std::make_shared<PlanList>(*list_);
+    for (const auto& cycle : cycles) {
+      const auto is_new = [&cycle](const auto& place) { return place.second == cycle.get(); };
+      if (std::none_of(places.begin(), places.end(), is_new)) continue;
+      const auto all = static_cast<uint32_t>(cycle->plan->signatures.size());
+      const PlanList::Range like = list_->Like(*cycle->plan, all);
+      for (uint32_t i = like.begin; i < like.end; ++i) {
+        if (Key(*with->cycles_[i]->plan) == Key(*cycle->plan)) with->cycles_[i] = cycle;
+      }
+    }
+    list = std::move(with);
+  } else {
+    list = MakeList(cycles);
+  }
+  bool sums = false;
+  for (const auto& [place, by] : places) {
+    const LearnedCycle& old = **place;
+    sums = sums || old.loaded || &old == largest_ || by->plan->layout.peak_bytes() >= peak_bytes_;
+    plan_bytes_ = plan_bytes_ - BytesOf(old) + BytesOf(*by);
+    *place = by;
+  }
   cycles_ = std::move(cycles);
   list_ = std::move(list);
-  Sum();
+  if (sums) Sum();
 }
 
 // First of all, without `same` and without those there is no room for.
@@ -140,24 +163,43 @@ LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCyc
     list = MakeList(cycles);
   }
   by_key_.try_emplace(Key(*added->plan), added).first->second = added;  // the last to throw
+  const auto counts = [this](const LearnedCycle& gone) { return gone.loaded || &gone == largest_; };
+  bool sums = added->loaded || (same != nullptr && counts(*same));
   for (const auto& gone : dropped) {
+    sums = sums || counts(*gone);
     const auto at = by_key_.find(Key(*gone->plan));
     if (at != by_key_.end() && at->second == gone.get()) by_key_.erase(at);
     Remember(*gone);
   }
   cycles_ = std::move(cycles);
   list_ = std::move(list);
-  Sum();
+  if (sums) {
+    Sum();
+    return added;
+  }
+  // Of thousands it is noticed when all are looked at.
+  plan_bytes_ = kept_bytes + bytes;
+  if (const size_t peak = added->plan->layout.peak_bytes();
+      largest_ == nullptr || peak >= peak_bytes_) {
+    largest_ = added, peak_bytes_ = peak;
+  }
   return added;
 }
 
 void PlanSet::Use(const LearnedCycle* cycle, uint64_t now, bool followed) {
   if (cycles_.empty()) return;
   if (cycles_.front().get() != cycle) {
-    const auto at = std::find_if(cycles_.begin(), cycles_.end(),
-                                 [cycle](const auto& other) { return other.get() == cycle; });
-    if (at == cycles_.end()) return;
-    std::rotate(cycles_.begin(), at, std::next(at));
+    // What comes again is near the beginning, kinds that come in turns are at the end.
+    size_t found = 0;
+    for (size_t low = 1, high = cycles_.size(); found == 0 && low < high; ++low) {
+      if (cycles_[low].get() == cycle) found = low;
+      if (cycles_[--high].get() == cycle) found = high;
+    }
+    if (found == 0) return;
+    const auto at = cycles_.begin() + static_cast<std::ptrdiff_t>(found);
+    std::shared_ptr<LearnedCycle> first = std::move(*at);
+    std::move_backward(cycles_.begin(), at, std::next(at));
+    cycles_.front() = std::move(first);
   }
   LearnedCycle& used = *cycles_.front();
   used.used_at = now;
@@ -200,22 +242,29 @@ bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
   // A little less is not worth learning it again.
   size_t keep_up_to = SIZE_MAX;
   if (largest_used > 0 && largest_used < peak_bytes_ - peak_bytes_ / 16) keep_up_to = largest_used;
-  // From the largest down, while their patience is over: the lowest gap.
-  size_t peak = peak_bytes_;
-  for (int looks = 0; looks < kMostGaps; ++looks) {
-    size_t next = 0;
+  // From the largest down, while their patience is over: the lowest gap. The largest sizes, once each.
+  struct Size {
+    size_t peak = 0;
     bool all_idle = true;
-    for (const auto& cycle : cycles_) {
-      if (peak_of(cycle) < peak) {
-        next = std::max(next, peak_of(cycle));
-      } else if (peak_of(cycle) == peak &&
-                 (cycle == cycles_.front() || idle_of(*cycle) < cycle->patience)) {
-        all_idle = false;
-      }
+  };
+  std::array<Size, kMostGaps + 1> sizes;
+  size_t count = 0;
+  for (const auto& cycle : cycles_) {
+    const size_t peak = peak_of(cycle);
+    if (peak > peak_bytes_) continue;  // of a file
+    if (count == sizes.size() && peak < sizes.back().peak) continue;
+    const auto at = std::find_if(sizes.begin(), sizes.begin() + count,
+                                 [peak](const Size& size) { return size.peak <= peak; });
+    if (at == sizes.begin() + count || at->peak != peak) {
+      count = std::min(count + 1, sizes.size());
+      std::move_backward(at, sizes.begin() + count - 1, sizes.begin() + count);
+      *at = {peak, true};
     }
-    if (!all_idle || next == 0) break;
-    if (peak > next + next / 4) keep_up_to = std::min(keep_up_to, next);
-    peak = next;
+    if (cycle == cycles_.front() || idle_of(*cycle) < cycle->patience) at->all_idle = false;
+  }
+  for (size_t i = 0; i + 1 < count && sizes[i].all_idle; ++i) {
+    const size_t next = sizes[i + 1].peak;
+    if (sizes[i].peak > next + next / 4) keep_up_to = std::min(keep_up_to, next);
   }
   if (keep_up_to >= peak_bytes_) return false;
   for (const auto& cycle : cycles_) {
@@ -260,12 +309,13 @@ bool PlanSet::ForgetInTheWay(uint64_t now) noexcept {
 
 void PlanSet::SetAlone(bool alone, uint64_t now, std::shared_ptr<const CyclePlan> longer) noexcept {
   LearnedCycle& cycle = *cycles_.front();
+  const size_t before = BytesOf(cycle);
   cycle.alone = alone;
   if (alone) {
     cycle.alone_at = now;
     if (longer != nullptr) cycle.longer = std::move(longer);
   }
-  Sum();
+  plan_bytes_ = plan_bytes_ - before + BytesOf(cycle);
 }
 
 bool PlanSet::ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept {
@@ -299,6 +349,7 @@ void PlanSet::Clear() noexcept {
   by_key_.clear();
   cycles_.clear();
   forgotten_.clear();
+  looked_at_ = 0;
   list_ = PlanList::None();
   Sum();
 }
@@ -306,7 +357,14 @@ void PlanSet::Clear() noexcept {
 // Without the memory for another list the old one stays, which holds some that are forgotten.
 void PlanSet::Changed() noexcept {
   try {
-    list_ = MakeList(cycles_);
+    // Those that are left stand in the order in which they stood.
+    auto left = std::make_shared<PlanList>();
+    left->cycles_.reserve(cycles_.size());
+    for (const auto& cycle : list_->cycles_) {
+      if (left->cycles_.size() < cycles_.size() && Holds(cycle.get()))
+        left->cycles_.push_back(cycle);
+    }
+    list_ = left->cycles_.size() == cycles_.size() ? std::move(left) : MakeList(cycles_);
   } catch (const std::bad_alloc&) {
   }
   Sum();
@@ -315,7 +373,6 @@ void PlanSet::Changed() noexcept {
 void PlanSet::Sum() noexcept {
   peak_bytes_ = loaded_peak_bytes_ = plan_bytes_ = 0;
   largest_ = nullptr;
-  looked_at_ = 0;
   for (const auto& cycle : cycles_) {
     const size_t peak = cycle->plan->layout.peak_bytes();
     if (cycle->loaded) {

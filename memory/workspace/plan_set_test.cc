@@ -228,6 +228,66 @@ TEST(PlanSet, WhatIsKnownOfACycleOutlivesItsPlan) {
   EXPECT_EQ(moved.watch.seen_cycles, 3);
 }
 
+// What is added up change by change is what there is.
+TEST(PlanSet, SumsAndListAreThoseOfItsPlansWhateverHappens) {
+  std::mt19937 random(11);
+  const auto draw = [&](int n) { return static_cast<int64_t>(random() % static_cast<unsigned>(n)); };
+  PlanSet plans(/*most_plans=*/40);
+  std::vector<std::shared_ptr<const CyclePlan>> made;  // alike kinds are the same requests
+  for (int64_t kind = 0; kind < 120; ++kind) {
+    made.push_back(ManyRequests(kind % 60, 300, 64 * (1 + kind % 60) * (kind < 60 ? 40 : 100)));
+  }
+  for (uint64_t now = 1; now < 4000; ++now) {
+    const size_t kind = static_cast<size_t>(draw(120));
+    LearnedCycle* const there =
+        plans.Find(made[kind]->signature(), made[kind]->requests.size());
+    switch (draw(plans.empty() ? 1 : 10)) {
+      case 0:
+      case 1:
+        plans.Add(made[kind], now, /*loaded=*/draw(20) == 0);
+        break;
+      case 2:
+        if (there != nullptr) {
+          const PlanSet::Replacement replacement{there->plan, ManyRequests(static_cast<int64_t>(kind % 60), 300, made[kind]->requests[1].size)};
+          plans.Replace({&replacement, 1});
+        }
+        break;
+      case 3:
+        plans.SetAlone(draw(2) == 0, now, draw(2) == 0 ? made[kind] : nullptr);
+        break;
+      case 4:
+        if (draw(20) == 0) plans.ForgetLarger(static_cast<size_t>(draw(300000)));
+        break;
+      case 5:
+        plans.ForgetOutliers(now);
+        break;
+      case 6:
+        if (there != nullptr && draw(10) == 0) plans.Forget(there);
+        break;
+      default:
+        if (there != nullptr) plans.Use(there, now, draw(2) == 0);
+        if (there != nullptr) EXPECT_EQ(&plans.last_used(), there);
+    }
+    size_t bytes = 0, peak = 0, loaded = 0;
+    for (const auto& cycle : plans.cycles()) {
+      bytes += sizeof(LearnedCycle) + cycle->plan->state_bytes();
+      if (cycle->longer != nullptr) bytes += cycle->longer->state_bytes();
+      size_t& most = cycle->loaded ? loaded : peak;
+      most = std::max(most, cycle->plan->layout.peak_bytes());
+      const PlanList::Range like = plans.list()->Like(*cycle->plan, 300);
+      bool listed = false;
+      for (uint32_t i = like.begin; i < like.end; ++i)
+        listed = listed || &(*plans.list())[i] == cycle.get();
+      ASSERT_TRUE(listed) << now;
+    }
+    ASSERT_EQ(plans.list()->size(), plans.size()) << now;
+    ASSERT_EQ(plans.peak_bytes(), peak) << now;
+    ASSERT_EQ(plans.loaded_peak_bytes(), loaded) << now;
+    ASSERT_GE(plans.state_bytes(), bytes) << now;
+    ASSERT_LE(plans.state_bytes(), bytes + 32768) << now << ": vectors and maps";
+  }
+}
+
 TEST(PlanSet, ForgetLargerAndClear) {
   PlanSet plans;
   for (int64_t bytes : {64, 128, 256}) plans.Add(OneRequest(bytes), 0);
