@@ -104,12 +104,16 @@ void Network::CheckActivationPlan(const ActivationPlan& plan, bool has_file) con
 }
 
 int64_t Network::SliceOf(int begin, int layers, std::string* why_not) const {
+  CheckWhole("slice");
   std::string reason;
   int64_t examples = 0;
-  if (dtype() != DType::kFloat32 || compute_type().has_value() || device() != Host()) {
+  const int64_t all = body_->config() != nullptr ? std::ssize(body_->config()->nodes) : 0;
+  if (begin < 0 || layers < 1 || int64_t{begin} + layers > all) {
+    reason = absl::StrCat("there are ", all, " layers");
+  } else if (dtype() != DType::kFloat32 || compute_type().has_value() || device() != Host()) {
     reason = "it computes by another type than f32, or on a device";
   } else {
-    examples = CheckWhole("slice").body_->SliceOf(begin, layers, &reason);
+    examples = body_->SliceOf(begin, layers, &reason);
   }
   if (why_not != nullptr) *why_not = std::move(reason);
   return examples;

@@ -1,4 +1,5 @@
 // Segments that are computed in slices of the batch: the bits of the whole, less memory, and what is refused.
+#include <climits>
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -196,6 +197,12 @@ TEST(SlicedPlanTest, WhatLooksAtSeveralExamplesIsRefused) {
   EXPECT_THAT(refusal(f64, {{4, kAgain, 4}, {2}}), HasSubstr("another type than f32"));
   EXPECT_EQ(lenet.SliceOf(0, 4), 2);
   EXPECT_EQ(lenet.SliceOf(0, 2), 1);
+  for (const auto& [begin, layers] : std::vector<std::pair<int, int>>{
+           {0, -1}, {1, INT_MAX}, {INT_MAX, INT_MAX}, {-1, 1}, {INT_MIN, 2}, {0, 0}, {4, 100}}) {
+    std::string reason;
+    EXPECT_EQ(lenet.SliceOf(begin, layers, &reason), 0) << begin << ", " << layers;
+    EXPECT_THAT(reason, testing::HasSubstr("layers")) << begin << ", " << layers;
+  }
 }
 
 // Kernels that promise nothing of their sums over the batch are not asked for slices; where a scope asks for them later, the batch is

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
@@ -27,14 +28,27 @@ void LastFinite::EndEpoch(int64_t step, int epoch, absl::FunctionRef<NDArray()> 
     Fail(step, epoch, found);
   }
   bool is_finite = false;
-  model_.network->Infer(make_input, [&](const NDArray& outputs) {
-    is_finite = All(IsFinite(outputs)).To(Host()).At<bool>({});
-  });
+  const auto look = [&](absl::FunctionRef<NDArray()> make) {
+    model_.network->Infer(make, [&](const NDArray& outputs) {
+      is_finite = All(IsFinite(outputs)).To(Host()).At<bool>({});
+    });
+  };
+  try {
+    look(make_input);
+  } catch (const OutOfMemoryError&) {
+    // A budget that has room for a planned step may have none for a batch whose activations are all in memory.
+    look([&] { return make_input().Slice(0, 0, 1); });
+  }
   if (!is_finite) Fail(step, epoch, "the network's outputs are not finite");
   if (save_.empty()) return;
   const NDArray& arrays = model_.network->arrays();
   if (kept_epoch_ == 0) {
-    kept_ = arrays.CopyTo(Place::Heap().OnDevice(arrays.device()));
+    try {
+      kept_ = arrays.CopyTo(Place::Heap().OnDevice(arrays.device()));
+    } catch (const OutOfMemoryError&) {
+      has_no_room_ = true;
+      return;  // training goes on without a copy
+    }
   } else {
     CopyInto(arrays, kept_);
   }
@@ -47,7 +61,8 @@ void LastFinite::Fail(int64_t step, int epoch, const std::string& what) {
   if (save_.empty()) throw CommandFailed(message);
   if (kept_epoch_ == 0) {
     throw CommandFailed(
-        absl::StrCat(message, "; nothing is saved, as no epoch has been finished before"));
+        absl::StrCat(message, has_no_room_ ? "; nothing is saved, as no budget had room for a copy of the last epoch"
+                                               : "; nothing is saved, as no epoch has been finished before"));
   }
   NDArray arrays = model_.network->arrays();
   CopyInto(kept_, arrays);

@@ -30,6 +30,8 @@ class LastFinite {
   // The same of the parameters after an epoch's last step, and of what the network makes of
   // `make_input`'s batch by them: finite parameters may be too large to compute with.
   void EndEpoch(int64_t step, int epoch, absl::FunctionRef<NDArray()> make_input);
+  // Training has ended well: the copy goes.
+  void Release() { kept_ = NDArray(); }
 
  private:
   [[noreturn]] void Fail(int64_t step, int epoch, const std::string& what);
@@ -37,6 +39,7 @@ class LastFinite {
   nn::Model& model_;
   const std::string save_, advice_;
   NDArray kept_;        // Network::arrays()
+  bool has_no_room_ = false;  // for kept_
   int kept_epoch_ = 0;  // 0: none
 };
 

@@ -236,9 +236,19 @@ int RunTrain() {
     room.Release();
     nn::SaveModelAnywhere(model, save);
   }
+  last_finite.Release();
 
   Evaluation evaluation(static_cast<int>(model.classes));
-  EvaluateModel(model, data.test, batch, {&evaluation});
+  for (int64_t images_at_once = batch;; images_at_once /= 2) {
+    try {
+      EvaluateModel(model, data.test, images_at_once, {&evaluation});
+      break;
+    } catch (const OutOfMemoryError&) {
+      // The budget that training has kept to has no room for so many without a plan.
+      if (images_at_once == 1) throw;
+      evaluation.Reset();
+    }
+  }
   std::printf("\n%s\n", evaluation.Report().c_str());
   std::printf(
       "%s\n%s",
