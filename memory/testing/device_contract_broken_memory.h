@@ -39,6 +39,7 @@ inline std::byte* BytesOf(const std::byte* at, size_t bytes) {
 // A wrapper with one fault.
 struct Faulty : Wrapper {
   explicit Faulty(bool always) : now(always) {}
+  virtual ~Faulty() = default;
   virtual void Finish() {}  // what the fault kept
   Sometimes now;
 };

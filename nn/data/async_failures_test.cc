@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/memory/testing/refused_threads.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/nn/data/async_iterator.h"
 #include "tidepool/nn/data/testing/numbered.h"
@@ -95,6 +96,64 @@ TEST(AsyncFailures, Nd4jCase113AnExceptionComesWithItsTypeAfterTheBatchesBeforeI
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(ahead.Next().has_value());
   EXPECT_THROW(ahead.Next(), Unreadable);
   EXPECT_EQ(ahead.failed_batch(), 5);
+}
+
+// Nothing is made ahead of a shield, and all else is as it is of what is.
+TEST(AsyncFailures, WhatIsShieldedFailsAsWhatIsMadeAhead) {
+  bool broken = true, resets = true;
+  FunctionIterator<DataSet> source(5, [&](int64_t i) {
+    if (broken && i == 2) ThrowDataLoss("images.idx: byte 17: found 3");
+    return Numbered(i);
+  });
+  class Resetting : public DataSetIterator {
+   public:
+    Resetting(DataSetIterator& base, const bool& resets) : base_(base), resets_(resets) {}
+    void Reset() override {
+      if (!resets_) throw Unreadable("gone");
+      base_.Reset();
+    }
+
+   protected:
+    std::optional<DataSet> NextBatch(const std::stop_token& stop) override {
+      return base_.Next(stop);
+    }
+    DataSetIterator& base_;
+    const bool& resets_;
+  } resetting(source, resets);
+  AsyncShieldDataSetIterator shield(resetting);
+  AsyncDataSetIterator ahead(shield, {.name = "digits", .first_epoch = 3});
+  for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(NumberOf(*ahead.Next()), static_cast<float>(i));
+  EXPECT_FALSE(ahead.failed_batch().has_value());
+  for (int again = 0; again < 3; ++again) {
+    EXPECT_THAT(ErrorOf([&] { ahead.Next(); }),
+                IsError(StatusCode::kDataLoss,
+                        {"digits: batch 2 of epoch 3: images.idx: byte 17: found 3"}));
+    EXPECT_EQ(ahead.failed_batch(), 2);
+  }
+  resets = false;
+  EXPECT_THROW(ahead.Reset(), Unreadable);
+  for (int again = 0; again < 2; ++again) EXPECT_THROW(ahead.Next(), Unreadable);
+  EXPECT_EQ(ahead.failed_batch(), -1);
+  resets = true;
+  broken = false;
+  ahead.Reset();
+  int64_t seen = 0;
+  while (ahead.Next().has_value()) ++seen;
+  EXPECT_EQ(seen, 5);
+  EXPECT_FALSE(ahead.Next().has_value());
+  EXPECT_FALSE(ahead.failed_batch().has_value());
+}
+
+TEST(AsyncFailures, WithoutThreadsForProducersItSaysSo) {
+  FunctionIterator<DataSet> source(5, [](int64_t i) { return Numbered(i); });
+  {
+    const RefusedThreads refused;
+    EXPECT_THAT(ErrorOf([&] { AsyncDataSetIterator(source, {.producers = 3, .name = "digits"}); }),
+                IsError(StatusCode::kResourceExhausted,
+                        {"digits: the system has no thread for producer 0 of 3: Resource"}));
+  }
+  AsyncDataSetIterator ahead(source, {.producers = 3});
+  EXPECT_EQ(NumberOf(*ahead.Next()), 0.0f);
 }
 
 // One object, which the source keeps: others may read it, and each epoch begins with it as it was.

@@ -1,5 +1,6 @@
 #include "tidepool/nn/data/async_iterator.h"
 
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -48,6 +49,12 @@ AsyncIterator<Set>::AsyncIterator(Iterator<Set>& base, const AsyncOptions& optio
   producers_.reserve(static_cast<size_t>(options_.producers));
   try {
     for (int i = 0; i < options_.producers; ++i) producers_.emplace_back([this] { Produce(); });
+  } catch (const std::system_error& error) {
+    const size_t started = producers_.size();
+    EndThreads();
+    ThrowResourceExhausted(absl::StrCat(options_.name, ": the system has no thread for producer ",
+                                        started, " of ", options_.producers, ": ",
+                                        error.code().message()));
   } catch (...) {
     EndThreads();
     throw;
@@ -153,9 +160,34 @@ std::optional<Set> AsyncIterator<Set>::MakeBatch(const std::stop_token& stop, bo
   return made;
 }
 
+// Nothing is made ahead, and failures are those of what is.
+template <typename Set>
+std::optional<Set> AsyncIterator<Set>::AskBase(const std::stop_token& stop) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (error_ != nullptr) std::rethrow_exception(error_);
+  const int64_t batch = taken_, epoch = epoch_;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    std::optional<Set> made = base_.Next(stop);
+    lock.lock();
+    taken_ += made.has_value();
+    return made;
+  } catch (...) {
+    error = WithContext(std::current_exception(),
+                        absl::StrCat(options_.name, ": batch ", batch, " of epoch ", epoch));
+  }
+  if (stop.stop_requested()) std::rethrow_exception(error);  // of the wish to stop, perhaps
+  lock.lock();
+  end_ = failed_batch_ = batch;
+  error_ = error;
+  lock.unlock();
+  std::rethrow_exception(error);
+}
+
 template <typename Set>
 std::optional<Set> AsyncIterator<Set>::NextBatch(const std::stop_token& stop) {
-  if (ring_ == nullptr) return base_.Next(stop);
+  if (ring_ == nullptr) return AskBase(stop);
   std::unique_lock<std::mutex> lock(mutex_);
   std::optional<Set>* next = nullptr;
   const bool is_there = changed_.wait(lock, stop, [&] {
@@ -176,7 +208,6 @@ std::optional<Set> AsyncIterator<Set>::NextBatch(const std::stop_token& stop) {
 
 template <typename Set>
 void AsyncIterator<Set>::Reset() {
-  if (ring_ == nullptr) return base_.Reset();
   std::vector<std::optional<Set>> unwanted(ready_.size());
   std::stop_source stop;
   std::unique_lock<std::mutex> lock(mutex_);

@@ -27,8 +27,8 @@
 // Errors: an exception of `base` comes out of Next() with its type, after the batches before it,
 // and again at each call until Reset(); an Error (but of a type derived by others) is a copy that says
 // in front of its message which batch it was, failed_batch() does of any exception. What base.Reset() throws comes out of Reset(), and of Next()
-// until a Reset() succeeds. Where slots or threads cannot be had it is OutOfMemoryError or
-// std::system_error. Ownership: `base` outlives it, and is nobody else's meanwhile; afterwards it
+// until a Reset() succeeds. Where slots cannot be had it is OutOfMemoryError, where the system
+// has no thread for a producer kResourceExhausted, of the constructor. Ownership: `base` outlives it, and is nobody else's meanwhile; afterwards it
 // is ahead of what was taken. Threads: one at a time; waiting() and ring_stats() any.
 #ifndef TIDEPOOL_NN_DATA_ASYNC_ITERATOR_H_
 #define TIDEPOOL_NN_DATA_ASYNC_ITERATOR_H_
@@ -73,7 +73,7 @@ template <typename Set>
 class AsyncIterator final : public Iterator<Set> {
  public:
   // Begins where `base` is. Throws kInvalidArgument for prefetch, producers or kept below 1 or
-  // beyond the limits above (prefetch and kept together).
+  // beyond the limits above (prefetch and kept together), and as said above.
   explicit AsyncIterator(Iterator<Set>& base, const AsyncOptions& options = {});
   ~AsyncIterator() override;
 
@@ -91,6 +91,7 @@ class AsyncIterator final : public Iterator<Set> {
   std::optional<Set> NextBatch(const std::stop_token& stop) override;
 
  private:
+  std::optional<Set> AskBase(const std::stop_token& stop);
   void Produce();
   void MakeOne(std::unique_lock<std::mutex>& lock);
   std::optional<Set> MakeBatch(const std::stop_token& stop, bool& asks);
