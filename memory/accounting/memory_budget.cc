@@ -254,7 +254,6 @@ void MemoryBudget::Release(Device device, MemoryOwner& owner, int64_t bytes) noe
   const BudgetLine* const own = FindLine(owner, device);
   const int64_t taken = own == nullptr ? 0 : own->taken.load(std::memory_order_relaxed);
   if (bytes < 0 || bytes > taken) ReportWrongRelease(device, owner, bytes, taken);
-  if (bytes == 0) return;
   ForEachLine(owner, device,
               [&](BudgetLine& line, const MemoryOwner*) { Raise(line.taken, -bytes); });
   if (limited()) TellOfRelease(std::move(lock), device, owner, bytes);

@@ -1,6 +1,6 @@
 // Segments that are computed in slices of the batch: the bits of the whole, less memory, and what is refused.
-#include <climits>
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <string>

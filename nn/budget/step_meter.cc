@@ -12,9 +12,9 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/owner_lease.h"
-#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/planning/placement_problem.h"
 #include "tidepool/memory/workspace/workspace.h"

@@ -143,16 +143,16 @@ ParallelPass ParallelWrapper::FitAhead(Iterator<Set>& batches) {
                        .device = trainer_.network().device(),
                        .name = kName,
                        .first_epoch = passes_++};
-  if (batches.allows_prefetch()) {
-    if (!ring_.has_value()) ring_.emplace(options.name, options.RingConfig(), options.device);
-    options.ring = &*ring_;
+  if (!batches.allows_prefetch()) {
+    int64_t batch = 0;
+    return FitRounds<Set>([&] {
+      return OfBatch(absl::StrCat(kName, ": ", NumberOf(batch++)), [&] { return batches.Next(); });
+    });
   }
+  if (!ring_.has_value()) ring_.emplace(options.name, options.RingConfig(), options.device);
+  options.ring = &*ring_;
   AsyncIterator<Set> ahead(batches, options);
-  if (batches.allows_prefetch()) return FitRounds<Set>([&] { return ahead.Next(); });
-  int64_t batch = 0;
-  return FitRounds<Set>([&] {
-    return OfBatch(absl::StrCat(kName, ": ", NumberOf(batch++)), [&] { return ahead.Next(); });
-  });
+  return FitRounds<Set>([&] { return ahead.Next(); });
 }
 template ParallelPass ParallelWrapper::FitAhead(DataSetIterator& batches);
 template ParallelPass ParallelWrapper::FitAhead(MultiDataSetIterator& batches);
