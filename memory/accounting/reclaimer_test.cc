@@ -51,8 +51,9 @@ TEST(Reclaimer, NoCallbackIsRefused) {
     const auto registration = reclaimer.Register("mine", Reclaimer::Callback());
     ADD_FAILURE() << "taken";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "reclaimer: registration of [mine]: found no callback, expected a function to call");
+    EXPECT_STREQ(
+        error.what(),
+        "reclaimer: registration of [mine]: found no callback, expected a function to call");
   }
   EXPECT_EQ(reclaimer.RunNow(), 0);
 }

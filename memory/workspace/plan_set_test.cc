@@ -231,7 +231,9 @@ TEST(PlanSet, WhatIsKnownOfACycleOutlivesItsPlan) {
 // What is added up change by change is what there is.
 TEST(PlanSet, SumsAndListAreThoseOfItsPlansWhateverHappens) {
   std::mt19937 random(11);
-  const auto draw = [&](int n) { return static_cast<int64_t>(random() % static_cast<unsigned>(n)); };
+  const auto draw = [&](int n) {
+    return static_cast<int64_t>(random() % static_cast<unsigned>(n));
+  };
   PlanSet plans(/*most_plans=*/40);
   std::vector<std::shared_ptr<const CyclePlan>> made;  // alike kinds are the same requests
   for (int64_t kind = 0; kind < 120; ++kind) {
@@ -239,8 +241,7 @@ TEST(PlanSet, SumsAndListAreThoseOfItsPlansWhateverHappens) {
   }
   for (uint64_t now = 1; now < 4000; ++now) {
     const size_t kind = static_cast<size_t>(draw(120));
-    LearnedCycle* const there =
-        plans.Find(made[kind]->signature(), made[kind]->requests.size());
+    LearnedCycle* const there = plans.Find(made[kind]->signature(), made[kind]->requests.size());
     switch (draw(plans.empty() ? 1 : 10)) {
       case 0:
       case 1:
@@ -248,7 +249,9 @@ TEST(PlanSet, SumsAndListAreThoseOfItsPlansWhateverHappens) {
         break;
       case 2:
         if (there != nullptr) {
-          const PlanSet::Replacement replacement{there->plan, ManyRequests(static_cast<int64_t>(kind % 60), 300, made[kind]->requests[1].size)};
+          const PlanSet::Replacement replacement{
+              there->plan,
+              ManyRequests(static_cast<int64_t>(kind % 60), 300, made[kind]->requests[1].size)};
           plans.Replace({&replacement, 1});
         }
         break;

@@ -103,7 +103,7 @@ struct BudgetFollower::Entry {
 
   std::optional<StepBudgetReport> report;
   int64_t planned_for = 0, plans = 0;
-  int64_t reserve = 0;                 // for what steps were seen to take beyond their plans
+  int64_t reserve = 0;                        // for what steps were seen to take beyond their plans
   uint64_t failed_cycles = 0, unplanned = 0;  // of the workspace, when it was planned
 };
 
@@ -163,9 +163,9 @@ void BudgetFollower::Entry::ThrowNothingFits(const Left& left,
               : "",
           "; it needs ", least.least_bytes, " bytes by the plan that takes least (",
           BudgetStrategyName(least.strategy), ": ", least.plan.ToString(), ")",
-          reserve > 0 ? absl::StrCat(", steps were seen to take up to ", reserve, " beside that") : "",
-          "; a limit of ",
-          left.others + room, " would have been enough, or a smaller batch; ",
+          reserve > 0 ? absl::StrCat(", steps were seen to take up to ", reserve, " beside that")
+                      : "",
+          "; a limit of ", left.others + room, " would have been enough, or a smaller batch; ",
           least.unlimited_bytes, " bytes for a step without a budget"),
       now.ToString() + now.OwnersToString());
 }

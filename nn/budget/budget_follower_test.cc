@@ -207,8 +207,8 @@ TEST(BudgetFollower, TrainingGoesOnWhereBatchesTakeMoreThanWasPlannedFor) {
   constexpr int64_t kExamples = 32;
   const int64_t of_batch = kExamples * 14 * 14 * 8 * 4;
   limit.Set(TakenBy(limit.owner) + 5 * of_batch);
-  BudgetFollower follower(network, {.strategy = BudgetStrategy::kRecompute,
-                                    .shape = {.batch = kExamples}});
+  BudgetFollower follower(network,
+                          {.strategy = BudgetStrategy::kRecompute, .shape = {.batch = kExamples}});
   int failed = 0, done = 0;
   for (uint64_t i = 0; i < 20; ++i) {
     follower.Follow();

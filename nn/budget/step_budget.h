@@ -61,9 +61,9 @@ struct StepBudgetReport {
   int64_t batch = 0;
   int64_t limit_bytes = 0;
   int64_t unlimited_bytes = 0;  // what a step needs that keeps everything
-  int64_t least_bytes = 0;      // of the plans that were looked at: a limit that one of them keeps to
-  int64_t planned_bytes = 0;    // what steps will take: the planned peak and those of the file
-  int64_t file_bytes = 0;       // of these
+  int64_t least_bytes = 0;    // of the plans that were looked at: a limit that one of them keeps to
+  int64_t planned_bytes = 0;  // what steps will take: the planned peak and those of the file
+  int64_t file_bytes = 0;     // of these
   // Beside them: pages to the end of the last one, and records of the tape.
   int64_t tail_bytes = 0, tape_bytes = 0;
   // Of what waits for the backward pass: what gradient functions of layers' own have, of which no operator tells.

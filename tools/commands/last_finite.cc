@@ -60,9 +60,10 @@ void LastFinite::Fail(int64_t step, int epoch, const std::string& what) {
                                      ": training has diverged; ", advice_);
   if (save_.empty()) throw CommandFailed(message);
   if (kept_epoch_ == 0) {
-    throw CommandFailed(
-        absl::StrCat(message, has_no_room_ ? "; nothing is saved, as no budget had room for a copy of the last epoch"
-                                               : "; nothing is saved, as no epoch has been finished before"));
+    throw CommandFailed(absl::StrCat(
+        message, has_no_room_
+                     ? "; nothing is saved, as no budget had room for a copy of the last epoch"
+                     : "; nothing is saved, as no epoch has been finished before"));
   }
   NDArray arrays = model_.network->arrays();
   CopyInto(kept_, arrays);

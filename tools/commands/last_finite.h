@@ -38,9 +38,9 @@ class LastFinite {
 
   nn::Model& model_;
   const std::string save_, advice_;
-  NDArray kept_;        // Network::arrays()
+  NDArray kept_;              // Network::arrays()
   bool has_no_room_ = false;  // for kept_
-  int kept_epoch_ = 0;  // 0: none
+  int kept_epoch_ = 0;        // 0: none
 };
 
 }  // namespace tidepool::tools
