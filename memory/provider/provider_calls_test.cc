@@ -225,6 +225,10 @@ TEST_F(ProviderCallsTest, WhatItThrowsIsAnErrorThatNamesDeviceAndCause) {
 // A thread that is cancelled within a provider's call unwinds to its end, as the POSIX library
 // demands: whoever keeps its exception ends the program.
 TEST_F(ProviderCallsTest, AThreadIsCancelledWithinACall) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP()
+      << "gcc 12's AddressSanitizer fails a check of its own where a cancelled thread unwinds";
+#endif
   const DeviceQueue side = DeviceQueue::New(kDevice);
   OddProvider odd;
   odd.thrower = [] {
