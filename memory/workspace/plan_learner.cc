@@ -15,6 +15,11 @@ namespace {
 
 // Pages beyond what is needed are given back after so many cycles.
 constexpr int kOversizedCycles = 3;
+// Of pages that were outgrown, beyond what is needed: little, as what is drawn outgrows them too.
+size_t GrowthOf(size_t bytes) {
+  constexpr size_t kFew = size_t{256} << 10, kMost = size_t{2} << 20;
+  return std::min({bytes / 16, std::max(bytes / 64, kFew), kMost});
+}
 
 size_t RoundUp(size_t n, size_t unit) {
   return n <= SIZE_MAX - unit ? (n + unit - 1) & ~(unit - 1) : n;
@@ -100,9 +105,13 @@ void PlanLearner::FollowTotals(bool may_shrink) noexcept {
 // them, again and again, they get larger ones.
 void PlanLearner::AddReach(const EndedCycle& cycle, bool unserved) noexcept {
   const bool tight = unserved && cycle.reach <= bytes_ && cycle.roomy_reach > cycle.reach;
+  // What has outgrown by a little the pages that were large enough for all such cycles of late goes on growing, perhaps: a
+  // cache of keys and values does, in each cycle, and would ask the system each time.
+  const bool outgrown = unserved && cycle.reach > bytes_ && cycle.reach - bytes_ <= bytes_ / 64 &&
+                        reach_.peak() > 0 && bytes_ <= SizeFor(reach_.peak());
+  const size_t reach = cycle.reach + (outgrown ? GrowthOf(cycle.reach) : 0);
   roomy_reach_.Add(tight ? cycle.roomy_reach : 0);
-  reach_.Add(unserved ? std::max(cycle.reach, std::min(roomy_reach_.peak(), cycle.roomy_reach))
-                      : 0);
+  reach_.Add(unserved ? std::max(reach, std::min(roomy_reach_.peak(), cycle.roomy_reach)) : 0);
   SetUnplannedBytes();
 }
 

@@ -84,6 +84,34 @@ TEST(StreamFootprint, PagesGrowWhereALargeRequestDoesNotFitAgainAndAgain) {
   }
 }
 
+// As a cache of keys and values does: no cycle comes again, and each needs a little more than the one before.
+TEST(StreamFootprint, PagesOfWhatGrowsALittleInEachCycleGrowAheadOfIt) {
+  for (const size_t bytes : {size_t{20000}, size_t{1200000}, size_t{6000000}}) {
+    Workspace workspace("growing", Config());
+    int64_t asked = 0;
+    uint64_t spills = 0;
+    constexpr size_t kArrays = 6;
+    constexpr int kCycles = 3000, kBefore = 1000;
+    size_t alive = 0;
+    for (int cycle = 0; cycle < kCycles; ++cycle) {
+      if (cycle == kBefore) {
+        asked = MemoryTracker::Global().system_allocations();
+        spills = workspace.stats().spills;
+      }
+      WorkspaceScope scope(workspace);
+      std::vector<BufferHandle> arrays;
+      alive = 0;
+      for (size_t i = 0; i < kArrays; ++i) {
+        arrays.emplace_back(AllocateHere(bytes + 64 * static_cast<size_t>(cycle)));
+        alive += arrays.back()->bytes;
+      }
+    }
+    EXPECT_LE(MemoryTracker::Global().system_allocations() - asked, 60) << bytes;
+    EXPECT_LE(workspace.stats().spills - spills, 120u) << bytes;
+    EXPECT_LE(workspace.size(), alive + alive / 4 + (size_t{1} << 20)) << bytes;
+  }
+}
+
 // The ranges of a pool do not become a little smaller as soon as they were large enough for some time.
 TEST(StreamFootprint, RangesOfWhatVariesALittleStay) {
   int64_t asked = 0;
