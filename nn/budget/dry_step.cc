@@ -30,8 +30,7 @@ NDArray Made(const InputConfig& config, int64_t batch, DType floats, bool dry) {
   return array;
 }
 
-NetworkInputs MadeInputs(const Network& network, const StepShape& shape, int64_t batch, bool dry,
-                         BatchMade made) {
+NetworkInputs MadeInputs(const Network& network, const StepShape& shape, int64_t batch, bool dry) {
   NetworkInputs inputs;
   const auto make = [&](NDArray& array, const InputConfig& config) {
     array = Made(config, batch, network.dtype(), dry);
@@ -39,11 +38,6 @@ NetworkInputs MadeInputs(const Network& network, const StepShape& shape, int64_t
   const std::vector<InputConfig>& features = network.inputs();
   inputs.features.resize(features.size());
   inputs.labels.resize(shape.labels.size());
-  if (made == BatchMade::kLabelsFirst) {
-    for (size_t i = shape.labels.size(); i-- > 0;) make(inputs.labels[i], shape.labels[i]);
-    for (size_t i = features.size(); i-- > 0;) make(inputs.features[i], features[i]);
-    return inputs;
-  }
   for (size_t i = 0; i < features.size(); ++i) make(inputs.features[i], features[i]);
   for (size_t i = 0; i < shape.labels.size(); ++i) make(inputs.labels[i], shape.labels[i]);
   return inputs;
@@ -61,12 +55,11 @@ void RunStep(Network& network, const StepShape& shape, bool dry, BatchMade made)
   NetworkInputs outside;
   if (made == BatchMade::kOutside) {
     const ScopeOutOfWorkspaces heap;
-    outside = MadeInputs(network, shape, batch, dry, made);
+    outside = MadeInputs(network, shape, batch, dry);
   }
   const WorkspaceScope scope(network.training_workspace());
-  const NetworkInputs inputs = made == BatchMade::kOutside
-                                   ? std::move(outside)
-                                   : MadeInputs(network, shape, batch, dry, made);
+  const NetworkInputs inputs =
+      made == BatchMade::kOutside ? std::move(outside) : MadeInputs(network, shape, batch, dry);
   network.QueueGradients(inputs, [](const NDArray&) {});
 }
 

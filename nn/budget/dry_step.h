@@ -15,7 +15,7 @@ namespace tidepool::nn {
 constexpr int kCycles = 4;  // until a step is the same each time
 
 // How a program makes its batch: a step's requests begin with that. Outside: on the heap, before the step.
-enum class BatchMade : uint8_t { kFeaturesFirst, kLabelsFirst, kOutside };
+enum class BatchMade : uint8_t { kFeaturesFirst, kOutside };
 
 // The network counts no step. Dry: kernels are off, and features are what the memory has.
 void RunStep(Network& network, const StepShape& shape, bool dry,

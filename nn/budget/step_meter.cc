@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <system_error>
@@ -16,7 +18,11 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/planning/placement_problem.h"
+#include "tidepool/memory/workspace/cycle_plan.h"
+#include "tidepool/memory/workspace/plan_file.h"
+#include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/nn/budget/dry_step.h"
@@ -27,8 +33,42 @@
 namespace tidepool::nn {
 namespace {
 
+// The plan of the same step whose batch of so many arrays is made in the opposite order: the same places. Null: they do not stay to
+// the end, or it is the same order.
+std::shared_ptr<const CyclePlan> InOppositeOrder(PlacedRequests placed, size_t arrays) {
+  const auto end = static_cast<int64_t>(placed.requests.size());
+  if (arrays < 2 || placed.requests.size() < arrays) return nullptr;
+  for (size_t i = 0; i < arrays; ++i) {
+    if (placed.requests[i].upper < end) return nullptr;
+  }
+  bool differs = false;
+  for (size_t i = 0, j = arrays - 1; i < j; ++i, --j) {
+    differs = differs || placed.requests[i].size != placed.requests[j].size;
+    std::swap(placed.requests[i].size, placed.requests[j].size);
+    std::swap(placed.offsets[i], placed.offsets[j]);
+  }
+  if (!differs) return nullptr;
+  placed.pins.clear();
+  return MakeCyclePlan(std::move(placed), SIZE_MAX);
+}
+
+// Adds that to a file of plans, whose first one is of features first.
+void AddOppositeOrder(const std::string& path, size_t arrays, size_t alignment) {
+  ParsedPlans parsed = ReadPlans(path, alignment);
+  if (parsed.cycles.empty()) return;
+  std::vector<std::shared_ptr<LearnedCycle>> cycles;
+  const std::shared_ptr<const CyclePlan> opposite = InOppositeOrder(parsed.cycles[0], arrays);
+  for (PlacedRequests& cycle : parsed.cycles)
+    cycles.push_back(std::make_shared<LearnedCycle>(MakeCyclePlan(std::move(cycle), SIZE_MAX)));
+  if (opposite == nullptr) return;
+  cycles.push_back(std::make_shared<LearnedCycle>(opposite));
+  AtomicFile file(path);
+  file.Append(FormatPlans(cycles, alignment));
+  file.Commit();
+}
+
 // A workspace of that configuration has what the one before has learned, and no memory yet. False: there is no folder for the file.
-bool PassPlansOn(Network& network, const WorkspaceConfig& config) {
+bool PassPlansOn(Network& network, const StepShape& shape, const WorkspaceConfig& config) {
   std::error_code error;
   std::string folder = std::filesystem::temp_directory_path(error) / "tidepool_plans_XXXXXX";
   if (error || mkdtemp(folder.data()) == nullptr) return false;
@@ -36,6 +76,8 @@ bool PassPlansOn(Network& network, const WorkspaceConfig& config) {
   const std::string path = folder + "/plans";
   try {
     network.training_workspace().SavePlans(path);
+    AddOppositeOrder(path, network.inputs().size() + shape.labels.size(),
+                     network.training_workspace().config().alignment);
   } catch (const Error&) {
     return false;
   }
@@ -76,28 +118,18 @@ OwnerLease DryOwner() {
   return OwnerLease(OwnerBesideBudgets(), absl::StrCat("step ", ++made));
 }
 
-// A step's requests begin with those of who makes its batch. The workspace learns the orders in which that is usually done (C++
-// leaves open which argument of a call is made first), and steps whose batch comes from elsewhere: the last one, as it may be planned
-// around the beginning of another. The first order is expected.
-constexpr BatchMade kWaysOfBatches[] = {BatchMade::kFeaturesFirst, BatchMade::kLabelsFirst,
-                                        BatchMade::kOutside};
-
+// A step's requests begin with those of who makes its batch. The workspace learns steps that make features first, as is expected,
+// and those whose batch comes from elsewhere, which may be planned around the others. (Labels first: InOppositeOrder.)
 StepMemory LearnStep(Network& network, const StepShape& shape, MemoryOwner& owner) {
-  StepMemory most;
-  const auto look = [&] {
-    const StepMemory memory = MemoryOf(network);
-    most.live_bytes = std::max(most.live_bytes, memory.live_bytes);
-    most.planned_bytes = std::max(most.planned_bytes, memory.planned_bytes);
-  };
-  for (const BatchMade made : kWaysOfBatches) {
+  const auto learn = [&](BatchMade made) {
     for (int i = 0; i < kCycles; ++i) RunDryStep(network, shape, owner, made);
     network.training_workspace().FinishPlanSearch();
     RunDryStep(network, shape, owner, made);
-    look();
-  }
+  };
+  learn(BatchMade::kFeaturesFirst);
+  learn(BatchMade::kOutside);
   RunDryStep(network, shape, owner);
-  look();
-  return most;
+  return MemoryOf(network);
 }
 
 }  // namespace
@@ -129,7 +161,7 @@ StepMemory PrepareStep(Network& network, const StepShape& shape, const Activatio
   RenewWorkspace(network, config, *owner);
   StepMemory memory = LearnStep(network, shape, *owner);
   AddBeside(network, shape, *owner, &memory);
-  if (PassPlansOn(network, config)) return memory;
+  if (PassPlansOn(network, shape, config)) return memory;
   network.set_training_workspace(network.training_mode(), config);
   const StepMemory learned = LearnStep(network, shape, MemoryOwner::Current());
   memory.live_bytes = learned.live_bytes;

@@ -35,7 +35,8 @@ StepMemory MeasureStep(Network& network, const StepShape& shape, const Activatio
                        const std::shared_ptr<SpillFile>& file, int64_t limit);
 // The same, and the network has the plan and a workspace of that configuration from here on, which has learned it and takes no
 // memory before the first step. The search for better places is waited for, a step's batch may be made features first, labels first
-// or outside of the workspace; what is returned is the most of these.
+// or outside of the workspace; the first of these is returned, the second takes as much, the
+// third less.
 StepMemory PrepareStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
                        const std::shared_ptr<SpillFile>& file, const WorkspaceConfig& config);
 
