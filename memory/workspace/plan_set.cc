@@ -78,6 +78,9 @@ void PlanSet::Replace(absl::Span<const Replacement> replacements) {
   Cycles cycles = cycles_;
   std::vector<std::pair<LearnedCycle**, LearnedCycle*>> places;
   places.reserve(replacements.size());
+  // They begin as those did, and stand where they stood.
+  const bool is_whole = list_->cycles_.size() == cycles_.size();
+  std::shared_ptr<PlanList> with = is_whole ? std::make_shared<PlanList>(*list_) : nullptr;
   for (const Replacement& replacement : replacements) {
     const auto key = by_key_.find(Key(*replacement.plan));
     if (key == by_key_.end() || key->second->plan != replacement.plan) continue;
@@ -88,26 +91,15 @@ void PlanSet::Replace(absl::Span<const Replacement> replacements) {
     places.push_back({&key->second, by.get()});
     const auto at = std::find_if(cycles.begin(), cycles.end(),
                                  [&old](const auto& cycle) { return cycle.get() == &old; });
+    if (with != nullptr) {
+      *std::find_if(with->cycles_.begin(), with->cycles_.end(),
+                    [&old](const auto& cycle) { return cycle.get() == &old; }) = by;
+    }
     *at = std::move(by);
   }
   if (places.empty()) return;
-  std::shared_ptr<const PlanList> list;  // the last to throw
-  if (list_->cycles_.size() == cycles_.size()) {
-    // They begin as those did, and stand where they stood.
-    auto with = std::make_shared<PlanList>(*list_);
-    for (const auto& cycle : cycles) {
-      const auto is_new = [&cycle](const auto& place) { return place.second == cycle.get(); };
-      if (std::none_of(places.begin(), places.end(), is_new)) continue;
-      const auto all = static_cast<uint32_t>(cycle->plan->signatures.size());
-      const PlanList::Range like = list_->Like(*cycle->plan, all);
-      for (uint32_t i = like.begin; i < like.end; ++i) {
-        if (Key(*with->cycles_[i]->plan) == Key(*cycle->plan)) with->cycles_[i] = cycle;
-      }
-    }
-    list = std::move(with);
-  } else {
-    list = MakeList(cycles);
-  }
+  const std::shared_ptr<const PlanList> list =
+      with != nullptr ? std::move(with) : MakeList(cycles);  // the last to throw
   bool sums = false;
   for (const auto& [place, by] : places) {
     const LearnedCycle& old = **place;
@@ -116,7 +108,7 @@ void PlanSet::Replace(absl::Span<const Replacement> replacements) {
     *place = by;
   }
   cycles_ = std::move(cycles);
-  list_ = std::move(list);
+  list_ = list;
   if (sums) Sum();
 }
 

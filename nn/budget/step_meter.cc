@@ -56,11 +56,11 @@ std::shared_ptr<const CyclePlan> InOppositeOrder(PlacedRequests placed, size_t a
 void AddOppositeOrder(const std::string& path, size_t arrays, size_t alignment) {
   ParsedPlans parsed = ReadPlans(path, alignment);
   if (parsed.cycles.empty()) return;
-  std::vector<std::shared_ptr<LearnedCycle>> cycles;
   const std::shared_ptr<const CyclePlan> opposite = InOppositeOrder(parsed.cycles[0], arrays);
+  if (opposite == nullptr) return;
+  std::vector<std::shared_ptr<LearnedCycle>> cycles;
   for (PlacedRequests& cycle : parsed.cycles)
     cycles.push_back(std::make_shared<LearnedCycle>(MakeCyclePlan(std::move(cycle), SIZE_MAX)));
-  if (opposite == nullptr) return;
   cycles.push_back(std::make_shared<LearnedCycle>(opposite));
   AtomicFile file(path);
   file.Append(FormatPlans(cycles, alignment));
