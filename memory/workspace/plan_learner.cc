@@ -167,7 +167,7 @@ void PlanLearner::Forget() noexcept {
   in_making_.Forget();
   next_ = nullptr;
   plans_.Clear();
-  effort_.Forget();
+  effort_.Forget(cycles_);
   loose_.Clear();
   loose_cycles_ = 0;
   missing_cycles_ = inexact_cycles_ = 0;
@@ -197,10 +197,14 @@ void PlanLearner::ForgetReach() noexcept {
 
 void PlanLearner::Changed() noexcept {
   oversized_cycles_ = 0;
+  expected_ = nullptr;
   ++version_;
 }
 
-void PlanLearner::SetNext(const LearnedCycle* next) noexcept { next_ = next; }
+void PlanLearner::SetNext(const LearnedCycle* next) noexcept {
+  next_ = next;
+  expected_ = nullptr;
+}
 
 void PlanLearner::Use(const LearnedCycle* cycle, bool followed) noexcept {
   plans_.Use(cycle, cycles_, followed);

@@ -134,6 +134,9 @@ class PlanLearner {
   // Who follows can do without writing down what nobody plans for, so lessons say when (Lesson::records). Before
   // the first cycle.
   void AllowUnrecorded() noexcept { allows_unrecorded_ = true; }
+  // The cycles are of one thread of work, one behind the other: next() is the one that came next the last time. Before
+  // the first cycle.
+  void ExpectOrder() noexcept { expects_order_ = true; }
   // What the pages have from the start, the lower bound of what is learned.
   void SetInitialBytes(size_t bytes) noexcept;
 
@@ -188,7 +191,10 @@ class PlanLearner {
               std::string* ignored);
 
   Lesson lesson() const { return {version_, bytes_, plans_.list(), next_, records_}; }
-  const LearnedCycle* next() const { return next_; }
+  // That is expected; of one lesson after the other it is last(), as the order is not known then.
+  const LearnedCycle* next() const { return expected_ != nullptr ? expected_ : next_; }
+  // That the last cycle followed or learned. Null: none.
+  const LearnedCycle* last() const { return next_; }
   uint64_t version() const { return version_; }
   size_t bytes() const { return bytes_; }
   const PlanSet& plans() const { return plans_; }
@@ -241,6 +247,7 @@ class PlanLearner {
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
   void ExpectSteady(const EndedCycle& cycle) noexcept;
+  void LearnOrder(const Shape& before, const Shape& shape) noexcept;
   void ForgetOld() noexcept;
   // Lifetimes that are other ones each time (plan_learner_lives.cc).
   bool MayGiveUp(const EndedCycle& cycle) const;
@@ -288,7 +295,9 @@ class PlanLearner {
   uint64_t cycles_ = 0;         // observed
   uint64_t cycles_before_ = 0;  // of them, when it last forgot
   PlanSet plans_;
-  const LearnedCycle* next_ = nullptr;  // of plans_
+  const LearnedCycle* next_ = nullptr;      // of plans_
+  const LearnedCycle* expected_ = nullptr;  // likewise; null: next_
+  bool expects_order_ = false;
   PlanningEffort effort_;
   size_t served_ = 0;  // requests since a family was planned, about
   uint64_t plans_made_ = 0;

@@ -234,7 +234,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
     // Of a cycle that was never seen before, as far as is known.
     plans_.last_used().most_alive = made->plan->most_alive_bytes();
     plans_.last_used().guessed = keeps_plans() && !comes_again_ && !effort_.waits();
-    effort_.Spent(added->plan->requests.size());
+    effort_.Spent(added->plan->requests.size(), cycles_);
   }
   plans_.SetAlone(wanted.kind == WantedPlan::Kind::kAlone, cycles_, std::move(longer));
   DecideToRecord();

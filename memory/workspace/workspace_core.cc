@@ -67,6 +67,7 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
       follower_(config, counters) {
   // The workspace's own state is on the host; from here on counting it does not fail.
   learner_.AllowUnrecorded();
+  learner_.ExpectOrder();
   MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, 0, &memory_owner);
   MemoryTracker::Global().Register(&account_);
   try {

@@ -108,18 +108,13 @@ void WorkspaceCore::Follow(const Lesson& lesson) {
   }
   const bool recorded = follower_.records();
   follower_.Take(lesson);
-  if (recorded && !lesson.records) {
-    size_t requests = 0;
-    for (uint32_t i = 0; i < lesson.plans->size(); ++i) {
-      requests = std::max(requests, (*lesson.plans)[i].plan->requests.size());
-    }
-    TrimSlots(requests);
-  }
+  if (recorded && !lesson.records) TrimSlots(lesson.plans->most_requests());
   if (is_ring_slot_) follower_.ReserveToWriteDown();  // so that a steady ring allocates nothing
 }
 
 void WorkspaceCore::FollowLearned() {
-  if (learner_.version() == followed_version_) return follower_.Expect(learner_.next());
+  if (learner_.version() == followed_version_) 
+    return follower_.Expect(learner_.next(), learner_.last());
   counters.plans = learner_.plans_made();
   counters.plans_kept = learner_.plans().size();
   counters.plans_improved = learner_.plans_improved();
