@@ -25,6 +25,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_PLAN_LEARNER_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_PLAN_LEARNER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -63,6 +64,7 @@ struct EndedCycle {
   size_t cursor = 0;       // highest address handed out
   size_t reach = 0;        // the pages that would have served all of it as it came
   size_t roomy_reach = 0;  // likewise, with room for larger gaps
+  size_t room = SIZE_MAX;  // that limits leave beside all there is
 
   // It left its plan, or had none, or was to be recorded.
   bool is_recorded() const { return !recorder->requests().empty(); }
@@ -184,6 +186,10 @@ class PlanLearner {
   // needed, at once.
   void Trim(size_t last_cycle_bytes) noexcept;
   void Forget() noexcept;
+  // Pages that have grown ahead of what grows come down to what was needed, where limits leave `room` for little more, and
+  // grow ahead again only when as many cycles went by, twice as many each time. True when they did.
+  bool GiveAhead(size_t room) noexcept;
+  bool is_ahead() const { return ahead_.peak() > 0; }
   // Takes plans of others that need at most `believed` bytes as far as there is room, the last one
   // to be used first; the reason why others were not is in `ignored`. Pages are made for one when a
   // cycle has followed it. Returns how many. Throws std::bad_alloc; some may be there then.
@@ -279,6 +285,7 @@ class PlanLearner {
   void LearnTotal();
   void FollowTotals(bool may_shrink) noexcept;
   void AddReach(const EndedCycle& cycle, bool unserved) noexcept;
+  size_t unplanned_need() const { return std::max(reach_.peak(), ahead_.peak()); }
   void SetUnplannedBytes() noexcept;
   void ForgetReach() noexcept;
   void FitPages() noexcept;
@@ -337,6 +344,10 @@ class PlanLearner {
   RecentPeak totals_;
   RecentNeed reach_{kUnplannedWindow};        // of cycles that no plan serves
   RecentNeed roomy_reach_{kUnplannedWindow};  // of those that pages of their reach did not serve
+  RecentPeak ahead_{kUnplannedWindow};        // what grew, and more; 0: nothing did
+  static constexpr uint64_t kFewestCyclesWithoutAhead = 256, kMostCyclesWithoutAhead = 1 << 20;
+  uint64_t ahead_from_ = 0;  // cycles_
+  uint64_t ahead_wait_ = kFewestCyclesWithoutAhead;
   size_t unplanned_bytes_ = 0;
   int oversized_cycles_ = 0;  // running
 };

@@ -172,7 +172,7 @@ void PlanLearner::RecordAgain() noexcept {
 void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   const uint32_t requests = cycle.made.count();
   if (cycle.followed != next() || cycle.is_recorded() || inexact_cycles_ > 0 ||
-      oversized_cycles_ > 0 || !reach_.is_clear()) {
+      oversized_cycles_ > 0 || !reach_.is_clear() || is_ahead()) {
     return;
   }
   if (keeps_plans() && requests != next_->plan->requests.size()) return;

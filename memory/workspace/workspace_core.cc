@@ -244,10 +244,12 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
   counters.bytes_last_cycle = counters.bytes_this_cycle;
   counters.bytes_this_cycle = 0;
   counters.cursor = 0;
-  if (reclaim_requested_.load(std::memory_order_relaxed)) {
+  const bool asked = reclaim_requested_.load(std::memory_order_relaxed);
+  if (asked) {
     reclaim_requested_.store(false, std::memory_order_relaxed);
     spills_.Trim();
   }
+  if (learner_.is_ahead()) GiveAhead(asked);
   if (!follower_.recorder().requests().empty() || findings_.tracing() ||
       slots_.size() != slots_reported_ || learner_.version() != plans_reported_) {
     AccountState();

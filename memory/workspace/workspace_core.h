@@ -250,6 +250,8 @@ class WorkspaceCore final : public BufferOwner {
   // Learning (workspace_learning.cc).
   void LearnFromCycle() noexcept;
   void LearnFrom(const EndedCycle& cycle);
+  size_t RoomUnderLimits() const;
+  void GiveAhead(bool asked) noexcept;
   void FollowLearned();
   void AdoptBetterPlan() noexcept;
   void Forget() noexcept;

@@ -1,11 +1,13 @@
 // How a workspace learns from a cycle and follows what was learned.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/workspace/workspace_core.h"
@@ -36,11 +38,39 @@ EndedCycle WorkspaceCore::Ended() const {
   ended.roomy_reach = ended.reach;
   // Still larger pages would mostly have larger gaps.
   if (most_spilled_bytes_alive_ > 0) {
+    ended.room = RoomUnderLimits();
     const size_t alive = most_alive_at_spills_;
     ended.reach = std::min(ended.reach, std::max(top, WithGaps(alive)));
     ended.roomy_reach = std::min(ended.roomy_reach, std::max(top, WithLargeGaps(alive)));
   }
   return ended;
+}
+
+// Of the process, of the device, and of the workspace and those above it.
+size_t WorkspaceCore::RoomUnderLimits() const {
+  const MemoryBudget& budget = MemoryBudget::Global();
+  if (!budget.limited()) return SIZE_MAX;
+  int64_t room = MemoryBudget::kUnlimited;
+  const auto look = [&room](const BudgetUsage& usage) {
+    if (usage.limit_bytes == MemoryBudget::kUnlimited) return;
+    room = std::min(room, std::max<int64_t>(usage.limit_bytes - usage.taken_bytes, 0));
+  };
+  look(budget.process());
+  look(budget.Of(memory_device_));
+  for (const MemoryOwner* owner = &memory_owner; owner != nullptr; owner = owner->parent()) {
+    look(budget.Of(*owner, memory_device_));
+  }
+  return room == MemoryBudget::kUnlimited ? SIZE_MAX : static_cast<size_t>(room);
+}
+
+// Whoever needs memory within the next cycle could not have what pages have grown ahead of theirs.
+void WorkspaceCore::GiveAhead(bool asked) noexcept {
+  if (!learner_.GiveAhead(asked ? 0 : RoomUnderLimits())) return;
+  try {
+    FollowLearned();
+  } catch (const std::exception&) {
+    // It goes with the next cycle.
+  }
 }
 
 void WorkspaceCore::LearnFromCycle() noexcept {
