@@ -100,6 +100,7 @@ struct WantedPlan {
   Kind kind = Kind::kCycle;
   uint64_t learning = 0;   // what was learned is given up from time to time; of which one it is
   size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
+  size_t most_peak = SIZE_MAX;  // of the pages, where what is alive at once fits into so much
   size_t alignment = 0;
   bool pins = false;         // kCycle: around what other plans have
   bool may_give_up = false;  // kCycle: with all that begin alike, where these need too much
@@ -139,6 +140,9 @@ class PlanLearner {
   // The cycles are of one thread of work, one behind the other: next() is the one that came next the last time. Before
   // the first cycle.
   void ExpectOrder() noexcept { expects_order_ = true; }
+  // Plans and gaps do not make pages larger for cycles whose arrays fit into them: memory for pages is counted on elsewhere.
+  // Between cycles.
+  void KeepWithinPages() noexcept { keeps_within_pages_ = true; }
   // What the pages have from the start, the lower bound of what is learned.
   void SetInitialBytes(size_t bytes) noexcept;
 
@@ -294,6 +298,7 @@ class PlanLearner {
   const size_t alignment_;
   const int window_;
   bool keeps_outliers_ = false;
+  bool keeps_within_pages_ = false;
   size_t initial_bytes_ = 0;
 
   uint64_t version_ = 1;

@@ -199,6 +199,7 @@ std::optional<WantedPlan> PlanLearner::Want(WantedPlan::Kind kind) {
   wanted.learning = in_making_.learning();
   wanted.limit_bytes = most_bytes();
   wanted.alignment = alignment_;
+  if (keeps_within_pages_) wanted.most_peak = bytes_;
   return wanted;
 }
 

@@ -42,6 +42,10 @@ EndedCycle WorkspaceCore::Ended() const {
     const size_t alive = most_alive_at_spills_;
     ended.reach = std::min(ended.reach, std::max(top, WithGaps(alive)));
     ended.roomy_reach = std::min(ended.roomy_reach, std::max(top, WithLargeGaps(alive)));
+    if (keeps_within_pages_ && alive <= pages_.capacity()) {
+      ended.reach = std::min(ended.reach, pages_.capacity());
+      ended.roomy_reach = std::min(ended.roomy_reach, pages_.capacity());
+    }
   }
   return ended;
 }

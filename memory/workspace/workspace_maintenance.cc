@@ -84,6 +84,12 @@ void WorkspaceCore::Destroy() {
   TrimState();
 }
 
+void WorkspaceCore::KeepWithinPages() {
+  const Maintenance maintenance(*this, "KeepWithinPages");
+  keeps_within_pages_ = true;
+  learner_.KeepWithinPages();
+}
+
 // The bookkeeping of requests, down to what the largest plan needs.
 void WorkspaceCore::TrimState() noexcept {
   const size_t requests = learner_.plans().list()->most_requests();
