@@ -203,12 +203,9 @@ TEST(StepBudgetTest, CostsThatAreNoneAreRefusedByNameAndChangeNothing) {
                    kNaN = std::numeric_limits<double>::quiet_NaN();
   Network network = Deep("residual");
   const size_t layers = network.config()->nodes.size();
-  const StepCosts good{std::vector<double>(layers + 1, 1e-3),
-                       std::vector<double>(layers + 1, 2e-3),
-                       1e9,
-                       1e9,
-                       std::vector<double>(layers, 0),
-                       std::vector<double>(layers, 1e-3)};
+  const StepCosts good{
+      std::vector<double>(layers + 1, 1e-3), std::vector<double>(layers + 1, 2e-3), 1e9, 1e9,
+      std::vector<double>(layers, 0),        std::vector<double>(layers, 1e-3)};
   const auto set = [&](const StepCosts& costs) {
     return SetStepBudget(network, {.limit = "60%", .shape = {.batch = kBatch}, .costs = costs});
   };
@@ -232,9 +229,10 @@ TEST(StepBudgetTest, CostsThatAreNoneAreRefusedByNameAndChangeNothing) {
       EXPECT_EQ(refusal([&](StepCosts& costs) { (costs.*list)[2] = bad; }),
                 absl::StrCat(field, "[2] is ", bad, ", expected 0 to 1e+09 seconds"));
     }
-    EXPECT_THAT(refusal([&](StepCosts& costs) { (costs.*list).push_back(0); }),
-                HasSubstr(absl::StrCat(field, " has ", (good.*list).size() + 1,
-                                       " values, expected ", (good.*list).size(), ", of ", layers)));
+    EXPECT_THAT(
+        refusal([&](StepCosts& costs) { (costs.*list).push_back(0); }),
+        HasSubstr(absl::StrCat(field, " has ", (good.*list).size() + 1, " values, expected ",
+                               (good.*list).size(), ", of ", layers)));
   }
   const std::pair<const char*, double StepCosts::*> speeds[] = {
       {"written_bytes_per_second", &StepCosts::written_bytes_per_second},

@@ -103,8 +103,7 @@ void TakeGivenCosts(const StepCosts& costs, ActivationProblem* problem) {
   TakeCosts(problem, costs);
   if (costs.written_bytes_per_second > 0)
     problem->written_bytes_per_second = costs.written_bytes_per_second;
-  if (costs.read_bytes_per_second > 0)
-    problem->read_bytes_per_second = costs.read_bytes_per_second;
+  if (costs.read_bytes_per_second > 0) problem->read_bytes_per_second = costs.read_bytes_per_second;
 }
 
 void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
