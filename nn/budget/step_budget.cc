@@ -1,7 +1,6 @@
 #include "tidepool/nn/budget/step_budget.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -9,10 +8,8 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "tidepool/memory/accounting/bytes_of_text.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
@@ -31,16 +28,7 @@ namespace {
 constexpr double kCountedTooHigh = 1.5;
 
 int64_t LimitOf(const std::string& text, int64_t unlimited) {
-  constexpr char kWhat[] = "step budget: limit";
-  absl::string_view number = text;
-  if (!absl::ConsumeSuffix(&number, "%")) return BytesOfText(kWhat, text);
-  double percent = 0;
-  if (!absl::SimpleAtod(number, &percent) || !(percent > 0 && percent <= 100)) {
-    ThrowInvalidArgument(
-        absl::StrCat(kWhat, " is \"", text, "\", expected more than 0% and up to 100%, or bytes"));
-  }
-  return std::max<int64_t>(
-      1, static_cast<int64_t>(std::floor(static_cast<double>(unlimited) * percent / 100)));
+  return BytesOfText("step budget: limit", text, unlimited);
 }
 
 // Its memory is a part of the budget, so small budgets have small blocks.

@@ -184,11 +184,14 @@ TEST(StepBudgetTest, WhatDoesNotFitIsToldWithWhatWouldBeEnough) {
   const auto refused = [&](StepBudget budget, Network& by) {
     return MessageOf([&] { SetStepBudget(by, budget); });
   };
-  for (const char* const text : {"", "0%", "101%", "-1", "much", "50 %x"}) {
+  for (const std::string text : {"", "0%", "101%", "-1", "much", "50 %x", "5 MB", "1e1%", "+5%"}) {
     EXPECT_THAT(refused({.limit = text, .shape = {.batch = kBatch}}, network),
-                HasSubstr("step budget: limit"))
-        << text;
+                HasSubstr("step budget: limit is \"" + text + "\", expected bytes"));
   }
+  EXPECT_EQ(SetStepBudget(network, {.limit = "5 MiB", .shape = {.batch = kBatch}}).limit_bytes,
+            5 << 20);
+  EXPECT_EQ(SetStepBudget(network, {.limit = "100 %", .shape = {.batch = kBatch}}).limit_bytes,
+            report.unlimited_bytes);
   EXPECT_THAT(refused({.limit = "50%", .shape = {.batch = 0}}, network), HasSubstr("a batch of 0"));
   EXPECT_THAT(refused({.limit = "50%", .costs = StepCosts{}}, network),
               HasSubstr("costs.forward_seconds has 0 values, expected"));
