@@ -40,6 +40,12 @@ void Network::CheckCanBeHosted() const {
     ThrowUnimplemented(absl::StrCat("network [", name(), "]: hosted parameters of ", found,
                                     ", expected ", expected));
   };
+  if (host_ != nullptr) {
+    ThrowFailedPrecondition(absl::StrCat(
+        "network [", name(),
+        "]: its parameters are given to a host while another one has them (a SpilledTrainer, or a "
+        "trainer of a job), expected one at a time"));
+  }
   if (body_->layer_parameters().empty()) {
     refuse("a program (Block), whose layers are known when it runs",
            "a network of a configuration");
@@ -55,8 +61,8 @@ void Network::CheckCanBeHosted() const {
 
 void Network::HostParameters(ParameterHost* host) {
   CheckWhole("host_parameters");
+  if (host != nullptr) CheckCanBeHosted();
   if (!is_hosted()) {
-    CheckCanBeHosted();
     if (source_layout_ != nullptr || training_workspace_->is_open() ||
         inference_workspace_->is_open()) {
       ThrowFailedPrecondition(

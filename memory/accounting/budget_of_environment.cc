@@ -7,6 +7,7 @@
 #include "tidepool/memory/accounting/bytes_of_text.h"
 #include "tidepool/memory/accounting/machine_memory.h"
 #include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_kind.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 
@@ -59,34 +60,27 @@ TEST(BytesOfText, AsPeopleWriteThem) {
   EXPECT_EQ(bytes("1.5GiB"), int64_t{3} << 29);
   EXPECT_EQ(bytes("0.25TiB"), int64_t{1} << 38);
   EXPECT_EQ(bytes("100%"), MachineMemoryBytes());
+  EXPECT_EQ(bytes("5 MiB"), int64_t{5} << 20);
+  EXPECT_EQ(bytes("1.5 \t GiB"), int64_t{3} << 29);
+  EXPECT_EQ(bytes("100 %"), MachineMemoryBytes());
   EXPECT_NEAR(static_cast<double>(bytes("25%")), static_cast<double>(MachineMemoryBytes()) / 4, 1);
-  for (const char* const text : {"",
-                                 "0",
-                                 "-1",
-                                 "+1",
-                                 "1e9",
-                                 "0x10",
-                                 " 1",
-                                 "1 ",
-                                 "1.5",
-                                 "1.2.3MiB",
-                                 ".5MiB",
-                                 "5.MiB",
-                                 "MiB",
-                                 "%",
-                                 "101%",
-                                 "0%",
-                                 "-5%",
-                                 "nan%",
-                                 "infGiB",
-                                 "1MB",
-                                 "1mib",
-                                 "1GiBMiB",
-                                 "281474976710657",
-                                 "300TiB",
-                                 "99999999999999999999",
-                                 "1%%",
-                                 "0.0000001KiB"}) {
+  for (const char* const text : {"",        "0",
+                                 "-1",      "+1",
+                                 "1e9",     "0x10",
+                                 " 1",      "1 ",
+                                 "1.5",     "1.2.3MiB",
+                                 ".5MiB",   "5.MiB",
+                                 "MiB",     " MiB",
+                                 " %",      " 5 MiB",
+                                 "5 MiB ",  "5 000 MiB",
+                                 "5\nMiB",  "5 M iB",
+                                 "%",       "101%",
+                                 "0%",      "-5%",
+                                 "nan%",    "infGiB",
+                                 "1MB",     "1mib",
+                                 "1GiBMiB", "281474976710657",
+                                 "300TiB",  "99999999999999999999",
+                                 "1%%",     "0.0000001KiB"}) {
     try {
       ADD_FAILURE() << text << " is " << bytes(text);
     } catch (const Error& error) {
@@ -96,6 +90,16 @@ TEST(BytesOfText, AsPeopleWriteThem) {
           << text;
     }
   }
+  // Of something else than the machine's memory.
+  const auto share = [](const char* text, int64_t whole) {
+    return BytesOfText("limit", text, whole);
+  };
+  EXPECT_EQ(share("50 %", 1001), 500);
+  EXPECT_EQ(share("100%", kMostCountedBytes), kMostCountedBytes);
+  EXPECT_EQ(share("0.001%", 1000), 1);  // a limit of no bytes is none
+  EXPECT_EQ(share("5 MiB", 1), int64_t{5} << 20);
+  EXPECT_THAT(CatchStatus([&] { share("1e1%", 1000); }).message(),
+              HasSubstr("limit is \"1e1%\", expected bytes"));
   EXPECT_LE(
       std::string(CatchStatus([&] { bytes(std::string(100000, '9').c_str()); }).message()).size(),
       300u);

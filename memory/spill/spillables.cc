@@ -1,6 +1,8 @@
 #include "tidepool/memory/spill/spillables.h"
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -15,6 +17,33 @@ namespace tidepool {
 namespace {
 
 constexpr size_t kPinnedNamed = 3;
+
+// Of whoever looks at what nobody has pinned, for which he pins it for a moment: one at a time, so that nobody takes the look for a
+// use. A child of fork() looks at nothing.
+std::mutex& LooksMutex() {
+  static std::mutex& mutex = *new std::mutex;
+  return mutex;
+}
+
+// Why it would stay, as it is now, or, where it is being moved, as was found last; `find` says so of what is here.
+template <typename Find>
+const char* FindWhyItStays(SpillState<StdSync>& state, std::atomic<const char*>& stays, Find find) {
+  using Found = SpillState<StdSync>::Found;
+  Found found = Found::kHere;
+  if (state.is_here() && state.Pin(&found, /*may_wait=*/false)) {
+    if (found == Found::kHere) {
+      stays.store(find(), std::memory_order_relaxed);
+      state.Unpin();
+    } else if (found == Found::kAway) {
+      state.StaysAway();
+    } else if (found == Found::kComing) {
+      state.Comes();
+    } else {
+      state.Goes();
+    }
+  }
+  return stays.load(std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -174,7 +203,10 @@ void Spillables::NoteFailure() noexcept {
 bool Spillables::LetGo(Item& item) {
   if (IsChild()) return false;
   Found found = Found::kHere;
-  if (!item.state.BeginSpill(&found)) return false;
+  if (!item.state.BeginSpill(&found)) {
+    const std::lock_guard looks(LooksMutex());  // which are no use
+    if (!item.state.BeginSpill(&found)) return false;
+  }
   const char* const stays = found == Found::kHere ? item.WhyItStays() : nullptr;
   item.stays_.store(stays, std::memory_order_relaxed);
   if (stays != nullptr) {
@@ -268,9 +300,12 @@ std::string Spillables::DescribePinned() const {
     return found != owners.end() ? OneLine((*found)->Path()) : "a workspace that is gone";
   };
   for (const std::shared_ptr<Item>& item : Items()) {
+    const std::lock_guard looks(LooksMutex());
     if (!item->state.is_here()) continue;
-    const char* const stays = item->stays_.load(std::memory_order_relaxed);
     const bool pinned = item->state.pins() > 0;
+    const char* const stays =
+        pinned ? nullptr
+               : FindWhyItStays(item->state, item->stays_, [&] { return item->WhyItStays(); });
     if (!pinned && stays == nullptr) continue;
     bytes += item->bytes;
     if (++count > kPinnedNamed) continue;
@@ -304,6 +339,7 @@ SpillablesStats Spillables::stats() const {
   }
   stats.items = static_cast<int64_t>(items.size());
   for (const std::shared_ptr<Item>& item : items) {
+    const std::lock_guard looks(LooksMutex());
     if (item->recomputed) stats.recomputed_bytes += item->bytes;
     if (!item->state.has_memory()) {
       stats.away_bytes += item->bytes;
@@ -312,7 +348,7 @@ SpillablesStats Spillables::stats() const {
     stats.here_bytes += item->bytes;
     if (item->state.pins() > 0)
       stats.pinned_bytes += item->bytes;
-    else if (item->stays_.load(std::memory_order_relaxed) != nullptr)
+    else if (FindWhyItStays(item->state, item->stays_, [&] { return item->WhyItStays(); }))
       stats.elsewhere_bytes += item->bytes;
   }
   return stats;

@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +20,7 @@
 #include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/held_bytes.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/spill/spillables.h"
 #include "tidepool/ndarray/creation.h"
@@ -78,6 +82,106 @@ TEST(SpillablePins, ARefusalSaysThatNothingCouldBeWritten) {
   array.reset();
   EXPECT_EQ(refusal(), "");
   budget.SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
+}
+
+// An array with the handles, views, holds and pins of it that there are; what is left of one that was freed is with others alone.
+struct Used {
+  SpillableArray array;
+  int64_t bytes = 0;
+  std::vector<SpillableArray::Pinned> pins;
+  std::vector<NDArray> handles;
+  std::vector<std::unique_ptr<HeldBytes>> holds;
+};
+
+// At random, compared with a model after each step: whether or not anything was to go since.
+TEST(SpillableStats, SayWhatIsWithOthersNow) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&](size_t below) { return static_cast<size_t>(random() % below); };
+    const auto drop = [&](auto& from) {
+      if (!from.empty()) from.erase(from.begin() + static_cast<ptrdiff_t>(draw(from.size())));
+    };
+    SpillFile file({.folder = testing::TempDir(), .block_bytes = 16 * SpillFile::kPageBytes});
+    Spillables spillables(file);
+    std::vector<Used> all(5);
+    const auto renew = [&](Used& used) {
+      const auto elements = static_cast<int64_t>(1 + draw(2000));
+      used = Used();
+      used.array = SpillableArray(spillables, Full({elements}, 1, DType::kFloat32, Place::Heap()));
+      used.bytes = elements * 4;
+    };
+    for (Used& used : all) renew(used);
+    for (int step = 0; step < 300; ++step) {
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ", step " << step);
+      Used& used = all[draw(all.size())];
+      switch (draw(9)) {
+        case 0:
+          used.pins.push_back(used.array.Read());
+          break;
+        case 1:
+          used.handles.push_back(*used.array.Read());
+          break;
+        case 2:
+          used.handles.push_back(used.array.Read()->Slice(0, 0, 1));
+          break;
+        case 3:
+          used.holds.push_back(std::make_unique<HeldBytes>(used.array.Read()->buffer()));
+          break;
+        case 4:
+          drop(used.pins);
+          break;
+        case 5:
+          drop(used.handles);
+          break;
+        case 6:
+          drop(used.holds);
+          break;
+        case 7: {
+          const bool goes = used.array.is_here() && used.pins.empty() && used.handles.empty() &&
+                            used.holds.empty();
+          EXPECT_EQ(used.array.Spill(), goes);
+          break;
+        }
+        default:
+          renew(used);
+      }
+      int64_t here = 0, away = 0, pinned = 0, elsewhere = 0;
+      for (const Used& each : all) {
+        (each.array.is_here() ? here : away) += each.bytes;
+        if (!each.pins.empty())
+          pinned += each.bytes;
+        else if (!each.handles.empty() || !each.holds.empty())
+          elsewhere += each.bytes;
+      }
+      const SpillablesStats stats = spillables.stats();
+      ASSERT_EQ(stats.here_bytes, here);
+      ASSERT_EQ(stats.away_bytes, away);
+      ASSERT_EQ(stats.pinned_bytes, pinned);
+      ASSERT_EQ(stats.elsewhere_bytes, elsewhere);
+    }
+  }
+}
+
+// Who looks at them all the time is in nobody's way: everything that may go goes at once.
+TEST(SpillableStats, ALookKeepsNothingFromGoing) {
+  SpillFile file({.folder = testing::TempDir(), .block_bytes = 16 * SpillFile::kPageBytes});
+  Spillables spillables(file);
+  SpillableArray array(spillables, Full({1000}, 1, DType::kFloat32, Place::Heap()));
+  std::atomic<bool> stop{false};
+  std::thread looks([&] {
+    while (!stop) {
+      EXPECT_EQ(spillables.stats().elsewhere_bytes, 0);
+      Reclaimer::Global().DescribePinned();
+    }
+  });
+  int gone = 0;
+  for (int i = 0; i < 2000; ++i) {
+    array.Read();
+    if (array.Spill()) ++gone;
+  }
+  EXPECT_EQ(gone, 2000);
+  stop = true;
+  looks.join();
 }
 
 // It is charged again when the array comes.

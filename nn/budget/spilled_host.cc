@@ -41,7 +41,11 @@ SpilledTrainer::Host::Host(Network& network, const UpdaterConfig& updater,
     ThrowInvalidArgument(
         absl::StrCat(kName, ": ahead is ", options.ahead, ", expected 0 to ", kMostAhead));
   }
-  if (!network.is_hosted()) network.CheckCanBeHosted();
+  if (options.memory_bytes < 0) {
+    ThrowInvalidArgument(absl::StrCat(kName, ": memory_bytes is ", options.memory_bytes,
+                                      ", expected 0 (no limit) or more"));
+  }
+  network.CheckCanBeHosted();
   MakeUnits();
   ChoosePlan(options);
   SortByPlace();
@@ -104,7 +108,7 @@ void SpilledTrainer::Host::ChoosePlan(const SpilledTrainerOptions& options) {
   for (int ahead = options.ahead; ahead >= 0; --ahead) {
     plan_ = PlanParameters(uses_, places_, ahead, updater_.state_arrays(),
                            static_cast<int64_t>(kHeapAlignment));
-    if (options.memory_bytes <= 0 || plan_.bytes <= options.memory_bytes) return;
+    if (options.memory_bytes == 0 || plan_.bytes <= options.memory_bytes) return;
   }
   throw OutOfMemoryError(
       absl::StrCat(kName, ": network [", network_.name(), "] holds ", plan_.bytes,

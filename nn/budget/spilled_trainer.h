@@ -45,7 +45,7 @@ struct SpilledTrainerOptions {
       file;  // others may write there too; null: one of its own, as SpillFileOptions is made
   // Layers that are read before they are needed, at most: 0 to 64.
   int ahead = 2;
-  // Of parameters, gradients and state in a step: `ahead` is as much as this allows. 0: no limit.
+  // Of parameters, gradients and state in a step: `ahead` is as much as this allows. 0: no limit; not below 0.
   int64_t memory_bytes = 0;
 };
 
@@ -63,9 +63,10 @@ struct SpilledTrainerStats {
 class SpilledTrainer {
  public:
   // Takes the network's parameters over, into the file; those of NetworkOptions::hosted_parameters begin as they would in memory.
-  // Throws as Network::HostParameters, Updater and SpillFile; kInvalidArgument for `ahead` out of range; kUnimplemented for
-  // clipping by the norm of all gradients, which a step never has at once; OutOfMemoryError where not even ahead = 0 fits into
-  // memory_bytes, with what would. Nothing has changed then.
+  // Throws as Network::HostParameters, Updater and SpillFile; kFailedPrecondition while another trainer has them;
+  // kInvalidArgument for `ahead` or memory_bytes out of range; kUnimplemented for clipping by the norm of all gradients, which
+  // a step never has at once; OutOfMemoryError where not even ahead = 0 fits into memory_bytes, with what would. Nothing has
+  // changed then.
   SpilledTrainer(Network& network, const UpdaterConfig& updater,
                  const SpilledTrainerOptions& options = {});
   ~SpilledTrainer();

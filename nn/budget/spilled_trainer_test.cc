@@ -258,6 +258,8 @@ TEST(SpilledTrainer, WhatCannotBeIsRefusedAndChangesNothing) {
               HasSubstr("ahead is 65"));
   EXPECT_THAT(MessageOf([&] { SpilledTrainer trainer(network, adam, {.memory_bytes = 100}); }),
               HasSubstr("memory_bytes is 100"));
+  EXPECT_EQ(MessageOf([&] { SpilledTrainer trainer(network, adam, {.memory_bytes = -1}); }),
+            "spilled trainer: memory_bytes is -1, expected 0 (no limit) or more");
   const auto full =
       std::make_shared<SpillFile>(SpillFileOptions{.capacity_bytes = 4096, .block_bytes = 4096});
   EXPECT_THROW(SpilledTrainer(network, adam, {.file = full}), Error);
@@ -270,6 +272,37 @@ TEST(SpilledTrainer, WhatCannotBeIsRefusedAndChangesNothing) {
     trainer.Step([] { return SomeBatch(2, 1); });
   }
   EXPECT_THAT(MessageOf([&] { network.Output(Features(1)); }), HasSubstr("nobody hosts them now"));
+}
+
+// A second one would have the first one's steps compute with parameters that nobody updates.
+TEST(SpilledTrainer, OneAtATimeTrainsANetwork) {
+  const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
+  const auto make = [] { return ExampleNetwork("lenet", Options(WorkspaceMode::kEnabled)); };
+  const Trained expected = InMemory(make(), adam, 6);
+  Network network = make();
+  Trained trained;
+  auto first =
+      std::make_unique<SpilledTrainer>(network, adam, SpilledTrainerOptions{.file = SmallBlocks()});
+  Train(*first, 0, 2, &trained);
+  const auto file = SmallBlocks();
+  const absl::Status second =
+      CatchStatus([&] { SpilledTrainer trainer(network, adam, {.file = file}); });
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(second.message(), HasSubstr("expected one at a time"));
+  EXPECT_EQ(file->stats().written.bytes, 0);  // it is refused before anything is done
+  Train(*first, 2, 6, &trained);
+  AddParameters(*first, network, &trained);
+  EXPECT_EQ(trained, expected);
+
+  const std::string path = testing::TempDir() + "/one_at_a_time.safetensors";
+  first->SaveCheckpoint(path);
+  first.reset();
+  SpilledTrainer next(network, adam, {.file = SmallBlocks()});
+  next.LoadCheckpoint(path);
+  Train(next, 6, 8, &trained);
+  trained.parameters.clear();
+  AddParameters(next, network, &trained);
+  EXPECT_EQ(trained, InMemory(make(), adam, 8));
 }
 
 // Offsets of what is there at the same time lie apart: values and state from where reading begins to where writing has ended.

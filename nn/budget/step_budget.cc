@@ -1,24 +1,15 @@
 #include "tidepool/nn/budget/step_budget.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstddef>
-#include <cstring>
-#include <ctime>
-#include <map>
 #include <memory>
 #include <string>
-#include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "tidepool/memory/accounting/bytes_of_text.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
@@ -26,6 +17,7 @@
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_core.h"
+#include "tidepool/nn/budget/step_costs.h"
 #include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/network/network_body.h"
 
@@ -36,16 +28,7 @@ namespace {
 constexpr double kCountedTooHigh = 1.5;
 
 int64_t LimitOf(const std::string& text, int64_t unlimited) {
-  constexpr char kWhat[] = "step budget: limit";
-  absl::string_view number = text;
-  if (!absl::ConsumeSuffix(&number, "%")) return BytesOfText(kWhat, text);
-  double percent = 0;
-  if (!absl::SimpleAtod(number, &percent) || !(percent > 0 && percent <= 100)) {
-    ThrowInvalidArgument(
-        absl::StrCat(kWhat, " is \"", text, "\", expected more than 0% and up to 100%, or bytes"));
-  }
-  return std::max<int64_t>(
-      1, static_cast<int64_t>(std::floor(static_cast<double>(unlimited) * percent / 100)));
+  return BytesOfText("step budget: limit", text, unlimited);
 }
 
 // Its memory is a part of the budget, so small budgets have small blocks.
@@ -62,105 +45,6 @@ SpillFileOptions FileOptions(const StepBudget& budget, int64_t limit, MemoryOwne
 
 int64_t FileBytes(const SpillFileOptions& options) {
   return static_cast<int64_t>(options.block_bytes) * options.in_flight;
-}
-
-void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
-  std::vector<std::byte> data(static_cast<size_t>(std::clamp<int64_t>(bytes, 64 << 10, 16 << 20)));
-  // Bytes that nobody packs.
-  uint64_t drawn = 1;
-  for (size_t i = 0; i + sizeof drawn <= data.size(); i += sizeof drawn) {
-    drawn = (drawn ^ drawn >> 29) * 0x9e3779b97f4a7c15u + i;
-    std::memcpy(data.data() + i, &drawn, sizeof drawn);
-  }
-  std::vector<std::byte> back(data.size());
-  const auto per_second = [&](const auto& call) {
-    double best = 0;
-    for (int i = 0; i < 3; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      call();
-      const double seconds =
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      best = std::max(best, static_cast<double>(data.size()) / std::max(seconds, 1e-9));
-    }
-    return best;
-  };
-  SpilledBytes kept;
-  const std::clock_t begin = std::clock();
-  problem->written_bytes_per_second =
-      per_second([&] { kept = file.Write(data.data(), data.size()); });
-  problem->read_bytes_per_second = per_second([&] { file.Read(kept, back.data()); });
-  // Of all threads, which steps would have had; they compute on all processors.
-  const double processor_seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-  problem->round_trip_seconds_per_byte = processor_seconds /
-                                         (3 * static_cast<double>(data.size())) /
-                                         std::max(1u, std::thread::hardware_concurrency());
-}
-
-// `costs`: StepCosts or StepTimes.
-template <typename Costs>
-void TakeCosts(ActivationProblem* problem, const Costs& costs) {
-  const size_t layers = problem->layers.size();
-  const auto &forward = costs.forward_seconds, &backward = costs.backward_seconds,
-             &remake = costs.remake_seconds, &again = costs.again_seconds;
-  if (forward.size() != layers + 1 || backward.size() != layers + 1 ||
-      (!remake.empty() && remake.size() != layers) || (!again.empty() && again.size() != layers)) {
-    ThrowInvalidArgument(absl::StrCat("step budget: costs of ", forward.size(), " and ",
-                                      backward.size(), " parts, expected those of ", layers,
-                                      " layers and the loss"));
-  }
-  for (size_t i = 0; i <= layers; ++i) {
-    LayerActivations& layer = i < layers ? problem->layers[i] : problem->loss;
-    layer.forward_seconds = forward[i];
-    layer.backward_seconds = backward[i];
-    if (i < layers && !remake.empty()) layer.remake_seconds = remake[i];
-    if (i < layers && !again.empty()) layer.again_seconds = again[i];
-  }
-}
-
-// Layers that are alike and take as many bytes have the median of their times: a clock's noise would have one of them computed
-// again for another.
-void ShareAmongAlike(const Network& network, ActivationProblem* problem) {
-  using Key = std::tuple<std::string, int64_t, int64_t, int64_t>;
-  std::map<Key, std::vector<LayerActivations*>> alike;
-  const std::vector<LayerParameters> order = network.trained_by_layer();
-  for (size_t i = 0; i < problem->layers.size(); ++i) {
-    LayerActivations& layer = problem->layers[i];
-    const NodeConfig& node = network.config()->nodes[static_cast<size_t>(order[i].layer)];
-    alike[{node.layer->Describe(), layer.forward_bytes, layer.backward_bytes, layer.gradient_bytes}]
-        .push_back(&layer);
-  }
-  for (auto& [key, layers] : alike) {
-    for (double LayerActivations::*const seconds :
-         {&LayerActivations::forward_seconds, &LayerActivations::backward_seconds,
-          &LayerActivations::remake_seconds, &LayerActivations::again_seconds}) {
-      const auto middle = layers.begin() + static_cast<std::ptrdiff_t>(layers.size() / 2);
-      std::nth_element(layers.begin(), middle, layers.end(),
-                       [&](const LayerActivations* a, const LayerActivations* b) {
-                         return a->*seconds < b->*seconds;
-                       });
-      const double median = (*middle)->*seconds;
-      for (LayerActivations* const layer : layers) layer->*seconds = median;
-    }
-  }
-}
-
-// With what batch. 0: not even one example fits into the budgets there are, so that all layers cost the same.
-int64_t TakeTimes(Network& network, const StepShape& shape, int64_t limit,
-                  ActivationProblem* problem) {
-  try {
-    const StepTimes times = MeasureTimes(network, shape, *problem, limit);
-    TakeCosts(problem, times);
-    for (size_t k = 0; k < times.slice_factors.size(); ++k) {
-      problem->slices[k].forward_factor = times.slice_factors[k].first;
-      problem->slices[k].backward_factor = times.slice_factors[k].second;
-    }
-    ShareAmongAlike(network, problem);
-    return times.batch;
-  } catch (const OutOfMemoryError&) {
-    const std::vector<double> same(problem->layers.size() + 1, 1e-3);
-    TakeCosts(problem, StepTimes{.forward_seconds = same, .backward_seconds = same});
-    return 0;
-  }
 }
 
 std::vector<std::string> WaysOf(const Network& network, const ActivationPlan& plan) {
@@ -212,7 +96,8 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
                                     "] trains in another workspace mode than enabled, which has no "
                                     "planned peak"));
   }
-  LimitOf(budget.limit, 1);  // wrong text is found before anything is done
+  LimitOf(budget.limit, 1);  // what is wrong is found before anything is done
+  if (budget.costs.has_value()) CheckCosts(network, *budget.costs);
   MemoryOwner& owner = *network.training_workspace().core()->memory_owner.parent();
   const MemoryOwnerScope as_before(
       owner);  // the workspace is made anew, and its file's memory is beside it
@@ -255,11 +140,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
     }
   }
   if (budget.costs.has_value()) {
-    TakeCosts(&problem, *budget.costs);
-    if (budget.costs->written_bytes_per_second > 0)
-      problem.written_bytes_per_second = budget.costs->written_bytes_per_second;
-    if (budget.costs->read_bytes_per_second > 0)
-      problem.read_bytes_per_second = budget.costs->read_bytes_per_second;
+    TakeGivenCosts(*budget.costs, &problem);
   } else if (!keeps) {
     report.timed_batch = TakeTimes(network, budget.shape, report.limit_bytes, &problem);
     if (file != nullptr) MeasureFile(*file, report.limit_bytes / 4, &problem);

@@ -25,11 +25,12 @@
 
 namespace tidepool::nn {
 
-// What is measured otherwise, on this machine.
+// What is measured otherwise, on this machine. Each number of seconds is 0 to 1e9.
 struct StepCosts {
   // Of layers in the order of their calls, and the loss.
   std::vector<double> forward_seconds, backward_seconds;
-  double written_bytes_per_second = 0, read_bytes_per_second = 0;  // of the file
+  // Of the file, 1 to 1e18; 0: nobody knows, and 1e9 is reckoned with.
+  double written_bytes_per_second = 0, read_bytes_per_second = 0;
   // Of layers, beside the backward pass, where they make again what they can; empty: none can.
   std::vector<double> remake_seconds;
   // Of layers, beside both, where they are called again; empty: as forward.
@@ -96,10 +97,10 @@ struct StepBudgetOutcome {
 };
 
 // Finds the fastest plan that fits and gives it to the network, whose training workspace has learned it before the first step. Throws
-// kInvalidArgument for a limit, kUnimplemented as Network::SetActivationPlan, kFailedPrecondition while the training workspace is open,
-// OutOfMemoryError where nothing fits a hard budget: with what would be enough, and the ledger; the network keeps everything then. What
-// SpillFile throws. Memory: dry runs take addresses, and no pages; times are measured within the limit. Time: a few steps, and seconds
-// for the search for places.
+// kInvalidArgument for a limit, and for costs, which it names; kUnimplemented as Network::SetActivationPlan, kFailedPrecondition while
+// the training workspace is open, OutOfMemoryError where nothing fits a hard budget: with what would be enough, and the ledger; the
+// network keeps everything then. What SpillFile throws. Memory: dry runs take addresses, and no pages; times are measured within the
+// limit. Time: a few steps, and seconds for the search for places.
 StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget);
 // Everything is kept again.
 void ClearStepBudget(Network& network);

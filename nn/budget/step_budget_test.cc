@@ -1,11 +1,14 @@
 #include "tidepool/nn/budget/step_budget.h"
 
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_owner.h"
@@ -182,18 +185,75 @@ TEST(StepBudgetTest, WhatDoesNotFitIsToldWithWhatWouldBeEnough) {
   const auto refused = [&](StepBudget budget, Network& by) {
     return MessageOf([&] { SetStepBudget(by, budget); });
   };
-  for (const char* const text : {"", "0%", "101%", "-1", "much", "50 %x"}) {
+  for (const std::string text : {"", "0%", "101%", "-1", "much", "50 %x", "5 MB", "1e1%", "+5%"}) {
     EXPECT_THAT(refused({.limit = text, .shape = {.batch = kBatch}}, network),
-                HasSubstr("step budget: limit"))
-        << text;
+                HasSubstr("step budget: limit is \"" + text + "\", expected bytes"));
   }
+  EXPECT_EQ(SetStepBudget(network, {.limit = "5 MiB", .shape = {.batch = kBatch}}).limit_bytes,
+            5 << 20);
+  EXPECT_EQ(SetStepBudget(network, {.limit = "100 %", .shape = {.batch = kBatch}}).limit_bytes,
+            report.unlimited_bytes);
   EXPECT_THAT(refused({.limit = "50%", .shape = {.batch = 0}}, network), HasSubstr("a batch of 0"));
   EXPECT_THAT(refused({.limit = "50%", .costs = StepCosts{}}, network),
-              HasSubstr("costs of 0 and 0 parts"));
+              HasSubstr("costs.forward_seconds has 0 values, expected"));
   Network heap = ExampleNetwork("lenet", Options(WorkspaceMode::kNone));
   EXPECT_THAT(refused({.limit = "50%"}, heap), HasSubstr("another workspace mode than enabled"));
   Network program = ExampleNetwork("program", Options(WorkspaceMode::kEnabled));
   EXPECT_THAT(refused({.limit = "50%"}, program), HasSubstr("a program's"));
+}
+
+TEST(StepBudgetTest, CostsThatAreNoneAreRefusedByNameAndChangeNothing) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity(),
+                   kNaN = std::numeric_limits<double>::quiet_NaN();
+  Network network = Deep("residual");
+  const size_t layers = network.config()->nodes.size();
+  const StepCosts good{
+      std::vector<double>(layers + 1, 1e-3), std::vector<double>(layers + 1, 2e-3), 1e9, 1e9,
+      std::vector<double>(layers, 0),        std::vector<double>(layers, 1e-3)};
+  const auto set = [&](const StepCosts& costs) {
+    return SetStepBudget(network, {.limit = "60%", .shape = {.batch = kBatch}, .costs = costs});
+  };
+  const ActivationPlan plan = set(good).plan;
+  const auto refusal = [&](const auto& change) {
+    StepCosts costs = good;
+    change(costs);
+    const std::string message = MessageOf([&] { set(costs); });
+    EXPECT_NE(network.activations(), nullptr);
+    EXPECT_EQ(network.activations()->plan, plan);
+    return message;
+  };
+  const std::pair<const char*, std::vector<double> StepCosts::*> lists[] = {
+      {"forward_seconds", &StepCosts::forward_seconds},
+      {"backward_seconds", &StepCosts::backward_seconds},
+      {"remake_seconds", &StepCosts::remake_seconds},
+      {"again_seconds", &StepCosts::again_seconds}};
+  for (const auto& [name, list] : lists) {
+    const std::string field = absl::StrCat("step budget: costs.", name);
+    for (const double bad : {kNaN, -kNaN, kInfinite, -kInfinite, -1e-3, 1e300}) {
+      EXPECT_EQ(refusal([&](StepCosts& costs) { (costs.*list)[2] = bad; }),
+                absl::StrCat(field, "[2] is ", bad, ", expected 0 to 1e+09 seconds"));
+    }
+    EXPECT_THAT(
+        refusal([&](StepCosts& costs) { (costs.*list).push_back(0); }),
+        HasSubstr(absl::StrCat(field, " has ", (good.*list).size() + 1, " values, expected ",
+                               (good.*list).size(), ", of ", layers)));
+  }
+  const std::pair<const char*, double StepCosts::*> speeds[] = {
+      {"written_bytes_per_second", &StepCosts::written_bytes_per_second},
+      {"read_bytes_per_second", &StepCosts::read_bytes_per_second}};
+  for (const auto& [name, speed] : speeds) {
+    for (const double bad : {kNaN, kInfinite, -kInfinite, -1e9, 1e-300, 1e300}) {
+      EXPECT_EQ(refusal([&](StepCosts& costs) { costs.*speed = bad; }),
+                absl::StrCat("step budget: costs.", name, " is ", bad,
+                             ", expected 1 to 1e+18 bytes a second, or 0 where nobody knows"));
+    }
+  }
+  // Nobody knows the file's speed, or what a layer's second call takes.
+  StepCosts least = good;
+  least.written_bytes_per_second = least.read_bytes_per_second = 0;
+  least.remake_seconds.clear();
+  least.again_seconds.clear();
+  EXPECT_TRUE(set(least).fits);
 }
 
 // With the same costs, whatever they are.

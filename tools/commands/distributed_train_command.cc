@@ -332,10 +332,12 @@ int RunTrainDistributed() {
   }
   if (absl::GetFlag(FLAGS_graphs) || !absl::GetFlag(FLAGS_trace_file).empty() ||
       !absl::GetFlag(FLAGS_memory_log).empty() || !absl::GetFlag(FLAGS_memory_profile).empty() ||
-      !absl::GetFlag(FLAGS_memory_budget).empty()) {
+      !absl::GetFlag(FLAGS_memory_budget).empty() ||
+      !absl::GetFlag(FLAGS_budget_strategy).empty() || !absl::GetFlag(FLAGS_spill_folder).empty() ||
+      !absl::GetFlag(FLAGS_spill_compression).empty()) {
     ThrowUnimplemented(
-        "flag --distributed: not with --graphs, --trace_file, --memory_log, --memory_profile and "
-        "--memory_budget");
+        "flag --distributed: not with --graphs, --trace_file, --memory_log, --memory_profile, "
+        "--memory_budget, --budget_strategy, --spill_folder and --spill_compression");
   }
   UpdaterOfFlags();
   ScheduleOfFlags(1);

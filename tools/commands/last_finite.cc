@@ -27,7 +27,7 @@ void LastFinite::EndEpoch(int64_t step, int epoch, absl::FunctionRef<NDArray()> 
   if (const std::string found = nn::FindNotFinite(*model_.network); !found.empty()) {
     Fail(step, epoch, found);
   }
-  bool is_finite = false;
+  bool is_finite = true;
   const auto look = [&](absl::FunctionRef<NDArray()> make) {
     model_.network->Infer(make, [&](const NDArray& outputs) {
       is_finite = All(IsFinite(outputs)).To(Host()).At<bool>({});
@@ -36,8 +36,12 @@ void LastFinite::EndEpoch(int64_t step, int epoch, absl::FunctionRef<NDArray()> 
   try {
     look(make_input);
   } catch (const OutOfMemoryError&) {
-    // A budget that has room for a planned step may have none for a batch whose activations are all in memory.
-    look([&] { return make_input().Slice(0, 0, 1); });
+    // A budget that has room for a planned step may have none for a batch whose activations are all in memory, nor for those of
+    // one example beside what is kept already. Finite parameters are worth more than a look at what they make.
+    try {
+      look([&] { return make_input().Slice(0, 0, 1); });
+    } catch (const OutOfMemoryError&) {
+    }
   }
   if (!is_finite) Fail(step, epoch, "the network's outputs are not finite");
   if (save_.empty()) return;

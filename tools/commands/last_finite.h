@@ -28,7 +28,8 @@ class LastFinite {
   // alone.
   void CheckLoss(double loss, int64_t step, int epoch);
   // The same of the parameters after an epoch's last step, and of what the network makes of
-  // `make_input`'s batch by them: finite parameters may be too large to compute with.
+  // `make_input`'s batch by them, or of its first example where a budget has room for no more:
+  // finite parameters may be too large to compute with.
   void EndEpoch(int64_t step, int epoch, absl::FunctionRef<NDArray()> make_input);
   // Training has ended well: the copy goes.
   void Release() { kept_ = NDArray(); }

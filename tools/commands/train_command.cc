@@ -5,11 +5,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/eval/evaluation.h"
+#include "tidepool/memory/accounting/bytes_of_text.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_log.h"
 #include "tidepool/memory/error.h"
@@ -48,12 +50,12 @@ ABSL_FLAG(std::string, memory_profile, "",
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 ABSL_FLAG(std::string, memory_budget, "",
           "\"50%\" of a step, bytes, or \"process\": what its limit leaves");
-ABSL_FLAG(std::string, budget_strategy, "auto",
-          "for what waits for the backward pass: auto, spill, recompute or none");
+ABSL_FLAG(std::string, budget_strategy, "",
+          "for what waits for the backward pass: auto (empty), spill, recompute or none");
 ABSL_FLAG(std::string, spill_folder, "",
           "of what is spilled; empty: TIDEPOOL_SPILL_FOLDER, TMPDIR, /var/tmp");
-ABSL_FLAG(std::string, spill_compression, "none",
-          "of what is spilled: none, lz4, or auto: where it gains time");
+ABSL_FLAG(std::string, spill_compression, "",
+          "of what is spilled: none (empty), lz4, or auto: where it gains time");
 ABSL_FLAG(bool, distributed, false, "one rank of a job of mpirun; docs/distributed.md");
 
 namespace tidepool::tools {
@@ -70,15 +72,33 @@ struct BudgetOfFlags {
   std::optional<nn::FollowerOptions> followed;
 };
 BudgetOfFlags ReadBudgetFlags(int64_t batch, WorkspaceMode mode, Device device) {
+  const std::string strategy_name = absl::GetFlag(FLAGS_budget_strategy),
+                    compression_name = absl::GetFlag(FLAGS_spill_compression),
+                    folder = absl::GetFlag(FLAGS_spill_folder);
   const nn::BudgetStrategy strategy =
-      nn::ParseBudgetStrategy("flag --budget_strategy", absl::GetFlag(FLAGS_budget_strategy));
+      strategy_name.empty() ? nn::BudgetStrategy::kAuto
+                            : nn::ParseBudgetStrategy("flag --budget_strategy", strategy_name);
   const SpillCompression compression =
-      ParseSpillCompression("flag --spill_compression", absl::GetFlag(FLAGS_spill_compression));
+      compression_name.empty()
+          ? SpillCompression::kNone
+          : ParseSpillCompression("flag --spill_compression", compression_name);
   const std::string limit = absl::GetFlag(FLAGS_memory_budget);
   const bool is_limited = MemoryBudget::Global().process().limit_bytes != MemoryBudget::kUnlimited;
   const bool can_plan =
       mode == WorkspaceMode::kEnabled && !absl::GetFlag(FLAGS_graphs) && device == Host();
-  if (limit.empty() && !(is_limited && can_plan)) return {};
+  if (limit.empty() && !(is_limited && can_plan)) {
+    for (const auto& [name, value] : {std::pair{"budget_strategy", &strategy_name},
+                                      {"spill_folder", &folder},
+                                      {"spill_compression", &compression_name}}) {
+      if (value->empty()) continue;
+      ThrowInvalidArgument(absl::StrCat(
+          "flag --", name, " is \"", *value,
+          is_limited ? "\" where no step is planned, expected --workspace_mode=enabled, "
+                       "--device=host and no --graphs"
+                     : "\" without a budget, expected --memory_budget or TIDEPOOL_MEMORY_BUDGET"));
+    }
+    return {};
+  }
   if (mode != WorkspaceMode::kEnabled) {
     ThrowInvalidArgument("flag --memory_budget needs --workspace_mode=enabled");
   }
@@ -90,13 +110,13 @@ BudgetOfFlags ReadBudgetFlags(int64_t batch, WorkspaceMode mode, Device device) 
         "sets");
   }
   const nn::StepShape shape{.batch = batch};
-  const std::string folder = absl::GetFlag(FLAGS_spill_folder);
   if (limit.empty() || limit == "process") {
     return {.followed = nn::FollowerOptions{.strategy = strategy,
                                             .shape = shape,
                                             .spill_folder = folder,
                                             .compression = compression}};
   }
+  BytesOfText("flag --memory_budget", limit, 1);  // wrong text is found before anything is read
   return {.fixed = nn::StepBudget{.limit = limit,
                                   .strategy = strategy,
                                   .shape = shape,
@@ -239,7 +259,8 @@ int RunTrain() {
   last_finite.Release();
 
   Evaluation evaluation(static_cast<int>(model.classes));
-  for (int64_t images_at_once = batch;; images_at_once /= 2) {
+  int64_t images_at_once = batch;
+  for (;; images_at_once /= 2) {
     try {
       EvaluateModel(model, data.test, images_at_once, {&evaluation});
       break;
@@ -248,6 +269,10 @@ int RunTrain() {
       if (images_at_once == 1) throw;
       evaluation.Reset();
     }
+  }
+  if (images_at_once < batch) {
+    std::printf("evaluated %lld images at once: the budget has no room for more\n",
+                static_cast<long long>(images_at_once));
   }
   std::printf("\n%s\n", evaluation.Report().c_str());
   std::printf(

@@ -22,6 +22,9 @@ ABSL_DECLARE_FLAG(std::string, trace_file);
 ABSL_DECLARE_FLAG(std::string, memory_log);
 ABSL_DECLARE_FLAG(std::string, memory_profile);
 ABSL_DECLARE_FLAG(std::string, memory_budget);
+ABSL_DECLARE_FLAG(std::string, budget_strategy);
+ABSL_DECLARE_FLAG(std::string, spill_folder);
+ABSL_DECLARE_FLAG(std::string, spill_compression);
 ABSL_DECLARE_FLAG(std::string, save);
 
 namespace tidepool::tools {
