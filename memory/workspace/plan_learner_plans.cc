@@ -101,11 +101,10 @@ bool AreTooLarge(const WantedPlan& wanted, absl::Span<const PlacedRequests> plac
                      [&](const PlacedRequests& each) { return IsTooLarge(wanted, each); });
 }
 
-// By itself. Null: it is served from free ranges.
+// By itself, which takes what is alive and hardly more.
 MadePlans MakeWithinPages(const WantedPlan& wanted, const MappedVector<LifetimeBuffer>& requests,
                           size_t most_alive) {
-  PlacedRequests alone = PlaceRequests(requests, {}, wanted.alignment);
-  return IsTooLarge(wanted, alone) ? nullptr : Made(wanted, std::move(alone), most_alive);
+  return Made(wanted, PlaceRequests(requests, {}, wanted.alignment), most_alive);
 }
 
 // A cycle that is new goes around what others have, unless that makes it much larger than it need

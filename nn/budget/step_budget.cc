@@ -79,6 +79,31 @@ std::vector<std::string> WaysOf(const Network& network, const ActivationPlan& pl
       now.ToString() + now.OwnersToString());
 }
 
+// Those that take least of the plans for times that nobody has measured and a file of any memory: the same ones each time and for
+// each limit, so that a limit that was named as enough for one is enough when it is set.
+std::vector<PlannedActivations> LeastPlans(const ActivationProblem& measured,
+                                           BudgetStrategy strategy) {
+  constexpr size_t kPlans = 3;
+  ActivationProblem problem = measured;
+  const auto forget = [](LayerActivations& layer) {
+    layer.forward_seconds = layer.backward_seconds = layer.remake_seconds = 1e-3;
+    layer.again_seconds = -1;
+  };
+  for (LayerActivations& layer : problem.layers) forget(layer);
+  forget(problem.loss);
+  problem.written_bytes_per_second = problem.read_bytes_per_second = 1e9;
+  problem.round_trip_seconds_per_byte = 0;
+  problem.file_bytes = 0;
+  for (SlicedActivations& slice : problem.slices) {
+    slice.forward_factor = slice.backward_factor = SlicedActivations().forward_factor;
+  }
+  std::vector<PlannedActivations> plans = FindPlans(problem, strategy);
+  if (plans.size() > kPlans)
+    plans.erase(plans.begin(), plans.end() - static_cast<std::ptrdiff_t>(kPlans));
+  for (PlannedActivations& one : plans) one.cost = CostOf(measured, one.plan);
+  return plans;
+}
+
 }  // namespace
 
 StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
@@ -95,6 +120,12 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
     ThrowUnimplemented(absl::StrCat("step budget: network [", network.name(),
                                     "] trains in another workspace mode than enabled, which has no "
                                     "planned peak"));
+  }
+  for (const int64_t batch : budget.shape.other_batches) {
+    if (batch >= 1 && batch <= budget.shape.batch) continue;
+    ThrowInvalidArgument(absl::StrCat("step budget: network [", network.name(),
+                                      "]: another batch of ", batch, " examples, expected 1 to ",
+                                      budget.shape.batch));
   }
   LimitOf(budget.limit, 1);  // what is wrong is found before anything is done
   if (budget.costs.has_value()) CheckCosts(network, *budget.costs);
@@ -151,6 +182,8 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   // the least is to be the least.
   std::vector<PlannedActivations> plans = {{keep, CostOf(problem, keep)}};  // nothing is faster
   for (PlannedActivations& one : FindPlans(problem, strategy)) plans.push_back(std::move(one));
+  const size_t of_these_times = plans.size();
+  for (PlannedActivations& one : LeastPlans(problem, strategy)) plans.push_back(std::move(one));
   const auto file_of = [&](const ActivationPlan& plan) { return plan.spills() ? file : nullptr; };
   const PlannedActivations* chosen = nullptr;
   const PlannedActivations* least = nullptr;
@@ -171,11 +204,15 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
         if (more <= enough) break;
         enough = more;
       }
-      if (enough < report.least_bytes) {
+      // Plans for the times that were measured now may not be found again.
+      const bool is_told = static_cast<size_t>(&one - plans.data()) >= of_these_times;
+      if (is_told && enough < report.least_bytes) {
         report.least_bytes = enough;
         least = &one;
       }
-      if (of_step + transfers <= report.limit_bytes) chosen = &one;
+      if (of_step + transfers > report.limit_bytes) continue;
+      chosen = &one;
+      report.least_bytes = std::min(report.least_bytes, enough);
     }
   }
   report.fits = chosen != nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -12,9 +13,11 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
@@ -33,35 +36,66 @@
 namespace tidepool::nn {
 namespace {
 
-// The plan of the same step whose batch of so many arrays is made in the opposite order: the same places. Null: they do not stay to
-// the end, or it is the same order.
-std::shared_ptr<const CyclePlan> InOppositeOrder(PlacedRequests placed, size_t arrays) {
+// The plan of the same step that makes these arrays of its batch in this order, where `placed` makes all of them in theirs: the same
+// places. The others are made outside of it. Null: they do not stay to the end, or it is the same.
+std::shared_ptr<const CyclePlan> WithBatchMade(const PlacedRequests& placed, size_t arrays,
+                                               absl::Span<const size_t> order) {
   const auto end = static_cast<int64_t>(placed.requests.size());
-  if (arrays < 2 || placed.requests.size() < arrays) return nullptr;
+  if (placed.requests.size() < arrays || order.size() > arrays) return nullptr;
+  bool differs = order.size() < arrays;
   for (size_t i = 0; i < arrays; ++i) {
     if (placed.requests[i].upper < end) return nullptr;
-  }
-  bool differs = false;
-  for (size_t i = 0, j = arrays - 1; i < j; ++i, --j) {
-    differs = differs || placed.requests[i].size != placed.requests[j].size;
-    std::swap(placed.requests[i].size, placed.requests[j].size);
-    std::swap(placed.offsets[i], placed.offsets[j]);
+    differs = differs || placed.requests[order[i]].size != placed.requests[i].size;  // all of them
   }
   if (!differs) return nullptr;
-  placed.pins.clear();
-  return MakeCyclePlan(std::move(placed), SIZE_MAX);
+  const auto fewer = static_cast<int64_t>(arrays - order.size());
+  PlacedRequests made = placed;
+  made.requests.clear();
+  made.offsets.clear();
+  made.pins.clear();
+  for (size_t i = 0; i < placed.requests.size(); ++i) {
+    if (i < arrays && i >= order.size()) continue;
+    const size_t from = i < arrays ? order[i] : i;
+    LifetimeBuffer request = placed.requests[from];
+    request.lower = static_cast<int64_t>(made.requests.size());
+    request.upper -= fewer;
+    made.requests.push_back(request);
+    made.offsets.push_back(placed.offsets[from]);
+  }
+  for (size_t i = 0; i < arrays; ++i) {
+    if (std::find(order.begin(), order.end(), i) == order.end())
+      made.requested_bytes -= static_cast<size_t>(placed.requests[i].size);
+  }
+  return MakeCyclePlan(std::move(made), SIZE_MAX);
 }
 
-// Adds that to a file of plans, whose first one is of features first.
-void AddOppositeOrder(const std::string& path, size_t arrays, size_t alignment) {
+// In which order a batch of so many features and labels may be made in a step, beside features first: labels first, all from the last
+// one, features alone, labels alone.
+std::vector<std::vector<size_t>> OrdersOf(size_t features, size_t labels) {
+  std::vector<size_t> all(features + labels);
+  std::iota(all.begin(), all.end(), size_t{0});
+  const auto first_label = all.begin() + static_cast<std::ptrdiff_t>(features);
+  std::vector<std::vector<size_t>> orders = {{first_label, all.end()}};  // labels alone
+  orders.push_back({all.begin(), first_label});
+  orders.push_back({all.rbegin(), all.rend()});
+  orders.push_back(orders[0]);
+  orders.back().insert(orders.back().end(), all.begin(), first_label);
+  return orders;
+}
+
+// Adds those to a file of plans.
+void AddOrders(const std::string& path, size_t features, size_t labels, size_t alignment) {
   ParsedPlans parsed = ReadPlans(path, alignment);
-  if (parsed.cycles.empty()) return;
-  const std::shared_ptr<const CyclePlan> opposite = InOppositeOrder(parsed.cycles[0], arrays);
-  if (opposite == nullptr) return;
-  std::vector<std::shared_ptr<LearnedCycle>> cycles;
-  for (PlacedRequests& cycle : parsed.cycles)
+  std::vector<std::shared_ptr<LearnedCycle>> cycles, others;
+  for (PlacedRequests& cycle : parsed.cycles) {
+    for (const std::vector<size_t>& order : OrdersOf(features, labels)) {
+      if (auto other = WithBatchMade(cycle, features + labels, order); other != nullptr)
+        others.push_back(std::make_shared<LearnedCycle>(std::move(other)));
+    }
     cycles.push_back(std::make_shared<LearnedCycle>(MakeCyclePlan(std::move(cycle), SIZE_MAX)));
-  cycles.push_back(std::make_shared<LearnedCycle>(opposite));
+  }
+  if (others.empty()) return;
+  cycles.insert(cycles.end(), others.begin(), others.end());
   AtomicFile file(path);
   file.Append(FormatPlans(cycles, alignment));
   file.Commit();
@@ -76,8 +110,8 @@ bool PassPlansOn(Network& network, const StepShape& shape, const WorkspaceConfig
   const std::string path = folder + "/plans";
   try {
     network.training_workspace().SavePlans(path);
-    AddOppositeOrder(path, network.inputs().size() + shape.labels.size(),
-                     network.training_workspace().config().alignment);
+    AddOrders(path, network.inputs().size(), shape.labels.size(),
+              network.training_workspace().config().alignment);
   } catch (const Error&) {
     return false;
   }
@@ -154,8 +188,24 @@ class DryOwner {
   MemoryOwner& node_;
 };
 
+// Batches of the other sizes, within the pages of the largest as far as they fit.
+void LearnOthers(Network& network, const StepShape& shape, MemoryOwner& owner,
+                 std::initializer_list<BatchMade> ways, StepMemory* memory) {
+  if (shape.other_batches.empty()) return;
+  network.training_workspace().core()->KeepWithinPages();
+  for (const BatchMade made : ways) {
+    for (const int64_t batch : shape.other_batches) {
+      StepShape other = shape;
+      other.batch = batch;
+      for (int i = 0; i < kCycles; ++i) RunDryStep(network, other, owner, made);
+      memory->planned_bytes = std::max(memory->planned_bytes, MemoryOf(network).planned_bytes);
+    }
+  }
+  RunDryStep(network, shape, owner);  // which is expected first
+}
+
 // A step's requests begin with those of who makes its batch. The workspace learns steps that make features first, as is expected,
-// and those whose batch comes from elsewhere, which may be planned around the others. (Labels first: InOppositeOrder.)
+// and those whose batch comes from elsewhere, which may be planned around the others. (Other orders: OrdersOf.)
 StepMemory LearnStep(Network& network, const StepShape& shape, MemoryOwner& owner) {
   const auto learn = [&](BatchMade made) {
     for (int i = 0; i < kCycles; ++i) RunDryStep(network, shape, owner, made);
@@ -185,6 +235,8 @@ StepMemory MeasureStep(Network& network, const StepShape& shape, const Activatio
     memory = MemoryOf(network);
   }
   AddBeside(network, shape, *owner, &memory);
+  if (memory.planned_bytes <= limit)
+    LearnOthers(network, shape, *owner, {BatchMade::kFeaturesFirst}, &memory);
   return memory;
 }
 
@@ -197,9 +249,12 @@ StepMemory PrepareStep(Network& network, const StepShape& shape, const Activatio
   RenewWorkspace(network, config, *owner);
   StepMemory memory = LearnStep(network, shape, *owner);
   AddBeside(network, shape, *owner, &memory);
+  LearnOthers(network, shape, *owner, {BatchMade::kOutside, BatchMade::kFeaturesFirst}, &memory);
   if (PassPlansOn(network, shape, config)) return memory;
   network.set_training_workspace(network.training_mode(), config);
-  const StepMemory learned = LearnStep(network, shape, MemoryOwner::Current());
+  StepMemory learned = LearnStep(network, shape, MemoryOwner::Current());
+  LearnOthers(network, shape, MemoryOwner::Current(),
+              {BatchMade::kOutside, BatchMade::kFeaturesFirst}, &learned);
   memory.live_bytes = learned.live_bytes;
   memory.planned_bytes = learned.planned_bytes;
   return memory;

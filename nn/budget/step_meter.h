@@ -17,7 +17,10 @@ namespace tidepool::nn {
 
 // Batches that steps are given.
 struct StepShape {
-  int64_t batch = 1;
+  int64_t batch = 1;  // examples of the largest batch
+  // Of other batches that will come, as an epoch's last one is: what they take is planned too, so that they keep to the budget from
+  // their first coming on. Others are planned when they have come.
+  std::vector<int64_t> other_batches = {};
   // Shape of an example's labels and their type, one for each array that the loss takes.
   std::vector<InputConfig> labels = {{"label", {}, DType::kInt64}};
 };

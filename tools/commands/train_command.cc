@@ -162,7 +162,7 @@ int RunTrain() {
                     {"trace_file", trace}},
                    ImageFilesOf("data", folder));
   if (!trace.empty() && mode != WorkspaceMode::kEnabled) ThrowNoTrace();
-  const BudgetOfFlags budget = ReadBudgetFlags(batch, mode, device);
+  BudgetOfFlags budget = ReadBudgetFlags(batch, mode, device);
 
   std::optional<MemoryProfile> memory_profile;
   if (!memory_profile_file.empty()) {
@@ -195,6 +195,10 @@ int RunTrain() {
   } catch (Error& error) {
     error.AddContext("flag --graphs");
     throw;
+  }
+  if (const int64_t last = train.count % batch; last != 0) {  // of each epoch
+    if (budget.fixed.has_value()) budget.fixed->shape.other_batches = {last};
+    if (budget.followed.has_value()) budget.followed->shape.other_batches = {last};
   }
   std::optional<nn::StepBudgetReport> budgeted;
   std::optional<nn::BudgetFollower> follower;
