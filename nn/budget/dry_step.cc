@@ -1,5 +1,6 @@
 #include "tidepool/nn/budget/dry_step.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -17,6 +18,20 @@
 namespace tidepool::nn {
 namespace {
 
+// Some examples at a time: all of them would be there twice.
+void FillAtRandom(NDArray& array) {
+  constexpr int64_t kBytes = 16 << 10;
+  const int64_t batch = array.dim(0);
+  const int64_t bytes = array.NumElements() / batch * DTypeBytes(array.dtype());
+  const int64_t at_once = std::clamp<int64_t>(kBytes / std::max<int64_t>(1, bytes), 1, batch);
+  for (int64_t begin = 0; begin < batch; begin += at_once) {
+    NDArray part = array.Slice(0, begin, std::min(batch, begin + at_once));
+    CopyInto(RandomUniform(part.shape(), 0, 1, array.dtype(), /*seed=*/1,
+                           static_cast<uint64_t>(begin), Place::Heap()),
+             part);
+  }
+}
+
 NDArray Made(const InputConfig& config, int64_t batch, DType floats, bool dry) {
   std::vector<int64_t> dims = {batch};
   dims.insert(dims.end(), config.shape.span().begin(), config.shape.span().end());
@@ -25,8 +40,7 @@ NDArray Made(const InputConfig& config, int64_t batch, DType floats, bool dry) {
   if (array.NumElements() == 0) return array;
   // Indices are looked at on the host.
   if (!IsFloating(dtype)) std::memset(array.buffer()->data, 0, array.buffer()->bytes);
-  if (IsFloating(dtype) && !dry)
-    CopyInto(RandomUniform(Shape(dims), 0, 1, dtype, /*seed=*/1, 0, Place::Heap()), array);
+  if (IsFloating(dtype) && !dry) FillAtRandom(array);
   return array;
 }
 

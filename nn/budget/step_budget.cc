@@ -173,7 +173,10 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   if (budget.costs.has_value()) {
     TakeGivenCosts(*budget.costs, &problem);
   } else if (!keeps) {
-    report.timed_batch = TakeTimes(network, budget.shape, report.limit_bytes, &problem);
+    // Beside the file's memory.
+    report.timed_batch =
+        TakeTimes(network, budget.shape,
+                  report.limit_bytes - (file != nullptr ? problem.file_bytes : 0), &problem);
     if (file != nullptr) MeasureFile(*file, report.limit_bytes / 4, &problem);
   }
   report.unlimited_seconds = CostOf(problem, keep).seconds;

@@ -100,7 +100,7 @@ struct StepBudgetOutcome {
 // kInvalidArgument for a limit, and for costs, which it names; kUnimplemented as Network::SetActivationPlan, kFailedPrecondition while
 // the training workspace is open, OutOfMemoryError where nothing fits a hard budget: with what would be enough, and the ledger; the
 // network keeps everything then. What SpillFile throws. Memory: dry runs take addresses, and no pages; times are measured within the
-// limit. Time: a few steps, and seconds for the search for places.
+// limit, but for the tape and what kernels keep, by one example at least. Time: a few steps, and seconds for the search for places.
 StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget);
 // Everything is kept again.
 void ClearStepBudget(Network& network);

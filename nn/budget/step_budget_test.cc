@@ -19,6 +19,7 @@
 #include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/random.h"
+#include "tidepool/nn/layers/conv2d.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/pooling.h"
@@ -295,6 +296,33 @@ TEST(StepBudgetTest, MeasuringLeavesTheModelAsItIs) {
   EXPECT_EQ(report.ways.size(), model.network->config()->nodes.size());
   Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kSgd));
   trainer.Step([&] { return SomeBatch(kBatch, 1); });
+}
+
+// Planning itself keeps to the limit: steps whose times are measured, their features and the file's memory, beside what the tape has.
+// Where a budget had no room for them, nothing would be timed.
+TEST(StepBudgetTest, TimesAreMeasuredWithinTheLimit) {
+  constexpr int64_t kBeside = 64 << 10;
+  const std::vector<AnyLayer> small_outputs = {Conv2D(16, 3, 3, Activation::kRelu),
+                                               Conv2D(8, 3, 3, Activation::kRelu), GlobalPooling(),
+                                               Dense(10)};
+  MemoryOwner& owner = MemoryOwner::Process().Child("planning");
+  const MemoryOwnerScope scope(owner);
+  MemoryBudget& budget = MemoryBudget::Global();
+  for (const std::string name : {"large features", "lenet", "convolutions", "residual"}) {
+    Network network = name == "large features"
+                          ? Network(NetworkConfig::Sequential({40, 40, 16}, small_outputs),
+                                    Options(WorkspaceMode::kEnabled))
+                      : name == "lenet" ? ExampleNetwork(name, Options(WorkspaceMode::kEnabled))
+                                        : Deep(name);
+    SCOPED_TRACE(name);
+    StepBudget within{.limit = "75%", .hard = false, .shape = {.batch = 2 * kBatch}};
+    const int64_t limit = SetStepBudget(network, within).limit_bytes;
+    within.limit = std::to_string(limit);
+    const int64_t others = budget.Of(owner, Host()).taken_bytes;
+    budget.SetOwnerLimit(owner, Host(), others + limit + kBeside);
+    EXPECT_GE(SetStepBudget(network, within).timed_batch, 1);
+    budget.SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
+  }
 }
 
 // Nobody computes in a dry run which place of a table a masked token has.

@@ -56,9 +56,9 @@ struct StepTimes {
   int64_t batch =
       0;  // that they were measured with; they are those of the shape's batch all the same
 };
-// Runs steps whose layers keep nothing but their inputs, with fewer examples where those would need more than `limit`, and others in
-// which a part of the layers keeps all, each once, where an eighth of them may. Gradients are
-// those of numbers at random afterwards; parameters, running averages and random numbers stay.
+// Runs steps whose layers keep nothing but their inputs, with fewer examples where their planned peak would be more than `limit`, and
+// others in which a part of the layers keeps all, each once, where an eighth of them may. Gradients are those of numbers at random
+// afterwards; parameters, running averages and random numbers stay, and no page of the steps does.
 StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem,
                        int64_t limit);
 

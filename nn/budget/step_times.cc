@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -108,6 +109,69 @@ std::pair<double, double> SliceFactors(const ActivationProblem& problem, const S
   return {factor(sliced_forward, forward), factor(sliced_backward, backward)};
 }
 
+// Steps whose planned peak is within a limit, so that what runs is.
+class TimedSteps {
+ public:
+  TimedSteps(Network& network, const StepShape& shape, int64_t limit)
+      : network_(network), shape_(shape), whole_(shape.batch), limit_(limit) {}
+
+  int64_t batch() const { return shape_.batch; }
+  bool IsWithin(int64_t bytes_of_whole) const {
+    return static_cast<double>(bytes_of_whole) * static_cast<double>(shape_.batch) <=
+           static_cast<double>(limit_) * static_cast<double>(whole_);
+  }
+  // As few examples as steps by that plan need, at least one: by what is counted, and, as places take more, by dry runs.
+  void FitBatch(const ActivationPlan& plan, int64_t counted_of_whole) {
+    if (!IsWithin(counted_of_whole)) Shrink(counted_of_whole, whole_);
+    while (shape_.batch > 1) {
+      const int64_t needed = Learn(plan, nullptr);
+      if (needed <= limit_) break;
+      Shrink(needed, shape_.batch);
+    }
+  }
+  // Each layer's least of some steps. Nothing where they would need more than the limit, unless it is `needed`.
+  std::optional<StepTimes> TimesBy(const ActivationPlan& plan, bool needed) {
+    ObserverOfTimes observer(plan);
+    const absl::Cleanup forget = [&] { network_.SetActivationPlan({}); };  // the observer goes
+    const int64_t bytes = Learn(plan, &observer);
+    if (bytes > limit_ && !needed) return std::nullopt;
+    BudgetCharge charge(Host(), &MemoryOwner::Current());
+    charge.GrowTo(bytes, "steps whose times are measured");
+    constexpr int kRuns = 3;
+    observer.Start();
+    for (int i = 0; i < kRuns; ++i) {
+      RunStep(network_, shape_, /*dry=*/false);
+      observer.End();
+    }
+    return observer.Times();
+  }
+
+ private:
+  // How much a step takes, in a workspace that has learned it. Better places are searched for where the first ones are too many.
+  int64_t Learn(const ActivationPlan& plan, SegmentObserver* observer) {
+    network_.SetActivationPlan(plan, nullptr, observer);
+    RenewWorkspace(network_);
+    for (int i = 0; i < kCycles; ++i) RunDryStep(network_, shape_);
+    Workspace& workspace = network_.training_workspace();
+    const auto planned = [&] { return static_cast<int64_t>(workspace.stats().planned_peak_bytes); };
+    if (planned() > limit_) {
+      workspace.FinishPlanSearch();
+      RunDryStep(network_, shape_);
+    }
+    return planned();
+  }
+  void Shrink(int64_t bytes, int64_t of_examples) {
+    const double most =
+        static_cast<double>(of_examples) * static_cast<double>(limit_) / static_cast<double>(bytes);
+    shape_.batch =
+        std::clamp<int64_t>(static_cast<int64_t>(most), 1, std::max<int64_t>(1, shape_.batch - 1));
+  }
+
+  Network& network_;
+  StepShape shape_;
+  const int64_t whole_, limit_;
+};
+
 }  // namespace
 
 StepTimes MeasureTimes(Network& network, const StepShape& shape, const ActivationProblem& problem,
@@ -116,17 +180,6 @@ StepTimes MeasureTimes(Network& network, const StepShape& shape, const Activatio
   if (std::any_of(problem.arrays.begin(), problem.arrays.end(),
                   [](const ActivationArray& array) { return array.can_remake; }))
     plans.push_back(PlanOfLayers(network, Retention::kRemake));
-  int64_t batch = shape.batch;
-  for (const ActivationPlan& plan : plans) {
-    const int64_t needed = std::max<int64_t>(1, CostOf(problem, plan).peak_bytes);
-    if (needed <= limit) continue;
-    batch =
-        std::min(batch, std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(shape.batch) *
-                                                                  static_cast<double>(limit) /
-                                                                  static_cast<double>(needed))));
-  }
-  StepShape measured = shape;
-  measured.batch = batch;
   NDArray beside;
   if (network.beside().is_defined()) {
     const ScopeOutOfWorkspaces heap;
@@ -135,63 +188,52 @@ StepTimes MeasureTimes(Network& network, const StepShape& shape, const Activatio
   }
   const absl::Cleanup restore = [&] {
     network.SetActivationPlan({});
+    RenewWorkspace(
+        network);  // the pages that steps have written to are not there beside what is next
     if (!beside.is_defined()) return;
     NDArray now = network.beside();
     CopyInto(beside, now);
   };
-  const auto times_by = [&](const ActivationPlan& plan) {
-    ObserverOfTimes observer(plan);
-    network.SetActivationPlan(plan, nullptr, &observer);
-    RenewWorkspace(network);
-    for (int i = 0; i < kCycles; ++i) RunDryStep(network, measured);
-    BudgetCharge charge(Host(), &MemoryOwner::Current());
-    charge.GrowTo(static_cast<int64_t>(network.training_workspace().stats().planned_peak_bytes),
-                  "steps whose times are measured");
-    constexpr int kRuns = 3;
-    observer.Start();
-    for (int i = 0; i < kRuns; ++i) {
-      RunStep(network, measured, /*dry=*/false);
-      observer.End();
-    }
-    network.SetActivationPlan({});  // the observer goes
-    return observer.Times();
-  };
+  TimedSteps steps(network, shape, limit);
+  for (const ActivationPlan& plan : plans) steps.FitBatch(plan, CostOf(problem, plan).peak_bytes);
   const size_t layers = problem.layers.size();
-  const StepTimes again = times_by(plans[0]);
+  const StepTimes again = *steps.TimesBy(plans[0], /*needed=*/true);
   StepTimes times = again;
-  times.batch = batch;
+  times.batch = steps.batch();
   // Where layers keep all: of a part of them at a time, as many as there is memory for.
-  std::vector<ActivationPlan> parts;
   constexpr size_t kMostParts = 8;
-  for (size_t count = 1; count <= std::min(kMostParts, layers) && parts.empty(); count *= 2) {
+  bool are_kept = false;
+  for (size_t count = 1; count <= std::min(kMostParts, layers) && !are_kept; count *= 2) {
+    std::vector<ActivationPlan> parts(count, plans[0]);
     for (size_t part = 0; part < count; ++part) {
-      ActivationPlan plan = plans[0];
       for (size_t i = layers * part / count; i < layers * (part + 1) / count; ++i)
-        plan.segments[i].retention = Retention::kKeep;
-      parts.push_back(std::move(plan));
+        parts[part].segments[i].retention = Retention::kKeep;
     }
-    const bool fits = std::all_of(parts.begin(), parts.end(), [&](const ActivationPlan& plan) {
-      return static_cast<double>(CostOf(problem, plan).peak_bytes) * static_cast<double>(batch) <=
-             static_cast<double>(limit) * static_cast<double>(shape.batch);
+    if (!std::all_of(parts.begin(), parts.end(), [&](const ActivationPlan& plan) {
+          return steps.IsWithin(CostOf(problem, plan).peak_bytes);
+        }))
+      continue;
+    StepTimes with_kept = times;
+    are_kept = std::all_of(parts.begin(), parts.end(), [&](const ActivationPlan& plan) {
+      const std::optional<StepTimes> kept = steps.TimesBy(plan, /*needed=*/false);
+      if (!kept.has_value()) return false;
+      for (size_t i = 0; i < layers; ++i) {
+        if (plan.segments[i].retention != Retention::kKeep) continue;
+        with_kept.forward_seconds[i] = kept->forward_seconds[i];
+        with_kept.backward_seconds[i] = kept->backward_seconds[i];
+      }
+      return true;
     });
-    if (!fits) parts.clear();
-  }
-  for (const ActivationPlan& plan : parts) {
-    const StepTimes kept = times_by(plan);
-    for (size_t i = 0; i < layers; ++i) {
-      if (plan.segments[i].retention != Retention::kKeep) continue;
-      times.forward_seconds[i] = kept.forward_seconds[i];
-      times.backward_seconds[i] = kept.backward_seconds[i];
-    }
+    if (are_kept) times = std::move(with_kept);
   }
   for (size_t i = 0; i < layers; ++i) {
     double &forward = times.forward_seconds[i], &backward = times.backward_seconds[i];
     const double both = again.forward_seconds[i] + again.backward_seconds[i];
-    if (parts.empty()) backward = std::max(0.0, backward - forward);
+    if (!are_kept) backward = std::max(0.0, backward - forward);
     times.again_seconds.push_back(std::max(0.0, both - forward - backward));
   }
   if (plans.size() > 1) {
-    const StepTimes remade = times_by(plans[1]);
+    const StepTimes remade = *steps.TimesBy(plans[1], /*needed=*/true);
     for (size_t i = 0; i < layers; ++i) {
       times.remake_seconds.push_back(
           std::max(0.0, remade.forward_seconds[i] + remade.backward_seconds[i] -
@@ -199,11 +241,13 @@ StepTimes MeasureTimes(Network& network, const StepShape& shape, const Activatio
     }
   }
   for (const SlicedActivations& slice : problem.slices) {
-    if (slice.examples >= batch) break;
-    times.slice_factors.push_back(
-        SliceFactors(problem, times, times_by(PlanOfSlices(problem, slice.examples))));
+    if (slice.examples >= steps.batch()) break;
+    const std::optional<StepTimes> sliced =
+        steps.TimesBy(PlanOfSlices(problem, slice.examples), /*needed=*/false);
+    if (!sliced.has_value()) break;
+    times.slice_factors.push_back(SliceFactors(problem, times, *sliced));
   }
-  const double factor = static_cast<double>(shape.batch) / static_cast<double>(batch);
+  const double factor = static_cast<double>(shape.batch) / static_cast<double>(steps.batch());
   for (auto* const seconds : {&times.forward_seconds, &times.backward_seconds,
                               &times.remake_seconds, &times.again_seconds}) {
     for (double& one : *seconds) one *= factor;
