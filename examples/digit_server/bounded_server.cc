@@ -267,7 +267,7 @@ void BoundedServer::Serve(Connection& connection, Open& open) {
 // ---- requests -------------------------------------------------------------------------------
 
 bool BoundedServer::CheckHead(const httplib::Request& request, httplib::Response& response) {
-  // The library does not check where chunks end.
+  // A proxy that reads their framing more freely could see another end.
   if (request.has_header("Transfer-Encoding")) connection_here->CloseAfterwards();
   HeadRefusal refusal = CheckRequestHead(request, takes_body_, limits_.body_bytes);
   int64_t claimed = 0;
@@ -328,7 +328,7 @@ void BoundedServer::ReadBody(const BodyPage& page, httplib::Response& response,
   }
   connection.CloseAfterwards();
   std::string().swap(response.body);
-  RefuseBody(refused, connection.failure(), response);
+  RefuseBody(refused, connection, response);
 }
 
 }  // namespace tidepool

@@ -160,7 +160,7 @@ class BoundedServer : private httplib::Server {
   void ReadBody(const BodyPage& page, httplib::Response& response,
                 const httplib::ContentReader& reader);
   // `status`: 413 or 503 by the limits; 0: why the connection gave no more says `failure`.
-  void RefuseBody(int status, Connection::Failure failure, httplib::Response& response) const;
+  void RefuseBody(int status, const Connection& connection, httplib::Response& response) const;
 
   // For bodies, and answers to them that nobody has taken yet; false: there is not so much.
   bool TakeRoom(int64_t bytes);

@@ -68,12 +68,15 @@ void BoundedServer::AnswerError(httplib::Response& response, int status,
                        "application/json");
 }
 
-void BoundedServer::RefuseBody(int status, Connection::Failure failure,
+void BoundedServer::RefuseBody(int status, const Connection& connection,
                                httplib::Response& response) const {
+  const Connection::Failure failure = connection.failure();
   if (status == 413) {
     AnswerError(
         response, 413,
         absl::StrCat("the body is larger than the limit of ", limits_.body_bytes, " bytes"));
+  } else if (failure == Connection::Failure::kBadChunk) {
+    AnswerError(response, connection.refusal().status, connection.refusal().message);
   } else if (failure == Connection::Failure::kFramingTooLarge) {
     AnswerError(response, 413,
                 "the chunks' sizes and extensions are too many bytes beside what is in them; "
@@ -96,7 +99,7 @@ void BoundedServer::RefuseHead(Connection& connection) {
     case Connection::Failure::kHeadTooLarge:
       return Send(socket, 431, "the head of the request is too large");
     case Connection::Failure::kBadHead:
-      return Send(socket, connection.head_refusal().status, connection.head_refusal().message);
+      return Send(socket, connection.refusal().status, connection.refusal().message);
     default:
       if (connection.has_bytes()) Send(socket, 400, "the head of the request is not whole");
   }

@@ -56,6 +56,7 @@ bool Connection::ReadHead() {
   in_head_ = true;
   answering_ = false;
   read_bytes_ = body_bytes_ = 0;
+  framing_.reset();
   request_until_ = Clock::now() + limits_.request_time;
   // There is room for the longest head from the buffer's start on.
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
@@ -65,12 +66,14 @@ bool Connection::ReadHead() {
     const absl::string_view rest(buffer_.data() + line, end_ - line);
     const size_t end = rest.find('\n');
     if (end != rest.npos) {
-      head_refusal_ = lines.Add(rest.substr(0, end + 1));
-      if (head_refusal_.status != 0) return Fail(Failure::kBadHead), false;
+      refusal_ = lines.Add(rest.substr(0, end + 1));
+      if (refusal_.status != 0) return Fail(Failure::kBadHead), false;
       // A name that nobody knows, of the same length.
       if (lines.is_hidden()) std::fill_n(buffer_.data() + line, rest.find(':'), 'x');
       line += end + 1;
-      if (lines.is_whole()) return head_left_ = line, true;
+      if (!lines.is_whole()) continue;
+      if (lines.has_chunks()) framing_.emplace(limits_.body_bytes);
+      return head_left_ = line, true;
     } else if (end_ == buffer_.size()) {
       return Fail(Failure::kHeadTooLarge), false;
     } else if (!Receive()) {
@@ -113,6 +116,10 @@ ssize_t Connection::read(char* to, size_t size) {
     if (!Receive()) return -1;
   }
   const size_t bytes = std::min(size, end_ - begin_);
+  if (!in_head_ && framing_.has_value()) {
+    refusal_ = framing_->Add(absl::string_view(buffer_.data() + begin_, bytes));
+    if (refusal_.status != 0) return Fail(Failure::kBadChunk);
+  }
   std::memcpy(to, buffer_.data() + begin_, bytes);
   begin_ += bytes;
   if (!in_head_) read_bytes_ += static_cast<int64_t>(bytes);

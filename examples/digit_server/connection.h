@@ -11,10 +11,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tidepool/examples/digit_server/chunk_framing.h"
 #include "tidepool/examples/digit_server/request_head.h"
 
 namespace tidepool {
@@ -43,7 +45,15 @@ void CheckHttpLimits(const HttpLimits& limits);
 class Connection final : public httplib::Stream {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class Failure { kNone, kTooSlow, kBadHead, kHeadTooLarge, kFramingTooLarge, kClosed };
+  enum class Failure {
+    kNone,
+    kTooSlow,
+    kBadHead,
+    kHeadTooLarge,
+    kFramingTooLarge,
+    kBadChunk,
+    kClosed
+  };
 
   // The socket stays the caller's, who closes it.
   Connection(int socket, const HttpLimits& limits)
@@ -52,11 +62,12 @@ class Connection final : public httplib::Stream {
   // Waits for the next request's first byte, at most idle_time. False: there will be none.
   bool WaitForRequest();
   // Waits until a head has arrived whole and is one that can be read in one way only (HeadLines);
-  // the time begins. False: failure(), of kBadHead head_refusal(). Until BodyFollows nothing but
-  // the head is read then.
+  // the time begins. False: failure(), of kBadHead refusal(). Until BodyFollows nothing but the
+  // head is read then.
   bool ReadHead();
   void BodyFollows() { in_head_ = false; }
-  const HeadRefusal& head_refusal() const { return head_refusal_; }
+  // What is wrong with bytes that have arrived, of kBadHead and kBadChunk.
+  const HeadRefusal& refusal() const { return refusal_; }
   // Whether something of a request has arrived.
   bool has_bytes() const { return begin_ < end_; }
   // Whether something waits in the system. Any thread, as ShutDown.
@@ -100,7 +111,8 @@ class Connection final : public httplib::Stream {
   size_t begin_ = 0, end_ = 0;  // of what has arrived and is not read
   size_t head_left_ = 0;        // of it, the head's
   bool in_head_ = true, answering_ = false, must_close_ = false;
-  HeadRefusal head_refusal_;
+  std::optional<ChunkFraming> framing_;  // of a body in chunks
+  HeadRefusal refusal_;
   int64_t read_bytes_ = 0;  // of the body with its framing
   int64_t body_bytes_ = 0;
   int64_t answer_bytes_ = 0;

@@ -38,6 +38,8 @@ class HeadLines {
   bool is_hidden() const { return is_hidden_; }
   // The empty line has come.
   bool is_whole() const { return is_whole_; }
+  // Whether a body in chunks follows, of a head that is whole.
+  bool has_chunks() const { return has_coding_; }
 
  private:
   HeadRefusal AddRequestLine(absl::string_view line);

@@ -75,6 +75,22 @@ TEST(CsvFile, CategoriesOfTheFileAreSortedAndReadOtherFiles) {
   EXPECT_EQ(ReadCsv(FileOf(""), schema).labels.shape(), Shape({0, 2}));
 }
 
+TEST(CsvFile, LinesThatEndWithCrAloneAreToldApart) {
+  const auto message_of = [](const std::string& text) {
+    return ErrorOf([&] { ReadCsv(FileOf(text), Houses()); });
+  };
+  // As old Macintosh programs write them: the whole file is one line, whose first end is told.
+  EXPECT_THAT(message_of("area,rooms,kind,sold\r1,2,flat,1\r"),
+              IsError(StatusCode::kDataLoss,
+                      {"line 1, column 4: found CR without LF behind it, expected lines that end "
+                       "with LF or CR LF"}));
+  CsvSchema schema;
+  schema.columns = {{.name = "kind", .kind = CsvKind::kCategory}};
+  // Quotes keep CR, line ends may have it twice, and the file may end behind it.
+  EXPECT_THAT(ReadCsv(FileOf("kind\r\r\n\"a\rb\"\r\nc\r"), schema).schema.columns[0].categories,
+              ::testing::ElementsAre("a\rb", "c"));
+}
+
 TEST(CsvFile, WhatIsWrongIsToldWithLineAndColumn) {
   struct Case {
     const char* text;
@@ -112,6 +128,10 @@ TEST(CsvFile, WhatIsWrongIsToldWithLineAndColumn) {
            {"1,2,fl\"at,1\n",
             StatusCode::kDataLoss,
             {"line 2, column 3", "a quote within a field"}},
+           {"1,2,flat,1\r3,4,flat,1\r",
+            StatusCode::kDataLoss,
+            {"line 2, column 4: found CR without LF", "expected lines that end with LF or CR LF"}},
+           {"1,2,\"flat\"\r,1\n", StatusCode::kDataLoss, {"line 2, column 3: found CR without LF"}},
            {"1,2,flat\x01,1\n", StatusCode::kDataLoss, {"\"flat\\x01\"", "categories"}}}) {
     EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf(header + wrong.text), Houses()); }),
                 IsError(wrong.code, wrong.parts))

@@ -74,6 +74,17 @@ void CsvRecords::Append(int c) {
   text_ += static_cast<char>(c);
 }
 
+// LF or kEnd. Several CR before it are what programs make that put CR in front of each LF twice.
+int CsvRecords::LineEndBehindCr(size_t column) {
+  int c;
+  do {
+    c = Get();
+  } while (c == '\r');
+  if (c == '\n' || c == kEnd) return c;
+  Fail(line_, column, "CR without LF behind it",
+       "lines that end with LF or CR LF (CR within a field stands in quotes)");
+}
+
 bool CsvRecords::ReadField() {
   const size_t column = ends_.size() + 1;
   if (column > format_.max_fields) {
@@ -99,7 +110,7 @@ bool CsvRecords::ReadField() {
   }
   for (;;) {
     int c = Get();
-    if (c == '\r' && (Peek() == '\n' || Peek() == kEnd)) c = Get();
+    if (c == '\r') c = LineEndBehindCr(column);
     const bool ends_record = c == '\n' || c == kEnd;
     if (ends_record || c == static_cast<unsigned char>(format_.separator)) {
       ends_.push_back(text_.size());

@@ -4,13 +4,14 @@
 //   CsvRecords records("houses.csv", {});
 //   while (records.Next()) Use(records.fields());
 //
-// Lines end with LF or CRLF; the last need not. A field in double quotes may hold separators, lines
-// and, doubled, quotes. A byte order mark at the beginning is skipped, and so are lines without a
+// Lines end with LF or CRLF; the last need not. A field in double quotes may hold separators, lines,
+// CR alone and, doubled, quotes. A byte order mark at the beginning is skipped, and so are lines without a
 // character. Bytes are not looked at otherwise.
 //
 // Errors: kDataLoss that names file, line (from 1), column (the field's number, from 1), found and
 // expected: a quote within a field that does not begin with one, anything but a separator behind a
-// closing quote, a quote that is never closed, a zero byte; kResourceExhausted for more than the
+// closing quote, a quote that is never closed, CR that is not followed by LF (old Macintosh files'
+// lines end so), a zero byte; kResourceExhausted for more than the
 // limits say; else as gzip_reader.h. Threads: one at a time.
 #ifndef TIDEPOOL_NN_DATA_CSV_RECORDS_H_
 #define TIDEPOOL_NN_DATA_CSV_RECORDS_H_
@@ -54,6 +55,7 @@ class CsvRecords {
   int Peek();
   int Get();
   void Append(int c);
+  int LineEndBehindCr(size_t column);
   bool ReadField();  // false: the record's last one
   [[noreturn]] void Fail(uint64_t line, size_t column, absl::string_view found,
                          absl::string_view expected) const;

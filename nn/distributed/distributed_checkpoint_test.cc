@@ -175,6 +175,48 @@ TEST(DistributedCheckpoint, TheSameRanksGoOnToTheSameBits) {
   }
 }
 
+// Rank 0 alone looks at the files, so that all go on from the one it takes.
+TEST(DistributedCheckpoint, AllGoOnFromTheNewestThatIsWhole) {
+  for (const Shards shards : {Shards::kNothing, Shards::kUpdater, Shards::kParameters}) {
+    Seen whole, parts;
+    Train(3, 100, NewFolder(), shards, whole);
+    const std::string folder = NewFolder();
+    for (const int steps : {4, 3}) Train(3, steps, folder, shards, parts);
+    const std::string newest = *CheckpointFolder(folder).Latest();
+    std::filesystem::resize_file(newest, std::filesystem::file_size(newest) / 2);
+    testing::internal::CaptureStderr();
+    Train(3, 100, folder, shards, parts);
+    EXPECT_EQ(parts.parameters, whole.parameters);
+    const std::string told = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(told, testing::HasSubstr("a damaged one is passed over: " + newest));
+    EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1);  // rank 0's
+
+    // None is whole: nobody begins anew.
+    for (const std::string& file : CheckpointFolder(folder).All())
+      std::filesystem::resize_file(file, 10);
+    std::mutex mutex;
+    std::multiset<absl::StatusCode> codes;
+    ThreadRanks(3).Run([&](Communicator& communicator) {
+      WorkerPool pool(1);
+      const ThreadPoolScope thread(pool);
+      const bool parts_only = shards == Shards::kParameters;
+      Network network(NetworkConfig::Sequential({4}, {Dense(3)}),
+                      {.hosted_parameters = parts_only});
+      Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+      const CheckpointFolder damaged(folder, {.on_damaged = [](const std::string&) {}});
+      const Error error = ErrorOf([&] {
+        if (!parts_only) return void(LoadLatest(communicator, trainer, damaged));
+        DistributedTrainer distributed(trainer, communicator, {.shard_parameters = true});
+        distributed.LoadLatest(damaged);
+      });
+      const std::lock_guard<std::mutex> lock(mutex);
+      codes.insert(error.code());
+    });
+    EXPECT_EQ(codes.count(absl::StatusCode::kDataLoss), 1u);
+    EXPECT_EQ(codes.count(absl::StatusCode::kAborted), 2u);
+  }
+}
+
 TEST(DistributedCheckpoint, WhatRank0CannotDoWithPartsEndsAllAlike) {
   const std::string path = NewFolder();
   ThreadRanks(2).Run([&](Communicator& communicator) {

@@ -1,6 +1,7 @@
 #include "tidepool/nn/training/checkpoint.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -75,6 +76,29 @@ int64_t Counter(const SafetensorsReader& reader, const std::string& path, const 
                              ", expected a number from 0 to ", kMostSteps));
 }
 
+void CheckIs(const std::string& path, const char* name, const std::string& found,
+             const std::string& expected) {
+  if (found == expected) return;
+  ThrowDataLoss(absl::StrCat(path, ": metadata \"", name, "\" is ", QuotedFromFile(found),
+                             ", expected ", QuotedFromFile(expected)));
+}
+
+void CheckField(const SafetensorsReader& reader, const std::string& path, const char* name,
+                const std::string& expected) {
+  CheckIs(path, name, Field(reader, path, name), expected);
+}
+
+struct Counters {
+  int64_t steps, epoch, random_step;
+};
+
+// What any trainer needs. Throws kDataLoss.
+Counters CountersOf(const SafetensorsReader& reader, const std::string& path) {
+  CheckField(reader, path, "format", kFormat);
+  return {Counter(reader, path, "steps"), Counter(reader, path, "epoch"),
+          Counter(reader, path, "random_step")};
+}
+
 void ReadLossScale(const SafetensorsReader& reader, const std::string& path, LossScale* scale) {
   const std::string& text = Field(reader, path, "loss_scale");
   const std::string& steps = Field(reader, path, "loss_scale_steps");
@@ -94,18 +118,6 @@ void ReadLossScale(const SafetensorsReader& reader, const std::string& path, Los
                                scale->config().ToString()));
   }
   scale->Restore(value, counts[0], counts[1], counts[2]);
-}
-
-void CheckIs(const std::string& path, const char* name, const std::string& found,
-             const std::string& expected) {
-  if (found == expected) return;
-  ThrowDataLoss(absl::StrCat(path, ": metadata \"", name, "\" is ", QuotedFromFile(found),
-                             ", expected ", QuotedFromFile(expected)));
-}
-
-void CheckField(const SafetensorsReader& reader, const std::string& path, const char* name,
-                const std::string& expected) {
-  CheckIs(path, name, Field(reader, path, name), expected);
 }
 
 }  // namespace
@@ -183,7 +195,7 @@ CheckpointNotes LoadCheckpointInParts(
     absl::FunctionRef<void(const SafetensorsReader& reader)> read) {
   const std::string path = OneLine(file);
   const SafetensorsReader reader = SafetensorsReader::Open(file);
-  CheckField(reader, path, "format", kFormat);
+  const Counters counters = CountersOf(reader, path);
   CheckField(reader, path, "architecture", network.Describe());
   CheckField(reader, path, "updater", updater.config().ToString());
   CheckIs(path, "frozen", FieldOrNone(reader, "frozen"), FrozenOf(network));
@@ -198,8 +210,6 @@ CheckpointNotes LoadCheckpointInParts(
     resumed = *loss_scale;
     ReadLossScale(reader, path, &resumed);
   }
-  const int64_t steps = Counter(reader, path, "steps"), epoch = Counter(reader, path, "epoch"),
-                random_step = Counter(reader, path, "random_step");
   std::vector<NamedSpec> expected;
   for (const NamedParameter& parameter : network.named_parameters()) {
     expected.push_back(
@@ -210,9 +220,9 @@ CheckpointNotes LoadCheckpointInParts(
   }
   CheckParameters(reader, path, expected, network.dtype());
   read(reader);
-  updater.set_steps(steps);
-  updater.set_epoch(epoch);
-  network.set_step(static_cast<uint64_t>(random_step));
+  updater.set_steps(counters.steps);
+  updater.set_epoch(counters.epoch);
+  network.set_step(static_cast<uint64_t>(counters.random_step));
   if (loss_scale != nullptr) *loss_scale = resumed;
   CheckpointNotes notes;
   for (const auto& [name, value] : reader.metadata()) {
@@ -250,8 +260,26 @@ std::vector<std::string> CheckpointFolder::All() const {
 
 std::optional<std::string> CheckpointFolder::Latest() const {
   std::vector<std::string> all = All();
+  std::string newest_flaw;
+  for (auto path = all.rbegin(); path != all.rend(); ++path) {
+    try {
+      CountersOf(SafetensorsReader::Open(*path), OneLine(*path));
+      return std::move(*path);
+    } catch (const Error& error) {
+      if (error.code() != absl::StatusCode::kDataLoss) throw;
+      if (path == all.rbegin()) newest_flaw = error.message();
+      TellDamaged(absl::StrCat("checkpoints: a damaged one is passed over: ", error.message()));
+    }
+  }
   if (all.empty()) return std::nullopt;
-  return std::move(all.back());
+  ThrowDataLoss(absl::StrCat(
+      "checkpoints: found none in folder ", OneLine(folder_), " that is whole among ", all.size(),
+      ", expected one, or an empty folder to begin anew; the newest: ", newest_flaw));
+}
+
+void CheckpointFolder::TellDamaged(const std::string& warning) const {
+  if (options_.on_damaged != nullptr) return options_.on_damaged(warning);
+  std::fprintf(stderr, "tidepool: %s\n", warning.c_str());
 }
 
 std::string CheckpointFolder::Save(Trainer& trainer, const CheckpointNotes& notes) {

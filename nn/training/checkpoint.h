@@ -15,6 +15,7 @@
 #define TIDEPOOL_NN_TRAINING_CHECKPOINT_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,9 +62,12 @@ CheckpointNotes LoadCheckpointInParts(
 // A folder of checkpoints, "step-000000120.safetensors", of which the newest are kept.
 class CheckpointFolder {
  public:
-  // How many are kept.
+  // How many are kept, and who is told of damaged ones.
   struct Options {
     int64_t keep = 3;  // at least 1
+    // Of Latest(): a line that names a file and why it is passed over. Empty: to stderr. What it throws leaves Latest(), so that
+    // a program can refuse to go on from an older one.
+    std::function<void(const std::string& warning)> on_damaged;
   };
   // Makes the folder where there is none. Throws kInvalidArgument for options, Error naming the folder.
   explicit CheckpointFolder(std::string folder, Options options);
@@ -71,6 +75,11 @@ class CheckpointFolder {
 
   // Oldest first. Files of other names are not looked at.
   std::vector<std::string> All() const;
+  // The newest one that is whole; none for a folder without any. Newer ones that are damaged are told (Options::on_damaged) and
+  // passed over: those that no trainer could read, cut off, overwritten, or without the numbers of a checkpoint. Values have no
+  // checksum: other bytes of the same number among them are not seen. Whether it is one of this network is LoadCheckpoint's to
+  // say, and no reason to take an older one. Throws kDataLoss, why the newest is not whole, where all are damaged: a run that
+  // begins anew would remove them one by one. Else as opening fails (kPermissionDenied ...). Cost: reads the header of a file.
   std::optional<std::string> Latest() const;
   // The file that it is called by the updater's steps; then those beyond `keep` go, and before it what writers that were killed have
   // left of others. Returns its path. What cannot be removed stays.
@@ -81,6 +90,7 @@ class CheckpointFolder {
   std::string SaveBy(int64_t steps, absl::FunctionRef<void(const std::string& path)> write);
 
  private:
+  void TellDamaged(const std::string& warning) const;
   void RemoveLeftFiles() const;
 
   std::string folder_;

@@ -1,9 +1,12 @@
 #include "tidepool/nn/training/checkpoint.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -202,6 +205,77 @@ TEST(Checkpoint, WhatDoesNotFitIsNamedAndNothingIsWritten) {
               IsError(StatusCode::kInvalidArgument, {"keep is 0"}));
   EXPECT_THAT(ErrorOf([] { CheckpointFolder("/proc/none/x"); }),
               IsError(StatusCode::kNotFound, {"/proc/none/x"}));
+}
+
+TEST(Checkpoint, DamagedOnesAreToldAndTheNewestWholeOneIsTaken) {
+  const std::string path = Folder("damaged");
+  std::vector<std::string> told;
+  CheckpointFolder folder(
+      path, {.on_damaged = [&](const std::string& warning) { told.push_back(warning); }});
+  Network network = NewNetwork();
+  Trainer trainer(network, Config(UpdaterKind::kAdam));
+  for (int i = 0; i < 3; ++i) {
+    trainer.Step([&] { return BatchOf(i); });
+    folder.Save(trainer, {{"batch", std::to_string(i + 1)}});
+  }
+  const std::vector<std::string> all = folder.All();
+  const std::string newest = all[2];
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(newest));
+  EXPECT_EQ(folder.Latest(), newest);
+  const auto truncate = [&](int64_t to) {
+    std::filesystem::resize_file(newest, static_cast<uintmax_t>(to));
+  };
+  const auto overwrite = [&](int64_t count) {
+    std::fstream(newest, std::ios::in | std::ios::out | std::ios::binary)
+        .write(std::string(static_cast<size_t>(count), '\0').data(), count);
+  };
+  // As disks and copies that ended leave them, and other files of that name.
+  const std::vector<std::pair<std::function<void()>, std::string>> damages = {
+      {[&] { truncate(bytes - 1); }, "the end of the last tensor"},
+      {[&] { truncate(0); }, "header length"},
+      {[&] { truncate(100); }, "header length"},
+      {[&] { overwrite(8); }, "header: found nothing"},
+      {[&] { overwrite(bytes); }, "header: found nothing"},
+      {[&] { SaveParameters(network, newest); }, "metadata has no \"format\""},
+      {[&] {
+         SaveParameters(network, newest,
+                        {{"format", "tidepool checkpoint"}, {"steps", "3"}, {"epoch", "x"}});
+       },
+       "\"epoch\" holds \"x\""}};
+  for (const auto& [damage, reason] : damages) {
+    SaveCheckpoint(trainer, newest, {{"batch", "3"}});
+    damage();
+    told.clear();
+    const auto latest = folder.Latest();
+    ASSERT_EQ(latest, all[1]) << reason;
+    EXPECT_THAT(told, ElementsAre(testing::AllOf(testing::HasSubstr("is passed over: " + newest),
+                                                 testing::HasSubstr(reason))));
+  }
+  Network again = NewNetwork();
+  Trainer resumed(again, Config(UpdaterKind::kAdam));
+  EXPECT_EQ(LoadCheckpoint(*folder.Latest(), resumed).at("batch"), "2");
+  EXPECT_EQ(resumed.steps(), 2);
+
+  // Nobody is asked: stderr. What a program throws leaves.
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(CheckpointFolder(path).Latest(), all[1]);
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      testing::StartsWith("tidepool: checkpoints: a damaged one is passed over: " + newest));
+  const CheckpointFolder strict(
+      path, {.on_damaged = [](const std::string& warning) { ThrowFailedPrecondition(warning); }});
+  EXPECT_THAT(ErrorOf([&] { strict.Latest(); }),
+              IsError(StatusCode::kFailedPrecondition, {newest}));
+
+  // A run that began anew would remove what may be mended.
+  for (const std::string& file : all) std::filesystem::resize_file(file, 100);
+  EXPECT_THAT(ErrorOf([&] { folder.Latest(); }),
+              IsError(StatusCode::kDataLoss, {path, "none", "whole among 3", newest + ": byte 0"}));
+  // One of another network is whole, and an older one no answer to it.
+  Network larger({6}, {Dense(9), Dense(3)});
+  Trainer other(larger, Config(UpdaterKind::kAdam));
+  SaveCheckpoint(other, newest);
+  EXPECT_EQ(folder.Latest(), newest);
 }
 
 }  // namespace
