@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <thread>
@@ -31,6 +32,9 @@ constexpr size_t kMiB = size_t{1} << 20;
 BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
 int64_t Unreferenced() {
   return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kUnreferenced);
+}
+int64_t TakenBy(const MemoryOwner& owner) {
+  return MemoryBudget::Global().Of(owner, Host()).taken_bytes;
 }
 int64_t Taken() { return MemoryBudget::Global().Of(Host()).taken_bytes; }
 
@@ -87,6 +91,42 @@ TEST_F(WorkspaceReclaim, PagesThatHaveGrownAheadAreNotHeldAgainstTheirOwnSteps) 
     for (int i = 0; i < 100; ++i) step(kCycles - 1, true);
     EXPECT_LE(failed, limit == Limit::kBefore ? 0 : 1) << static_cast<int>(limit);
     set(MemoryBudget::kUnlimited);
+  }
+}
+
+// What a cycle has no plan for takes of the pages what its plan keeps free, rather than memory that a limit refuses: a cycle
+// that fits failed for ever.
+TEST_F(WorkspaceReclaim, CyclesThatFitThePagesLeaveTheirPlanBeforeALimitRefuses) {
+  MemoryOwner& owner = MemoryOwner::Process().Child("leaves its plan");
+  for (const bool of_the_process : {false, true}) {
+    const MemoryOwnerScope as(owner);
+    Workspace workspace("leaves");
+    const auto cycle = [&](std::initializer_list<size_t> sizes) {
+      WorkspaceScope scope(workspace);
+      std::vector<BufferHandle> arrays;
+      for (const size_t bytes : sizes) {
+        arrays.push_back(New(bytes));
+        std::memset(arrays.back()->data, static_cast<int>(arrays.size()), bytes);
+      }
+      for (size_t i = 0; i < arrays.size(); ++i)
+        EXPECT_EQ(arrays[i]->data[arrays[i]->bytes - 1], std::byte(i + 1));
+    };
+    for (int i = 0; i < 4; ++i) cycle({1000000, 500000, 1500000});
+    const int64_t limit = (of_the_process ? Taken() : TakenBy(owner)) + 400000;
+    if (of_the_process) {
+      MemoryBudget::Global().SetProcessLimit(limit);
+    } else {
+      MemoryBudget::Global().SetOwnerLimit(owner, Host(), limit);
+    }
+    const uint64_t spills = workspace.stats().spills;
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_NO_THROW(cycle({900000, 600000, 600000})) << i;
+      EXPECT_NO_THROW(cycle({1000000, 500000, 1500000})) << i;
+    }
+    EXPECT_EQ(workspace.stats().spills, spills);
+    EXPECT_LE(workspace.size(), 3100000u);
+    MemoryBudget::Global().SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
+    MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited);
   }
 }
 

@@ -83,42 +83,52 @@ std::vector<std::vector<size_t>> OrdersOf(size_t features, size_t labels) {
   return orders;
 }
 
-// Adds those to a file of plans.
-void AddOrders(const std::string& path, size_t features, size_t labels, size_t alignment) {
-  ParsedPlans parsed = ReadPlans(path, alignment);
-  std::vector<std::shared_ptr<LearnedCycle>> cycles, others;
-  for (PlacedRequests& cycle : parsed.cycles) {
-    for (const std::vector<size_t>& order : OrdersOf(features, labels)) {
-      if (auto other = WithBatchMade(cycle, features + labels, order); other != nullptr)
-        others.push_back(std::make_shared<LearnedCycle>(std::move(other)));
-    }
-    cycles.push_back(std::make_shared<LearnedCycle>(MakeCyclePlan(std::move(cycle), SIZE_MAX)));
+// Where workspaces pass on what they have learned.
+class PlanFile {
+ public:
+  PlanFile() {
+    std::error_code error;
+    folder_ = std::filesystem::temp_directory_path(error) / "tidepool_plans_XXXXXX";
+    if (error || mkdtemp(folder_.data()) == nullptr) folder_.clear();
   }
-  if (others.empty()) return;
-  cycles.insert(cycles.end(), others.begin(), others.end());
-  AtomicFile file(path);
-  file.Append(FormatPlans(cycles, alignment));
-  file.Commit();
-}
+  ~PlanFile() {
+    std::error_code error;
+    if (there_is_one()) std::filesystem::remove_all(folder_, error);
+  }
+  PlanFile(const PlanFile&) = delete;
+  PlanFile& operator=(const PlanFile&) = delete;
+  bool there_is_one() const { return !folder_.empty(); }
+  std::string path() const { return folder_ + "/plans"; }
 
-// A workspace of that configuration has what the one before has learned, and no memory yet. False: there is no folder for the file.
-bool PassPlansOn(Network& network, const StepShape& shape, const WorkspaceConfig& config) {
-  std::error_code error;
-  std::string folder = std::filesystem::temp_directory_path(error) / "tidepool_plans_XXXXXX";
-  if (error || mkdtemp(folder.data()) == nullptr) return false;
-  const absl::Cleanup remove = [&] { std::filesystem::remove_all(folder, error); };
-  const std::string path = folder + "/plans";
-  try {
-    network.training_workspace().SavePlans(path);
-    AddOrders(path, network.inputs().size(), shape.labels.size(),
-              network.training_workspace().config().alignment);
-  } catch (const Error&) {
-    return false;
+  // The plans that the network's training workspace has. Throws as SavePlans does.
+  void Add(Network& network) {
+    network.training_workspace().SavePlans(path());
+    ParsedPlans parsed = ReadPlans(path(), network.training_workspace().config().alignment);
+    for (PlacedRequests& cycle : parsed.cycles) plans_.push_back(std::move(cycle));
   }
-  network.set_training_workspace(network.training_mode(), config);
-  network.training_workspace().LoadPlans(path);  // but one that no budget has room for
-  return true;
-}
+  // The network's workspace takes all of them, and those of batches of so many labels made in other orders.
+  void PassOn(Network& network, size_t labels) {
+    const size_t alignment = network.training_workspace().config().alignment;
+    const size_t features = network.inputs().size();
+    std::vector<std::shared_ptr<LearnedCycle>> cycles, others;
+    for (PlacedRequests& placed : plans_) {
+      for (const std::vector<size_t>& order : OrdersOf(features, labels)) {
+        if (auto other = WithBatchMade(placed, features + labels, order); other != nullptr)
+          others.push_back(std::make_shared<LearnedCycle>(std::move(other)));
+      }
+      cycles.push_back(std::make_shared<LearnedCycle>(MakeCyclePlan(std::move(placed), SIZE_MAX)));
+    }
+    cycles.insert(cycles.end(), others.begin(), others.end());
+    AtomicFile file(path());
+    file.Append(FormatPlans(cycles, alignment));
+    file.Commit();
+    network.training_workspace().LoadPlans(path());  // but one that no budget has room for
+  }
+
+ private:
+  std::string folder_;
+  std::vector<PlacedRequests> plans_;
+};
 
 }  // namespace
 
@@ -188,20 +198,21 @@ class DryOwner {
   MemoryOwner& node_;
 };
 
-// Batches of the other sizes, within the pages of the largest as far as they fit.
-void LearnOthers(Network& network, const StepShape& shape, MemoryOwner& owner,
-                 std::initializer_list<BatchMade> ways, StepMemory* memory) {
-  if (shape.other_batches.empty()) return;
-  network.training_workspace().core()->KeepWithinPages();
-  for (const BatchMade made : ways) {
-    for (const int64_t batch : shape.other_batches) {
-      StepShape other = shape;
-      other.batch = batch;
+// What steps of the other batches take, each in a workspace of its own, where it is not served by a larger one's plan. `file`, if not
+// null, has their plans then.
+void LearnOthers(Network& network, const StepShape& shape, const WorkspaceConfig& config,
+                 MemoryOwner& owner, std::initializer_list<BatchMade> ways, StepMemory* memory,
+                 PlanFile* file) {
+  StepShape other = shape;
+  for (const int64_t batch : shape.other_batches) {
+    other.batch = batch;
+    RenewWorkspace(network, config, owner);
+    for (const BatchMade made : ways) {
       for (int i = 0; i < kCycles; ++i) RunDryStep(network, other, owner, made);
       memory->planned_bytes = std::max(memory->planned_bytes, MemoryOf(network).planned_bytes);
     }
+    if (file != nullptr) file->Add(network);
   }
-  RunDryStep(network, shape, owner);  // which is expected first
 }
 
 // A step's requests begin with those of who makes its batch. The workspace learns steps that make features first, as is expected,
@@ -226,7 +237,8 @@ StepMemory MeasureStep(Network& network, const StepShape& shape, const Activatio
   network.ReleaseTape();
   const DryOwner owner;
   const absl::Cleanup release = [&] { network.ReleaseTape(); };  // its records are that owner's
-  RenewWorkspace(network, network.training_workspace().config(), *owner);
+  const WorkspaceConfig config = network.training_workspace().config();
+  RenewWorkspace(network, config, *owner);
   for (int i = 0; i < kCycles; ++i) RunDryStep(network, shape, *owner);
   StepMemory memory = MemoryOf(network);
   if (memory.planned_bytes > limit && memory.live_bytes <= limit) {
@@ -235,28 +247,38 @@ StepMemory MeasureStep(Network& network, const StepShape& shape, const Activatio
     memory = MemoryOf(network);
   }
   AddBeside(network, shape, *owner, &memory);
-  if (memory.planned_bytes <= limit)
-    LearnOthers(network, shape, *owner, {BatchMade::kFeaturesFirst}, &memory);
+  if (memory.planned_bytes <= limit) {
+    LearnOthers(network, shape, config, *owner, {BatchMade::kFeaturesFirst}, &memory, nullptr);
+  }
   return memory;
 }
 
 StepMemory PrepareStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
-                       const std::shared_ptr<SpillFile>& file, const WorkspaceConfig& config) {
-  network.SetActivationPlan(plan, file);
+                       const std::shared_ptr<SpillFile>& spills, const WorkspaceConfig& config) {
+  network.SetActivationPlan(plan, spills);
   network.ReleaseTape();
   const DryOwner owner;
   const absl::Cleanup release = [&] { network.ReleaseTape(); };
   RenewWorkspace(network, config, *owner);
   StepMemory memory = LearnStep(network, shape, *owner);
   AddBeside(network, shape, *owner, &memory);
-  LearnOthers(network, shape, *owner, {BatchMade::kOutside, BatchMade::kFeaturesFirst}, &memory);
-  if (PassPlansOn(network, shape, config)) return memory;
+  PlanFile file;
+  if (file.there_is_one()) {
+    try {
+      file.Add(network);
+      LearnOthers(network, shape, config, *owner, {BatchMade::kOutside, BatchMade::kFeaturesFirst},
+                  &memory, &file);
+      network.set_training_workspace(network.training_mode(), config);
+      file.PassOn(network, shape.labels.size());
+      return memory;
+    } catch (const Error&) {
+      // The file system is full, or whatever: without a file the largest batch is learned where it will be.
+    }
+  }
   network.set_training_workspace(network.training_mode(), config);
-  StepMemory learned = LearnStep(network, shape, MemoryOwner::Current());
-  LearnOthers(network, shape, MemoryOwner::Current(),
-              {BatchMade::kOutside, BatchMade::kFeaturesFirst}, &learned);
+  const StepMemory learned = LearnStep(network, shape, MemoryOwner::Current());
   memory.live_bytes = learned.live_bytes;
-  memory.planned_bytes = learned.planned_bytes;
+  memory.planned_bytes = std::max(memory.planned_bytes, learned.planned_bytes);
   return memory;
 }
 
