@@ -42,6 +42,24 @@ int main() {
   }
   std::printf("requests beside the plan in the last steps: %d\n", workspace.spilled_count() > 0);
 
+  // Written outside of a NoGradientScope and in one: the values are the same, the gradients are not.
+  for (const bool is_recorded : {true, false}) {
+    NDArray a = Full({2}, 2.0);
+    GradientTape tape;
+    tape.Watch(a);
+    NDArray h = a * 3.0;
+    if (is_recorded) {
+      h *= 5.0;
+    } else {
+      const NoGradientScope none;
+      h *= 5.0;
+    }
+    const NDArray loss = Sum(h);
+    tape.Backward(loss);
+    std::printf("h *= 5 is %s: loss %g, gradient %g\n", is_recorded ? "recorded" : "not recorded",
+                loss.Item<float>(), tape.Gradient(a).At<float>({0}));
+  }
+
   try {
     GradientTape tape;
     tape.Watch(w1);

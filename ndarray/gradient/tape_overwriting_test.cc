@@ -125,5 +125,62 @@ TEST(TapeOverwriting, BehindAReluWhatIsKeptForItGoes) {
   }
 }
 
+// As docs/gradients.md has them; in a NoGradientScope the gradients are those of torch.no_grad().
+TEST(TapeOverwriting, WritesInANoGradientScopeChangeValuesAlone) {
+  using Write = std::function<void(NDArray & x, NDArray & h, NDArray & constant)>;
+  struct Case {
+    const char* name;
+    Write write;
+    std::vector<float> recorded, not_recorded;  // gradients of x
+  };
+  const NDArray ones = Ones({2});
+  // Of the sum of h, of x (1 of each gradient) and of a constant, with h = 3 x.
+  const Case cases[] = {
+      {"no write", [](NDArray&, NDArray&, NDArray&) {}, {4, 4}, {4, 4}},
+      {"sum", [](NDArray&, NDArray& h, NDArray&) { h += 1.0f; }, {4, 4}, {4, 4}},
+      {"product", [](NDArray&, NDArray& h, NDArray&) { h *= 5.0f; }, {16, 16}, {4, 4}},
+      {"number into a part", [](NDArray&, NDArray& h, NDArray&) { h(0) = 7.0f; }, {1, 4}, {4, 4}},
+      {"constant", [&](NDArray&, NDArray& h, NDArray&) { h(All()) = ones; }, {1, 1}, {4, 4}},
+      {"what is watched", [](NDArray& x, NDArray&, NDArray&) { x *= 2.0f; }, {5, 5}, {4, 4}},
+      {"into a constant", [](NDArray& x, NDArray&, NDArray& c) { c += x; }, {5, 5}, {4, 4}},
+  };
+  for (const Case& c : cases) {
+    float sums[2];
+    for (const bool is_recorded : {true, false}) {
+      NDArray x = Full({2}, 2.0f);
+      GradientTape tape;
+      tape.Watch(x);
+      NDArray h = x * 3.0f, constant = Ones({2});
+      if (is_recorded) {
+        c.write(x, h, constant);
+      } else {
+        const NoGradientScope none;
+        c.write(x, h, constant);
+      }
+      const NDArray sum = Sum(h) + Sum(x) + Sum(constant);
+      sums[is_recorded] = sum.Item<float>();
+      tape.Backward(sum);
+      EXPECT_EQ(tape.Gradient(x).ToVector<float>(), is_recorded ? c.recorded : c.not_recorded)
+          << c.name << ", recorded: " << is_recorded;
+    }
+    EXPECT_EQ(sums[0], sums[1]) << c.name;
+  }
+}
+
+// Calls behind the write have gradients at what they read.
+TEST(TapeOverwriting, CallsBehindAWriteThatIsNotRecordedReadTheNewValues) {
+  NDArray x = Full({2}, 2.0f);
+  GradientTape tape;
+  tape.Watch(x);
+  NDArray h = x * 3.0f;
+  {
+    const NoGradientScope none;
+    h *= 5.0f;
+    x += 1.0f;
+  }
+  tape.Backward(Sum(Square(h)) + Sum(Square(x)));
+  EXPECT_EQ(tape.Gradient(x).ToVector<float>(), (std::vector<float>{186, 186}));  // 2 30 3 + 2 3
+}
+
 }  // namespace
 }  // namespace tidepool

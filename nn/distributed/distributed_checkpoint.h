@@ -53,8 +53,8 @@ void OnRank0(Communicator& communicator, const char* what, absl::FunctionRef<voi
 // Collective. Rank 0 writes; where it cannot, all throw: rank 0 why, others kAborted.
 void SaveLatest(Communicator& communicator, Trainer& trainer, CheckpointFolder& folder,
                 const CheckpointNotes& notes);
-// Collective, before there is a DistributedTrainer. Rank 0 reads the newest, if there is one; all
-// get its notes.
+// Collective, before there is a DistributedTrainer. Rank 0 reads the newest that is whole
+// (CheckpointFolder::Latest), if there is one; all get its notes, and no other rank looks at files.
 std::optional<CheckpointNotes> LoadLatest(Communicator& communicator, Trainer& trainer,
                                           const CheckpointFolder& folder);
 

@@ -129,9 +129,9 @@ class DistributedTrainer {
   // are: a job of any number of ranks goes on from it. Memory meanwhile, with shard_updater: the
   // state on rank 0, a bucket elsewhere.
   void SaveLatest(CheckpointFolder& folder, const CheckpointNotes& notes);
-  // With shard_parameters: goes on from the newest, a bucket at a time, and has its notes, if there
-  // is one. Throws kFailedPrecondition without: nn::LoadLatest is called before there is a
-  // DistributedTrainer.
+  // With shard_parameters: goes on from the newest that is whole, as nn::LoadLatest, a bucket at a
+  // time, and has its notes, if there is one. Throws kFailedPrecondition without: nn::LoadLatest is
+  // called before there is a DistributedTrainer.
   std::optional<CheckpointNotes> LoadLatest(const CheckpointFolder& folder);
   // As SaveModel (model_file.h) on rank 0, of parameters that are in parts as well. `model`: the
   // trainer's network's. Where rank 0 cannot, all throw.

@@ -321,10 +321,10 @@ ParallelInference::ParallelInference(std::shared_ptr<const Network> network,
   const int least_workers = config.mode == InferenceMode::kInPlace ? 0 : 1;  // which has none
   if (config.workers < least_workers || config.batch_limit < 1 || config.queue_limit < 1 ||
       config.threads_of_worker < 1) {
-    ThrowInvalidArgument(absl::StrCat(kName, ": workers ", config.workers, ", batch_limit ",
-                                      config.batch_limit, ", queue_limit ", config.queue_limit,
-                                      ", threads_of_worker ", config.threads_of_worker,
-                                      ", expected at least 1 of each"));
+    ThrowInvalidArgument(absl::StrCat(
+        kName, ": workers ", config.workers, ", batch_limit ", config.batch_limit, ", queue_limit ",
+        config.queue_limit, ", threads_of_worker ", config.threads_of_worker,
+        ", expected at least 1 of each", least_workers == 0 ? ", of workers in place 0" : ""));
   }
   if (config.budget_bytes < 0) {
     ThrowInvalidArgument(absl::StrCat(kName, ": budget_bytes ", config.budget_bytes,

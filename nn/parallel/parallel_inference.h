@@ -66,7 +66,7 @@ class QueueFullError final : public Error {
 // How requests are served.
 struct ParallelInferenceConfig {
   InferenceMode mode = InferenceMode::kBatched;  // who computes, and how many at once
-  int workers = 2;                               // threads that compute; none in kInPlace
+  int workers = 2;  // threads that compute; in kInPlace there are none, whatever it says, 0 too
   int64_t batch_limit = 32;              // examples; a request of more is a batch of its own
   int64_t queue_limit = 64;              // requests that wait
   WhenFull when_full = WhenFull::kWait;  // what becomes of one more
@@ -79,8 +79,9 @@ struct ParallelInferenceConfig {
 
 class ParallelInference {
  public:
-  // Throws kInvalidArgument for a null network, numbers below 1, a negative budget and a deadline
-  // that is not positive; kResourceExhausted where the system has no thread for a worker.
+  // Throws kInvalidArgument for a null network, numbers below 1 (of workers in kInPlace below 0), a
+  // negative budget and a deadline that is not positive; kResourceExhausted where the system has no
+  // thread for a worker.
   explicit ParallelInference(std::shared_ptr<const Network> network,
                              const ParallelInferenceConfig& config = {});
   // Shutdown.

@@ -318,6 +318,9 @@ TEST(ParallelInferenceTest, RefusesWhatCannotBe) {
   }
   EXPECT_THAT(ErrorOf([] { ParallelInference(Plain(), {.deadline = 0ns}); }),
               IsError(absl::StatusCode::kInvalidArgument, {"deadline of 0 ns"}));
+  EXPECT_THAT(
+      ErrorOf([] { ParallelInference(Plain(), {.mode = InferenceMode::kInPlace, .workers = -1}); }),
+      IsError(absl::StatusCode::kInvalidArgument, {"workers -1", "workers in place 0"}));
   ParallelInference(Plain(), {.mode = InferenceMode::kInPlace, .workers = 0})
       .Output(Ones({1, 100}));
   ParallelInference service(Plain(), {.deadline = std::chrono::nanoseconds::max()});
