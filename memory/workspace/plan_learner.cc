@@ -201,6 +201,34 @@ void PlanLearner::Forget() noexcept {
   Changed();
 }
 
+// What has not come for long is not what pages are made for.
+void PlanLearner::ForgetOld() noexcept {
+  const bool forgets = keeps_outliers_
+                           ? cycles_ % PlanSet::kMostUnused == 0 && plans_.ForgetInTheWay(cycles_)
+                           : plans_.ForgetOutliers(cycles_);
+  if (!forgets) return;
+  if (!plans_.Holds(next_)) next_ = plans_.cycles().front().get();
+  Changed();
+  oversized_cycles_ = INT32_MAX / 2;  // at once
+}
+
+// While planning waits, nothing is to be known of a cycle but whether it comes again.
+void PlanLearner::DecideToRecord() noexcept {
+  if (!effort_.waits()) records_next_ = kFewestCyclesOfRecording;
+  const bool waits = effort_.waits() || loose_cycles_ >= kLooseBeforeUnrecorded;
+  const bool records = !allows_unrecorded_ || !waits || cycles_ < records_until_;
+  if (records == records_) return;
+  records_ = records;
+  ++version_;
+}
+
+// One that was not recorded has come again. It is planned when it comes while cycles are recorded: at its next coming,
+// or, where many others come in between, after as many more as it takes until that lasts long enough.
+void PlanLearner::RecordAgain() noexcept {
+  records_until_ = cycles_ + records_next_;
+  records_next_ = std::min(2 * records_next_, kMostCyclesOfRecording);
+}
+
 void PlanLearner::ForgetGuesses() noexcept {
   if (!plans_.ForgetGuesses([this](uint64_t signature) { effort_.Saw(signature); })) return;
   if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();

@@ -140,34 +140,6 @@ void PlanLearner::LearnOrder(const Shape& before, const Shape& shape) noexcept {
   if (then != own) expected_ = then;
 }
 
-// What has not come for long is not what pages are made for.
-void PlanLearner::ForgetOld() noexcept {
-  const bool forgets = keeps_outliers_
-                           ? cycles_ % PlanSet::kMostUnused == 0 && plans_.ForgetInTheWay(cycles_)
-                           : plans_.ForgetOutliers(cycles_);
-  if (!forgets) return;
-  if (!plans_.Holds(next_)) next_ = plans_.cycles().front().get();
-  Changed();
-  oversized_cycles_ = INT32_MAX / 2;  // at once
-}
-
-// While planning waits, nothing is to be known of a cycle but whether it comes again.
-void PlanLearner::DecideToRecord() noexcept {
-  if (!effort_.waits()) records_next_ = kFewestCyclesOfRecording;
-  const bool waits = effort_.waits() || loose_cycles_ >= kLooseBeforeUnrecorded;
-  const bool records = !allows_unrecorded_ || !waits || cycles_ < records_until_;
-  if (records == records_) return;
-  records_ = records;
-  ++version_;
-}
-
-// One that was not recorded has come again. It is planned when it comes while cycles are recorded: at its next coming,
-// or, where many others come in between, after as many more as it takes until that lasts long enough.
-void PlanLearner::RecordAgain() noexcept {
-  records_until_ = cycles_ + records_next_;
-  records_next_ = std::min(2 * records_next_, kMostCyclesOfRecording);
-}
-
 // Whether the next cycles change nothing but counts as long as they are like this one, and how many.
 void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   const uint32_t requests = cycle.made.count();
@@ -215,7 +187,7 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   if (same == nullptr) {
     // One plan is of use only for cycles that follow one another.
     using Answer = PlanningEffort::Answer;
-    const Answer pays = keeps_plans()                 ? effort_.PaysFor(shape.signature, cycles_)
+    const Answer pays = keeps_plans()                ? effort_.PaysFor(shape.signature, cycles_)
                         : effort_.Pays(comes_again_) ? Answer::kYes
                                                      : Answer::kNo;
     if (pays != Answer::kYes) {

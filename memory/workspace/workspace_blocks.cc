@@ -47,4 +47,15 @@ void WorkspaceCore::EndBlocks(CycleMemory& blocks, bool failed) noexcept {
   if (!failed) findings_.LeaksBlocks(left.blocks, left.bytes);
 }
 
+// Whoever was asked for memory may have called somebody who took blocks of this cycle.
+void WorkspaceCore::CheckSpilled(const Allocation& spill, size_t bytes, size_t rounded) {
+  if (!watches_limit_) return;
+  try {
+    CheckTogether(rounded, "an array");
+  } catch (...) {
+    spills_.Release(spill.token, bytes, rounded);
+    throw;
+  }
+}
+
 }  // namespace tidepool

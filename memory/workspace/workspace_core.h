@@ -154,10 +154,8 @@ class WorkspaceCore final : public BufferOwner {
   void LimitLive() noexcept { limits_live_ = true; }
   // What was handed over; stays until the last lease is gone.
   EndedCycle Ended() const;
-  // The last lease is gone.
-  void EndLease() noexcept;
-  // Under Maintenance: what the ring has learned, from the next cycle on. Throws OutOfMemoryError and
-  // std::bad_alloc; its cycles are served all the same then.
+  void EndLease() noexcept;  // the last one is gone
+  // Under Maintenance: what the ring has learned, from the next cycle on. Throws for memory; cycles are served all the same then.
   void Follow(const Lesson& lesson);
   // By who has taken the slot.
   void Expect(const LearnedCycle* next) noexcept { follower_.Expect(next); }
@@ -165,21 +163,19 @@ class WorkspaceCore final : public BufferOwner {
   // Between cycles: the initial size is left, and nothing is followed until Follow(). Throws as Maintenance does.
   void GiveBackLearned();
 
-  // For who has counted on the pages that were learned (a step budget): a cycle leaves its plan for its own free ranges
-  // rather than have an array outside of the pages while it fits into them, and pages do not grow for how arrays lie. Throws
-  // as Maintenance does.
+  // For a step budget: a cycle leaves its plan rather than have outside what fits the pages, which do not grow for how arrays lie.
   void KeepWithinPages();
-  // Requests that were refused, ever. By whoever is inside, or between cycles.
-  uint64_t refused() const { return refused_; }
+  uint64_t refused() const {
+    return refused_;
+  }  // requests, ever; by whoever is inside, or between cycles
 
   // ---- as one of a pool's (pooled_core.cc) ------------------------------------------------------
   static WorkspaceCore* NewPooled(std::string id, WorkspaceConfig config, Device device,
                                   std::shared_ptr<PoolState> pool);
   bool is_pooled() const { return pool_ != nullptr; }
   LeaseLinks<StdSync, Workspace>& lease_links() { return lease_links_; }
-  // The pool's Trim(), whoever has leased it. Waits for nobody. True: it is closed, and stays so and is there until
-  // EndTrimBlocks() has given back what it keeps. False: it is open and does so at its cycle's end, or it is
-  // maintained.
+  // The pool's Trim(), whoever has leased it. Waits for nobody. True: it is closed, and stays so and is there until EndTrimBlocks()
+  // has given back what it keeps. False: it is open and does so at its cycle's end, or it is maintained.
   bool BeginTrimBlocks() noexcept;
   void EndTrimBlocks() noexcept;
   // That ended and its pool has not been told of. By who has leased it, while it is closed.
@@ -206,8 +202,7 @@ class WorkspaceCore final : public BufferOwner {
   const OwnerLease owner_lease;  // "workspace <id>", below the owner current at construction
   MemoryOwner& memory_owner;     // its node
 
-  // Any thread may read these; of what changes within a cycle, another thread than the one that has
-  // it open sees some earlier value.
+  // Any thread may read these; of what changes within a cycle, others than the one that has it open see some earlier value.
   WorkspaceCounters counters;
   size_t CurrentCursor() const;
   size_t CurrentBytesThisCycle() const;
@@ -258,7 +253,6 @@ class WorkspaceCore final : public BufferOwner {
   void LearnFromCycle() noexcept;
   void LearnFrom(const EndedCycle& cycle);
   size_t RoomUnderLimits() const;
-  bool IsBeyondLimits(size_t rounded) const;
   void GiveAhead(bool asked) noexcept;
   void FollowLearned();
   void AdoptBetterPlan() noexcept;
@@ -307,10 +301,7 @@ class WorkspaceCore final : public BufferOwner {
   void ReleaseSlowly(Buffer* buffer) noexcept;
   void ReleaseOnOwner(Buffer* buffer) noexcept;
   void ReleaseRange(Buffer* buffer) noexcept;
-  bool IsAliveInRange(const Buffer* buffer) const {
-    return IsRange(buffer->request.spill) &&
-           buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed);
-  }
+  bool IsAliveInRange(const Buffer* buffer) const;
   // Of the open cycle, and its bytes are still out. Of older cycles nothing has a token: see DropLive.
   bool IsOut(const Buffer* buffer) const {
     const uint32_t slot = buffer->request.slot;
@@ -372,20 +363,18 @@ class WorkspaceCore final : public BufferOwner {
   CycleFindings findings_{id, config.use_cycle_detector};
   CycleQueues queues_{memory_device_};
 
-  uint64_t next_id_ = 0;  // of later cycles' quick requests, and of unrecorded ones
-  uint64_t ids_end_ = 0;
-  bool unrecorded_ = false;        // requests without slots are served from the free ranges
-  uint64_t misses_ = 0;            // in this cycle
+  uint64_t next_id_ = 0, ids_end_ = 0;  // of later cycles' quick requests, and of unrecorded ones
+  bool unrecorded_ = false;             // requests without slots are served from the free ranges
+  uint64_t misses_ = 0;                 // in this cycle
+  uint64_t refused_ = 0;
   uint64_t followed_version_ = 0;  // of what was learned
   int64_t block_bytes_ = 0;        // in use by blocks, where limits_together_
   bool watches_limit_ = false;     // in this cycle: more may be alive than the pages have
   bool serves_blocks_ = false;     // in a cycle
   size_t spilled_bytes_alive_ = 0;
-  size_t most_spilled_bytes_alive_ = 0;  // in this cycle
-  size_t most_alive_at_spills_ = 0;      // likewise, then
+  size_t most_spilled_bytes_alive_ = 0, most_alive_at_spills_ = 0;  // in this cycle; in all, then
   int frames_ = 0;
-  bool abandoned_ = false;
-  bool owned_cycle_ = false;
+  bool abandoned_ = false, owned_cycle_ = false;
   int64_t state_reported_ = 0;  // bytes of records, plans, slots
   size_t slots_reported_ = 0;
   uint64_t plans_reported_ = 0;  // the learner's version then
@@ -399,9 +388,8 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t untold_cycles_ = 0;   // to the pool's keeper
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
   bool limits_live_ = LimitsLive(config);       // a temporary slot's: its ring's
-  bool keeps_within_pages_ = false;
-  uint64_t refused_ = 0;
-  bool is_ring_slot_ = false, hands_over_ = false, writes_down_ = false;
+  bool is_ring_slot_ = false, hands_over_ = false, writes_down_ = false,
+       keeps_within_pages_ = false;
   LeasedSide<StdSync> leased_;
 };
 

@@ -147,7 +147,7 @@ void WorkspaceCore::Follow(const Lesson& lesson) {
 }
 
 void WorkspaceCore::FollowLearned() {
-  if (learner_.version() == followed_version_) 
+  if (learner_.version() == followed_version_)
     return follower_.Expect(learner_.next(), learner_.last());
   counters.plans = learner_.plans_made();
   counters.plans_kept = learner_.plans().size();

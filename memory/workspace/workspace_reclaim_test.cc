@@ -62,8 +62,8 @@ TEST_F(WorkspaceReclaim, PagesThatHaveGrownAheadAreNotHeldAgainstTheirOwnSteps) 
     constexpr size_t kArrays = 6, kCycles = 155, kOther = 2000000, kSpare = 150000;
     const auto bytes = [=](size_t cycle) { return 1200000 + 4096 * std::min(cycle, kCycles); };
     constexpr auto kPages = static_cast<int64_t>(kArrays * (1200000 + 4096 * kCycles + 64));
-    MemoryOwner& owner = MemoryOwner::Process().Child(
-        absl::StrCat("grown ahead ", static_cast<int>(limit)));
+    MemoryOwner& owner =
+        MemoryOwner::Process().Child(absl::StrCat("grown ahead ", static_cast<int>(limit)));
     MemoryOwnerScope as(owner);
     Workspace workspace("ahead");
     int failed = 0;

@@ -32,6 +32,11 @@ void WorkspaceCore::Release(Buffer* buffer) noexcept {
   account_.SubUsed(bytes);  // last, so that its rare call needs no stack here
 }
 
+bool WorkspaceCore::IsAliveInRange(const Buffer* buffer) const {
+  return IsRange(buffer->request.spill) &&
+         buffer->stamp.load(std::memory_order_relaxed) == stamp_.load(std::memory_order_relaxed);
+}
+
 // Not on the thread that has it open.
 void WorkspaceCore::ReleaseSlowly(Buffer* buffer) noexcept {
   if (is_ring_slot_ && ReleaseLeased(buffer)) return;

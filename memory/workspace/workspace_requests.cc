@@ -201,17 +201,6 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   return buffer;
 }
 
-// Whoever was asked for memory may have called somebody who took blocks of this cycle.
-void WorkspaceCore::CheckSpilled(const Allocation& spill, size_t bytes, size_t rounded) {
-  if (!watches_limit_) return;
-  try {
-    CheckTogether(rounded, "an array");
-  } catch (...) {
-    spills_.Release(spill.token, bytes, rounded);
-    throw;
-  }
-}
-
 // Whatever a request needs beside its bytes, so that nothing fails after they are taken.
 void WorkspaceCore::ReserveMore() {
   if (slot_count_ < slots_end_ && slot_count_ == slots_.size()) {
@@ -283,9 +272,10 @@ bool WorkspaceCore::LeavesFor(size_t rounded, bool* misses) {
   if (!uses_ranges_) return false;
   if (config.policy_spill == SpillPolicy::kFail) return LeavesToFit(rounded, misses);
   // Limits would refuse what lies outside, where the cycle need not have it there.
-  if (*misses && (keeps_within_pages_ || IsBeyondLimits(rounded)) && LeavesToFit(rounded, misses)) {
-    return true;
-  }
+  const auto is_refused = [&] {
+    return RoomUnderLimits() < std::max(rounded, config.temp_block_size);
+  };
+  if (*misses && (keeps_within_pages_ || is_refused()) && LeavesToFit(rounded, misses)) return true;
   const CyclePlan* const plan = follower_.plan();
   if (!*misses || plan == nullptr) return false;
   const size_t outside = spilled_bytes_alive_ + rounded;
@@ -297,11 +287,6 @@ bool WorkspaceCore::LeavesFor(size_t rounded, bool* misses) {
   follower_.LeaveForGood(made());
   LeavePlan();
   return true;
-}
-
-// Whether limits leave no room for a block with so many bytes.
-bool WorkspaceCore::IsBeyondLimits(size_t rounded) const {
-  return RoomUnderLimits() < std::max(rounded, config.temp_block_size);
 }
 
 // Bytes that would be held beyond what is needed, if so many were taken from outside: what serves all that is alive,

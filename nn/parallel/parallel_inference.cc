@@ -319,8 +319,7 @@ ParallelInference::ParallelInference(std::shared_ptr<const Network> network,
                                      const ParallelInferenceConfig& config) {
   if (network == nullptr) ThrowInvalidArgument(absl::StrCat(kName, ": no network, expected one"));
   const bool is_in_place = config.mode == InferenceMode::kInPlace;
-  const int least_workers = is_in_place ? 0 : 1;  // in place there are none, which 0 says
-  if (config.workers < least_workers || config.batch_limit < 1 || config.queue_limit < 1 ||
+  if (config.workers < (is_in_place ? 0 : 1) || config.batch_limit < 1 || config.queue_limit < 1 ||
       config.threads_of_worker < 1) {
     ThrowInvalidArgument(absl::StrCat(
         kName, ": workers ", config.workers, ", batch_limit ", config.batch_limit, ", queue_limit ",
