@@ -308,7 +308,8 @@ class Network {
   LayerWorkspaceManager& training_workspaces();
   LayerWorkspaceManager& inference_workspaces();
   // Another mode or configuration for steps to come; what was learned is forgotten. Throws kFailedPrecondition while the workspace is
-  // open, and as the constructor does; nothing has changed then.
+  // open and, of training, for a mode in which steps cannot follow the plan of activations there is, and as the constructor does;
+  // nothing has changed then.
   void set_training_workspace(WorkspaceMode mode,
                               const std::optional<WorkspaceConfig>& config = std::nullopt);
   void set_inference_workspace(WorkspaceMode mode,

@@ -31,11 +31,22 @@ void MakeWorkspaces(const std::string& id, WorkspaceMode mode,
   *workspace = std::move(made);
 }
 
+// Whether steps in that mode can follow a plan of activations.
+bool HoldsPlans(WorkspaceMode mode) {
+  return mode == WorkspaceMode::kEnabled || mode == WorkspaceMode::kNone;
+}
+
 }  // namespace
 
 void Network::set_training_workspace(WorkspaceMode mode,
                                      const std::optional<WorkspaceConfig>& config) {
   if (body_ == nullptr) ThrowMovedFrom("set_training_workspace");
+  if (activations_ != nullptr && !HoldsPlans(mode)) {
+    ThrowFailedPrecondition(absl::StrCat("network [", name(), "]: workspace mode ",
+                                         mode == WorkspaceMode::kSingle ? "single" : "separate",
+                                         " under a plan of activations, expected enabled or none, "
+                                         "or no plan (SetActivationPlan({}))"));
+  }
   MakeWorkspaces(absl::StrCat(name(), " training"), mode, config, options_.device,
                  LayerWorkspaceManager::Phase::kTraining, &training_workspace_,
                  &workspaces_->training);
@@ -62,7 +73,7 @@ void Network::CheckActivationPlan(const ActivationPlan& plan, bool has_file) con
   if (device() != Host())
     ThrowUnimplemented(
         absl::StrCat(who, "the network is on ", DeviceName(device()), ", expected the host"));
-  if (training_mode() != WorkspaceMode::kEnabled && training_mode() != WorkspaceMode::kNone) {
+  if (!HoldsPlans(training_mode())) {
     ThrowUnimplemented(who +
                        "workspace modes single and separate reuse no memory within a step by "
                        "lifetimes, expected enabled or none");

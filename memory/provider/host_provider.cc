@@ -30,9 +30,11 @@ constexpr size_t kReserveBytes = size_t{64} << 30;
 constexpr size_t kMallocAlignment = 16;
 static_assert(alignof(std::max_align_t) >= kMallocAlignment);
 
-// Medium blocks are aligned by hand: malloc serves those from a cache of the thread, which
-// posix_memalign goes around at several times the cost.
-constexpr bool IsMedium(size_t bytes) { return kSmallBlocksInUse && bytes <= (size_t{64} << 10); }
+// Blocks are aligned by hand. malloc serves medium ones from a cache of the thread, which posix_memalign goes
+// around at several times the cost; and of large ones posix_memalign cuts off what lies in front of the
+// alignment, which then fits no request of their size: in a process that replaces some of them now and then,
+// 1.5 times what is alive stays resident. Checkers see whole blocks.
+constexpr bool kAlignedByHand = kSmallBlocksInUse;
 
 constexpr bool IsSmall(size_t bytes) {
   return kSmallBlocksInUse && bytes <= SmallBlocks::kMostBytes;
@@ -133,33 +135,31 @@ class Provider final : public DeviceProvider {
 
   std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
     if (IsSmall(bytes) && alignment <= SmallBlocks::kAlignment) return AllocateSmallBlock(bytes);
-    if (IsMedium(bytes)) {
-      // malloc's blocks begin at multiples of 16, so there is room for the address in front.
-      void* const block =
-          std::malloc(bytes + kReadableTailBytes + std::max(alignment, kMallocAlignment));
-      if (block == nullptr) return nullptr;
-      const uintptr_t after = reinterpret_cast<uintptr_t>(block) + kMallocAlignment;
-      auto* const data = reinterpret_cast<std::byte*>((after + alignment - 1) & -alignment);
-      if (IsSmall(bytes) && !OverAligned::Blocks().Add(data)) {
-        std::free(block);
-        return nullptr;
-      }
-      reinterpret_cast<void**>(data)[-1] = block;
-      return data;
+    if (bytes > SIZE_MAX / 4 || alignment > SIZE_MAX / 4) return nullptr;
+    if (!kAlignedByHand) {
+      void* data = nullptr;
+      const int error =
+          posix_memalign(&data, std::max(alignment, sizeof(void*)), bytes + kReadableTailBytes);
+      return error == 0 ? static_cast<std::byte*>(data) : nullptr;
     }
-    void* data = nullptr;
-    if (bytes > SIZE_MAX - kReadableTailBytes ||
-        posix_memalign(&data, std::max(alignment, sizeof(void*)), bytes + kReadableTailBytes) !=
-            0) {
+    // malloc's blocks begin at multiples of 16, so there is room for the address in front.
+    void* const block =
+        std::malloc(bytes + kReadableTailBytes + std::max(alignment, kMallocAlignment));
+    if (block == nullptr) return nullptr;
+    const uintptr_t after = reinterpret_cast<uintptr_t>(block) + kMallocAlignment;
+    auto* const data = reinterpret_cast<std::byte*>((after + alignment - 1) & -alignment);
+    if (IsSmall(bytes) && !OverAligned::Blocks().Add(data)) {
+      std::free(block);
       return nullptr;
     }
-    return static_cast<std::byte*>(data);
+    reinterpret_cast<void**>(data)[-1] = block;
+    return data;
   }
   void Release(std::byte* data, size_t bytes) noexcept override {
     if (IsSmall(bytes) && !OverAligned::Blocks().Remove(data)) {
       return ReleaseSmallBlock(data, bytes);
     }
-    std::free(IsMedium(bytes) ? reinterpret_cast<void**>(data)[-1] : data);
+    std::free(kAlignedByHand ? reinterpret_cast<void**>(data)[-1] : data);
   }
 
   void ReleaseMany(const Block* blocks, int count) noexcept override {

@@ -45,13 +45,7 @@ CycleFollower::CycleFollower(const WorkspaceConfig& config, WorkspaceCounters& c
 void CycleFollower::Take(const Lesson& lesson) {
   undisturbed_ = false;
   beginning_ = {};
-  if (lesson.plans != lesson_.plans) {
-    size_t most = 0;
-    for (uint32_t i = 0; i < lesson.plans->size(); ++i) {
-      most = std::max(most, (*lesson.plans)[i].plan->requests.size());
-    }
-    placed_.Reserve(most);
-  }
+  if (lesson.plans != lesson_.plans) placed_.Reserve(lesson.plans->most_requests());
   const bool follows = followed_ == lesson.next;
   // What is followed may go with the list.
   if (!follows) placed_.Follow(nullptr, 0);
@@ -60,19 +54,14 @@ void CycleFollower::Take(const Lesson& lesson) {
   Expect(lesson.next);
 }
 
-void CycleFollower::ReserveToWriteDown() {
-  size_t most = 0;
-  for (uint32_t i = 0; i < lesson_.plans->size(); ++i) {
-    most = std::max(most, (*lesson_.plans)[i].plan->requests.size());
-  }
-  recorder_.ReserveFor(most);
-}
+void CycleFollower::ReserveToWriteDown() { recorder_.ReserveFor(lesson_.plans->most_requests()); }
 
-void CycleFollower::Expect(const LearnedCycle* next) noexcept {
+void CycleFollower::Expect(const LearnedCycle* next, const LearnedCycle* last) noexcept {
   lesson_.next = next;
+  Count(last);
   if (followed_ == next) return;
   undisturbed_ = false;
-  SetFollowed(next);
+  followed_ = next;
   placed_.Follow(next != nullptr ? &next->plan->layout : nullptr, 0);
 }
 
@@ -82,13 +71,12 @@ const LearnedCycle* CycleFollower::BeginningWith(size_t rounded, size_t* peak_by
     beginning_ = {rounded};
     const PlanList::Range range = plans.Narrow({0, static_cast<uint32_t>(plans.size())}, 0,
                                                ExtendSignature(kNoRequests, rounded));
-    for (uint32_t i = range.begin; i < range.end; ++i) {
-      const LearnedCycle& cycle = plans[i];
+    plans.ForEach(range, [this](const LearnedCycle& cycle) {
       beginning_.peak_bytes = std::max(beginning_.peak_bytes, cycle.plan->layout.peak_bytes());
       if (beginning_.latest == nullptr || cycle.used_at > beginning_.latest->used_at) {
         beginning_.latest = &cycle;
       }
-    }
+    });
   }
   *peak_bytes = beginning_.peak_bytes;
   if (followed_ != nullptr && beginning_.latest != nullptr &&
@@ -109,6 +97,10 @@ void CycleFollower::Forget() noexcept {
 
 void CycleFollower::SetFollowed(const LearnedCycle* cycle) noexcept {
   followed_ = cycle;
+  Count(cycle);
+}
+
+void CycleFollower::Count(const LearnedCycle* cycle) noexcept {
   if (cycle == nullptr) return;
   const CyclePlan& plan = *cycle->plan;
   counters_.planned_peak_bytes = plan.peak_bytes;
@@ -147,7 +139,7 @@ bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t
     if (SwitchPlan(made, rounded) && placed_.TryPlace(slot, rounded, offset)) return true;
     if (placed_.TryPlaceWithin(slot, rounded, offset)) return true;
     if (slot == 0) {
-      const LearnedCycle* const larger = SmallestThatHolds(rounded);
+      const LearnedCycle* const larger = lesson_.plans->SmallestThatBegins(rounded, capacity_);
       FollowFromHere(larger, made);
       return larger != nullptr && placed_.TryPlaceWithin(0, rounded, offset);
     }
@@ -166,36 +158,20 @@ void CycleFollower::LeaveForGood(const RequestView& made) noexcept {
   FollowFromHere(nullptr, made);
 }
 
-const LearnedCycle* CycleFollower::SmallestThatHolds(size_t rounded) const {
-  const LearnedCycle* smallest = nullptr;
-  const auto first_of = [](const LearnedCycle& cycle) {
-    return static_cast<size_t>(cycle.plan->requests.front().size);
-  };
-  for (uint32_t i = 0; i < lesson_.plans->size(); ++i) {
-    const LearnedCycle& cycle = (*lesson_.plans)[i];
-    if (first_of(cycle) >= rounded && !cycle.plan->layout.IsOutside(0) &&
-        cycle.plan->layout.peak_bytes() <= capacity_ &&
-        (smallest == nullptr || first_of(cycle) < first_of(*smallest))) {
-      smallest = &cycle;
-    }
-  }
-  return smallest;
-}
-
 // To a plan that has made the same requests so far, and this one next: the one that was used last of
 // those that what is alive allows.
 bool CycleFollower::SwitchPlan(const RequestView& made, size_t rounded) {
   const PlanList::Range same =
       lesson_.plans->Narrow(alike_, made.count(), ExtendSignature(recorder_.signature(), rounded));
   std::array<const LearnedCycle*, kMostTried> latest{};
-  for (uint32_t i = same.begin; i < same.end; ++i) {
-    const LearnedCycle* cycle = &(*lesson_.plans)[i];
-    if (cycle == followed_) continue;
+  lesson_.plans->ForEach(same, [&](const LearnedCycle& each) {
+    const LearnedCycle* cycle = &each;
+    if (cycle == followed_) return;
     for (const LearnedCycle*& other : latest) {
       if (cycle == nullptr) break;
       if (other == nullptr || cycle->used_at > other->used_at) std::swap(cycle, other);
     }
-  }
+  });
   for (const LearnedCycle* cycle : latest) {
     if (cycle == nullptr) break;
     if (cycle->plan->layout.peak_bytes() > capacity_ || !CanTakeOver(*cycle->plan, made)) continue;

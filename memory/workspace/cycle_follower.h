@@ -30,8 +30,9 @@ class CycleFollower {
   // ---- between cycles -----------------------------------------------------------------------
   // From the next cycle on. Throws std::bad_alloc, nothing changed.
   void Take(const Lesson& lesson);
-  // Another cycle of those it knows is expected.
-  void Expect(const LearnedCycle* next) noexcept;
+  // Another cycle of those it knows is expected; `last` is the one that counters tell of until it comes.
+  void Expect(const LearnedCycle* next, const LearnedCycle* last) noexcept;
+  void Expect(const LearnedCycle* next) noexcept { Expect(next, next); }
   void Forget() noexcept;
   // A cycle that is to be expected when the first request is of `rounded` bytes: the one that was followed
   // last, else the one that was used last of those it may be. `peak_bytes`: of the largest of these. Null: it
@@ -136,10 +137,10 @@ class CycleFollower {
   bool keeps_plans() const { return config_.policy_learning == LearningPolicy::kTraining; }
   void BeginAnew(size_t capacity) noexcept;
   void SetFollowed(const LearnedCycle* cycle) noexcept;
+  void Count(const LearnedCycle* cycle) noexcept;
   void FollowFromHere(const LearnedCycle* cycle, const RequestView& made) noexcept;
   void Record(uint32_t slot, size_t rounded) noexcept;
   bool SwitchPlan(const RequestView& made, size_t rounded);
-  const LearnedCycle* SmallestThatHolds(size_t rounded) const;
 
   const WorkspaceConfig& config_;
   WorkspaceCounters& counters_;

@@ -21,6 +21,9 @@ size_t GrowthOf(size_t bytes) {
   return std::min({bytes / 16, std::max(bytes / 64, kFew), kMost});
 }
 
+// Pages grow ahead where limits leave so many times that for others.
+constexpr size_t kShareOfRoom = 16;
+
 size_t RoundUp(size_t n, size_t unit) {
   return n <= SIZE_MAX - unit ? (n + unit - 1) & ~(unit - 1) : n;
 }
@@ -107,35 +110,50 @@ void PlanLearner::AddReach(const EndedCycle& cycle, bool unserved) noexcept {
   const bool tight = unserved && cycle.reach <= bytes_ && cycle.roomy_reach > cycle.reach;
   // What has outgrown by a little the pages that were large enough for all such cycles of late goes on growing, perhaps: a
   // cache of keys and values does, in each cycle, and would ask the system each time.
+  const size_t growth = GrowthOf(cycle.reach);
   const bool outgrown = unserved && cycle.reach > bytes_ && cycle.reach - bytes_ <= bytes_ / 64 &&
-                        reach_.peak() > 0 && bytes_ <= SizeFor(reach_.peak());
-  const size_t reach = cycle.reach + (outgrown ? GrowthOf(cycle.reach) : 0);
+                        reach_.peak() > 0 && bytes_ <= SizeFor(unplanned_need()) &&
+                        cycles_ >= ahead_from_ && growth <= cycle.room / kShareOfRoom;
+  ahead_.Add(outgrown ? cycle.reach + growth : 0);
   roomy_reach_.Add(tight ? cycle.roomy_reach : 0);
-  reach_.Add(unserved ? std::max(reach, std::min(roomy_reach_.peak(), cycle.roomy_reach)) : 0);
+  reach_.Add(unserved ? std::max(cycle.reach, std::min(roomy_reach_.peak(), cycle.roomy_reach))
+                      : 0);
   SetUnplannedBytes();
 }
 
 // What varies a little would otherwise have less again as soon as it has had enough for some time, and lie beside that
 // now and then, in memory that goes back in between.
 void PlanLearner::SetUnplannedBytes() noexcept {
-  const size_t needed = reach_.peak();
+  const size_t needed = unplanned_need();
   if (needed <= unplanned_bytes_ && needed >= unplanned_bytes_ - unplanned_bytes_ / 4) return;
   unplanned_bytes_ = needed;
 }
 
 // What the largest plan needs, and what comes without one. Only pages that could grow again get smaller.
 void PlanLearner::FitPages() noexcept {
-  const size_t needed = std::max(plans_.peak_bytes(), reach_.peak());
+  const size_t needed = std::max(plans_.peak_bytes(), unplanned_need());
   if (needed == 0) return;
   const size_t wanted = SizeFor(needed);
   if (needed > bytes_ && may_change()) return SetBytes(std::max(wanted, bytes_));
   // What comes without a plan varies: a quarter less is worth moving pages for.
-  const size_t worth = reach_.peak() > 0 ? bytes_ - bytes_ / 4 : bytes_;
+  const size_t worth = unplanned_need() > 0 ? bytes_ - bytes_ / 4 : bytes_;
   if (wanted >= worth || config_.policy_spill != SpillPolicy::kReallocate) {
     oversized_cycles_ = 0;
   } else if (++oversized_cycles_ >= kOversizedCycles) {
     SetBytes(wanted);
   }
+}
+
+bool PlanLearner::GiveAhead(size_t room) noexcept {
+  if (!is_ahead() || GrowthOf(bytes_) <= room / kShareOfRoom) return false;
+  ahead_.Clear();
+  ahead_from_ = cycles_ + ahead_wait_;
+  ahead_wait_ = std::min(2 * ahead_wait_, kMostCyclesWithoutAhead);
+  const size_t needed = std::max(plans_.peak_bytes(), reach_.peak());
+  if (needed > 0 && config_.policy_spill == SpillPolicy::kReallocate && SizeFor(needed) < bytes_) {
+    SetBytes(SizeFor(needed));
+  }
+  return true;
 }
 
 void PlanLearner::Initialize() noexcept {
@@ -167,7 +185,7 @@ void PlanLearner::Forget() noexcept {
   in_making_.Forget();
   next_ = nullptr;
   plans_.Clear();
-  effort_.Forget();
+  effort_.Forget(cycles_);
   loose_.Clear();
   loose_cycles_ = 0;
   missing_cycles_ = inexact_cycles_ = 0;
@@ -192,15 +210,20 @@ void PlanLearner::ForgetGuesses() noexcept {
 void PlanLearner::ForgetReach() noexcept {
   reach_.Clear();
   roomy_reach_.Clear();
+  ahead_.Clear();
   SetUnplannedBytes();
 }
 
 void PlanLearner::Changed() noexcept {
   oversized_cycles_ = 0;
+  expected_ = nullptr;
   ++version_;
 }
 
-void PlanLearner::SetNext(const LearnedCycle* next) noexcept { next_ = next; }
+void PlanLearner::SetNext(const LearnedCycle* next) noexcept {
+  next_ = next;
+  expected_ = nullptr;
+}
 
 void PlanLearner::Use(const LearnedCycle* cycle, bool followed) noexcept {
   plans_.Use(cycle, cycles_, followed);

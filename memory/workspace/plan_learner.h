@@ -25,6 +25,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_PLAN_LEARNER_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_PLAN_LEARNER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -63,6 +64,7 @@ struct EndedCycle {
   size_t cursor = 0;       // highest address handed out
   size_t reach = 0;        // the pages that would have served all of it as it came
   size_t roomy_reach = 0;  // likewise, with room for larger gaps
+  size_t room = SIZE_MAX;  // that limits leave beside all there is
 
   // It left its plan, or had none, or was to be recorded.
   bool is_recorded() const { return !recorder->requests().empty(); }
@@ -98,6 +100,7 @@ struct WantedPlan {
   Kind kind = Kind::kCycle;
   uint64_t learning = 0;   // what was learned is given up from time to time; of which one it is
   size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
+  size_t most_peak = SIZE_MAX;  // of the pages, where what is alive at once fits into so much
   size_t alignment = 0;
   bool pins = false;         // kCycle: around what other plans have
   bool may_give_up = false;  // kCycle: with all that begin alike, where these need too much
@@ -134,6 +137,12 @@ class PlanLearner {
   // Who follows can do without writing down what nobody plans for, so lessons say when (Lesson::records). Before
   // the first cycle.
   void AllowUnrecorded() noexcept { allows_unrecorded_ = true; }
+  // The cycles are of one thread of work, one behind the other: next() is the one that came next the last time. Before
+  // the first cycle.
+  void ExpectOrder() noexcept { expects_order_ = true; }
+  // Plans and gaps do not make pages larger for cycles whose arrays fit into them: memory for pages is counted on elsewhere.
+  // Between cycles.
+  void KeepWithinPages() noexcept { keeps_within_pages_ = true; }
   // What the pages have from the start, the lower bound of what is learned.
   void SetInitialBytes(size_t bytes) noexcept;
 
@@ -181,6 +190,10 @@ class PlanLearner {
   // needed, at once.
   void Trim(size_t last_cycle_bytes) noexcept;
   void Forget() noexcept;
+  // Pages that have grown ahead of what grows come down to what was needed, where limits leave `room` for little more, and
+  // grow ahead again only when as many cycles went by, twice as many each time. True when they did.
+  bool GiveAhead(size_t room) noexcept;
+  bool is_ahead() const { return ahead_.peak() > 0; }
   // Takes plans of others that need at most `believed` bytes as far as there is room, the last one
   // to be used first; the reason why others were not is in `ignored`. Pages are made for one when a
   // cycle has followed it. Returns how many. Throws std::bad_alloc; some may be there then.
@@ -188,7 +201,10 @@ class PlanLearner {
               std::string* ignored);
 
   Lesson lesson() const { return {version_, bytes_, plans_.list(), next_, records_}; }
-  const LearnedCycle* next() const { return next_; }
+  // That is expected; of one lesson after the other it is last(), as the order is not known then.
+  const LearnedCycle* next() const { return expected_ != nullptr ? expected_ : next_; }
+  // That the last cycle followed or learned. Null: none.
+  const LearnedCycle* last() const { return next_; }
   uint64_t version() const { return version_; }
   size_t bytes() const { return bytes_; }
   const PlanSet& plans() const { return plans_; }
@@ -241,6 +257,7 @@ class PlanLearner {
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
   void ExpectSteady(const EndedCycle& cycle) noexcept;
+  void LearnOrder(const Shape& before, const Shape& shape) noexcept;
   void ForgetOld() noexcept;
   // Lifetimes that are other ones each time (plan_learner_lives.cc).
   bool MayGiveUp(const EndedCycle& cycle) const;
@@ -272,6 +289,7 @@ class PlanLearner {
   void LearnTotal();
   void FollowTotals(bool may_shrink) noexcept;
   void AddReach(const EndedCycle& cycle, bool unserved) noexcept;
+  size_t unplanned_need() const { return std::max(reach_.peak(), ahead_.peak()); }
   void SetUnplannedBytes() noexcept;
   void ForgetReach() noexcept;
   void FitPages() noexcept;
@@ -280,6 +298,7 @@ class PlanLearner {
   const size_t alignment_;
   const int window_;
   bool keeps_outliers_ = false;
+  bool keeps_within_pages_ = false;
   size_t initial_bytes_ = 0;
 
   uint64_t version_ = 1;
@@ -288,7 +307,9 @@ class PlanLearner {
   uint64_t cycles_ = 0;         // observed
   uint64_t cycles_before_ = 0;  // of them, when it last forgot
   PlanSet plans_;
-  const LearnedCycle* next_ = nullptr;  // of plans_
+  const LearnedCycle* next_ = nullptr;      // of plans_
+  const LearnedCycle* expected_ = nullptr;  // likewise; null: next_
+  bool expects_order_ = false;
   PlanningEffort effort_;
   size_t served_ = 0;  // requests since a family was planned, about
   uint64_t plans_made_ = 0;
@@ -328,6 +349,10 @@ class PlanLearner {
   RecentPeak totals_;
   RecentNeed reach_{kUnplannedWindow};        // of cycles that no plan serves
   RecentNeed roomy_reach_{kUnplannedWindow};  // of those that pages of their reach did not serve
+  RecentPeak ahead_{kUnplannedWindow};        // what grew, and more; 0: nothing did
+  static constexpr uint64_t kFewestCyclesWithoutAhead = 256, kMostCyclesWithoutAhead = 1 << 20;
+  uint64_t ahead_from_ = 0;  // cycles_
+  uint64_t ahead_wait_ = kFewestCyclesWithoutAhead;
   size_t unplanned_bytes_ = 0;
   int oversized_cycles_ = 0;  // running
 };

@@ -77,7 +77,7 @@ PlanLearner::Shape PlanLearner::ShapeOf(const EndedCycle& cycle) {
 
 std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   if (ObserveSteady(cycle)) return std::nullopt;
-  steady_ = nullptr;
+  steady_ = expected_ = nullptr;
   if (lifetimes_wanted_ > 0) --lifetimes_wanted_;
   ++cycles_;
   if (is_off()) return std::nullopt;
@@ -92,8 +92,8 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   if (cycle.followed != nullptr && !plans_.Holds(cycle.followed)) return std::nullopt;
   const Shape shape = ShapeOf(cycle);
   if (shape == wanted_shape_ && cycle.has_lifetimes()) lifetimes_wanted_ = 0;
-  comes_again_ = shape == last_shape_;
-  last_shape_ = shape;
+  const Shape before = std::exchange(last_shape_, shape);
+  comes_again_ = shape == before;
   if (LoosePlans::Kind* const kind = loose_.Find(shape.signature, shape.requests);
       kind != nullptr && plans_.Find(shape.signature, shape.requests) == nullptr) {
     return ObserveLoose(cycle, *kind);
@@ -121,8 +121,23 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   ForgetOld();
   FitPages();
   DecideToRecord();
+  if (expects_order_ && keeps_plans()) LearnOrder(before, shape);
   if (followed && !wanted.has_value() && plans_.Holds(cycle.followed)) ExpectSteady(cycle);
   return wanted;
+}
+
+// Kinds that take turns are begun with the plan that they have, where they come in the order in which they came before.
+void PlanLearner::LearnOrder(const Shape& before, const Shape& shape) noexcept {
+  LearnedCycle* const own = plans_.Find(shape.signature, shape.requests);
+  LearnedCycle* const previous =
+      comes_again_ ? own : plans_.Find(before.signature, before.requests);
+  if (previous != nullptr) {
+    previous->then_signature = shape.signature;
+    previous->then_requests = shape.requests;
+  }
+  if (own == nullptr || own->then_requests == 0) return;
+  const LearnedCycle* const then = plans_.Find(own->then_signature, own->then_requests);
+  if (then != own) expected_ = then;
 }
 
 // What has not come for long is not what pages are made for.
@@ -156,8 +171,8 @@ void PlanLearner::RecordAgain() noexcept {
 // Whether the next cycles change nothing but counts as long as they are like this one, and how many.
 void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
   const uint32_t requests = cycle.made.count();
-  if (cycle.followed != next_ || cycle.is_recorded() || inexact_cycles_ > 0 ||
-      oversized_cycles_ > 0 || !reach_.is_clear()) {
+  if (cycle.followed != next() || cycle.is_recorded() || inexact_cycles_ > 0 ||
+      oversized_cycles_ > 0 || !reach_.is_clear() || is_ahead()) {
     return;
   }
   if (keeps_plans() && requests != next_->plan->requests.size()) return;
@@ -184,6 +199,7 @@ std::optional<WantedPlan> PlanLearner::Want(WantedPlan::Kind kind) {
   wanted.learning = in_making_.learning();
   wanted.limit_bytes = most_bytes();
   wanted.alignment = alignment_;
+  if (keeps_within_pages_) wanted.most_peak = bytes_;
   return wanted;
 }
 
@@ -198,9 +214,13 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   LearnedCycle* const same = plans_.Find(shape.signature, shape.requests);
   if (same == nullptr) {
     // One plan is of use only for cycles that follow one another.
-    const bool pays = keeps_plans() ? effort_.PaysFor(shape.signature) : effort_.Pays(comes_again_);
-    if (!pays) {
+    using Answer = PlanningEffort::Answer;
+    const Answer pays = keeps_plans()                 ? effort_.PaysFor(shape.signature, cycles_)
+                        : effort_.Pays(comes_again_) ? Answer::kYes
+                                                     : Answer::kNo;
+    if (pays != Answer::kYes) {
       if (effort_.GivesUp()) ForgetGuesses();
+      if (pays == Answer::kNextTime && cycle.is_unrecorded()) RecordAgain();
       return std::nullopt;
     }
   }

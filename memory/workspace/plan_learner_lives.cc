@@ -115,7 +115,7 @@ void PlanLearner::GaveUp(size_t most_alive) noexcept {
   Changed();
   for (int i = 0; i < RecentNeed::kOften; ++i) reach_.Add(WithRoom(most_alive));
   SetUnplannedBytes();
-  const size_t wanted = SizeFor(std::max(plans_.peak_bytes(), reach_.peak()));
+  const size_t wanted = SizeFor(std::max(plans_.peak_bytes(), unplanned_need()));
   if (wanted < bytes_ && may_change()) SetBytes(wanted);
 }
 

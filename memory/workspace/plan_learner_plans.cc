@@ -92,6 +92,22 @@ size_t MostAlive(const WantedPlan& wanted, const EndedCycle& cycle) {
   return wanted.same == nullptr ? alive : std::max(alive, wanted.same->most_alive_bytes());
 }
 
+// Whether pages would become larger for it, though what it has alive fits into them.
+bool IsTooLarge(const WantedPlan& wanted, const PlacedRequests& placed) {
+  return placed.peak_bytes > wanted.most_peak && placed.lower_bound_bytes <= wanted.most_peak;
+}
+bool AreTooLarge(const WantedPlan& wanted, absl::Span<const PlacedRequests> placed) {
+  return std::any_of(placed.begin(), placed.end(),
+                     [&](const PlacedRequests& each) { return IsTooLarge(wanted, each); });
+}
+
+// By itself. Null: it is served from free ranges.
+MadePlans MakeWithinPages(const WantedPlan& wanted, const MappedVector<LifetimeBuffer>& requests,
+                          size_t most_alive) {
+  PlacedRequests alone = PlaceRequests(requests, {}, wanted.alignment);
+  return IsTooLarge(wanted, alone) ? nullptr : Made(wanted, std::move(alone), most_alive);
+}
+
 // A cycle that is new goes around what others have, unless that makes it much larger than it need
 // be. One that has a plan and missed all the same is in the way of others, or they in its: all of
 // them are planned together.
@@ -106,16 +122,23 @@ MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle,
       PlacedRequests alone = PlaceRequests(requests, {}, wanted.alignment);
       if (alone.peak_bytes < placed.peak_bytes) placed = std::move(alone);
     }
+    if (IsTooLarge(wanted, placed)) return MakeWithinPages(wanted, requests, alive);
     return Made(wanted, std::move(placed), alive);
   }
-  if (wanted.same != nullptr) return Made(wanted, PlaceWithFamily(wanted, requests, false), alive);
+  if (wanted.same != nullptr) {
+    std::vector<PlacedRequests> together = PlaceWithFamily(wanted, requests, false);
+    if (AreTooLarge(wanted, together)) return MakeWithinPages(wanted, requests, alive);
+    return Made(wanted, std::move(together), alive);
+  }
   PlacedRequests around = Place(wanted, cycle, requests);
   if (around.peak_bytes > around.lower_bound_bytes + around.lower_bound_bytes / 16) {
     std::vector<PlacedRequests> together = PlaceWithFamily(wanted, requests, false);
-    if (LargestOf(together) < std::max(around.peak_bytes, LargestOf(wanted.family))) {
+    if (LargestOf(together) < std::max(around.peak_bytes, LargestOf(wanted.family)) &&
+        !AreTooLarge(wanted, together)) {
       return Made(wanted, std::move(together), alive);
     }
   }
+  if (IsTooLarge(wanted, around)) return MakeWithinPages(wanted, requests, alive);
   return Made(wanted, std::move(around), alive);
 }
 
@@ -234,7 +257,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
     // Of a cycle that was never seen before, as far as is known.
     plans_.last_used().most_alive = made->plan->most_alive_bytes();
     plans_.last_used().guessed = keeps_plans() && !comes_again_ && !effort_.waits();
-    effort_.Spent(added->plan->requests.size());
+    effort_.Spent(added->plan->requests.size(), cycles_);
   }
   plans_.SetAlone(wanted.kind == WantedPlan::Kind::kAlone, cycles_, std::move(longer));
   DecideToRecord();

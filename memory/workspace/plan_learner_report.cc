@@ -37,7 +37,10 @@ std::string PlanLearner::Report() const {
   if (kinds.size() > kMostLines) {
     absl::StrAppend(&text, "and for ", kinds.size() - kMostLines, " other kinds likewise\n");
   }
-  if (effort_.waits()) {
+  if (effort_.are_hardly_followed()) {
+    absl::StrAppend(&text, "no plan for cycles before their third coming: the last plans were followed by few cycles ",
+                    "each; ", effort_.put_off(), " cycles had none\n");
+  } else if (effort_.waits()) {
     absl::StrAppend(&text,
                     "no plan for cycles at first sight: no cycle has followed the last plans that ",
                     "were made so; ", effort_.put_off(), " cycles had none\n");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/workspace/cycle_follower.h"
 #include "tidepool/memory/workspace/plan_learner.h"
@@ -88,131 +89,7 @@ TEST(CycleFollower, ALessonIsPreparedForThoughTheSameCycleIsExpected) {
   EXPECT_TRUE(follower.BeginCycle(2 << 20));
 }
 
-// ---- effort -----------------------------------------------------------------------------------
-
-std::vector<Request> Shape(size_t kind) { return {{64}, {64 * (2 + kind)}, {128}}; }
-
-TEST(PlanLearner, WhatNeverComesAgainIsNotPlannedForLong) {
-  for (const WorkspaceConfig& config :
-       {WorkspaceConfig::Inference(), WorkspaceConfig::Training()}) {
-    Player player(config);
-    for (size_t i = 0; i < 5000; ++i) player.Run(Shape(i));
-    EXPECT_LE(player->plans_made(), 8u);
-    EXPECT_TRUE(player->effort().waits());
-    EXPECT_GT(player->effort().put_off(), 4900u);
-    // Its memory is learned all the same: the pages hold each of them.
-    EXPECT_GE(player->bytes(), 64 * 5000u);
-    // What repeats from now on is planned at its second occurrence.
-    const uint64_t misses = player.misses();
-    for (int i = 0; i < 50; ++i) player.Run(Shape(100000));
-    EXPECT_LE(player.misses(), misses + 2);
-    for (int i = 0; i < 300; ++i) player.Run(Shape(100000));
-    EXPECT_EQ(player->bytes(), 64 * (100002u + 3)) << "and pages fit it";
-  }
-}
-
-// A plan of many requests takes long and much memory, so fewer of them are made on trust.
-TEST(PlanLearner, LargePlansThatNobodyFollowsAreFew) {
-  Player player(WorkspaceConfig::Inference());
-  const auto large = [](size_t kind) {
-    std::vector<Request> requests(9000, Request{64, 0});
-    requests[0].bytes = 64 * (2 + kind);
-    return requests;
-  };
-  for (size_t kind = 0; kind < 3; ++kind) player.Run(large(kind));
-  EXPECT_EQ(player->plans_made(), 1u);
-  EXPECT_EQ(player->plans().size(), 0u) << "two others came, so it is given up";
-  for (size_t kind = 3; kind < 20; ++kind) player.Run(large(kind));
-  EXPECT_EQ(player->plans_made(), 1u);
-  // Kinds that come again are planned then, however many requests they have.
-  for (int round = 0; round < 2; ++round) {
-    for (size_t kind = 0; kind < 20; ++kind) player.Run(large(kind));
-  }
-  EXPECT_EQ(player->plans().size(), 20u);
-}
-
-// Memory of plans that were made on trust goes where cycles never come again, but not of one that
-// did.
-TEST(PlanLearner, PlansThatWereNeverFollowedAreGivenUp) {
-  for (const bool one_repeats : {false, true}) {
-    Player player(WorkspaceConfig::Inference());
-    if (one_repeats) {
-      for (int i = 0; i < 3; ++i) player.Run(Shape(0));
-    }
-    for (size_t i = 1; i <= 500; ++i) player.Run(Shape(i));
-    EXPECT_EQ(player->plans().size(), one_repeats ? 1u : 0u);
-    EXPECT_LE(player->effort().state_bytes() + player->plans().state_bytes(), 72000u);
-    // One of them that comes after all was seen before: it is planned at once.
-    const uint64_t misses = player.misses(), made = player->plans_made();
-    for (int i = 0; i < 3; ++i) player.Run(Shape(2));
-    EXPECT_LE(player.misses(), misses + 1);
-    EXPECT_EQ(player->plans_made(), made + 1);
-  }
-}
-
-// While planning waits nothing is written down until something comes again.
-TEST(PlanLearner, WhatRepeatsAfterALongWaitingIsPlannedAtItsThirdComing) {
-  Player player(WorkspaceConfig::Inference());
-  player.AllowUnrecorded();
-  size_t kind = 0;
-  while (!player->effort().waits()) {
-    EXPECT_TRUE(player->lesson().records);
-    player.Run(Shape(kind++));
-  }
-  for (size_t i = 0; i < 500; ++i) player.Run(Shape(kind++));
-  EXPECT_FALSE(player->lesson().records);
-  EXPECT_TRUE(player->plans().empty());
-  const uint64_t made = player->plans_made(), version = player->version(),
-                 put_off = player->effort().put_off();
-  player.Run(Shape(100000));
-  EXPECT_FALSE(player->lesson().records);
-  player.Run(Shape(100000));
-  EXPECT_TRUE(player->lesson().records) << "it was seen before";
-  EXPECT_NE(player->version(), version) << "so that whoever follows is told";
-  EXPECT_EQ(player->effort().put_off(), put_off + 2);
-  EXPECT_EQ(player->plans_made(), made);
-  player.Run(Shape(100000));
-  EXPECT_EQ(player->plans_made(), made + 1);
-  const uint64_t misses = player.misses();
-  for (int i = 0; i < 100; ++i) player.Run(Shape(100000));
-  EXPECT_EQ(player.misses(), misses);
-}
-
-// One that comes at times, among others that never come again: at its third coming, and at one more
-// for each time that 64 cycles can be doubled until they last from one to the next.
-TEST(PlanLearner, WhatComesRarelyAfterALongWaitingIsPlannedAfterAFewComings) {
-  for (const int period : {2, 10, 60, 100, 1000, 2000}) {
-    Player player(WorkspaceConfig::Inference());
-    player.AllowUnrecorded();
-    size_t kind = 0;
-    for (int i = 0; i < 500; ++i) player.Run(Shape(kind++));
-    const uint64_t made = player->plans_made();
-    int most = 3;
-    for (int cycles = 64; cycles <= period; cycles *= 2) ++most;
-    int comings = 0;
-    for (; comings <= most && player->plans_made() == made; ++comings) {
-      for (int i = 1; i < period; ++i) player.Run(Shape(kind++));
-      player.Run(Shape(1000000));
-    }
-    EXPECT_LE(comings, most) << period;
-    EXPECT_GE(comings, 3) << period;
-    // What was recorded meanwhile in vain is not for ever.
-    for (int i = 0; i < 20000 && player->lesson().records; ++i) player.Run(Shape(kind++));
-    EXPECT_FALSE(player->lesson().records) << period;
-  }
-}
-
-// Who cannot do without is told to record each cycle.
-TEST(PlanLearner, CyclesAreRecordedWhereThatWasNotAllowedToEnd) {
-  Player player(WorkspaceConfig::Inference());
-  for (size_t i = 0; i < 500; ++i) {
-    player.Run(Shape(i));
-    ASSERT_TRUE(player->lesson().records);
-  }
-}
-
-// ---- lifetimes that are other ones each time
-// --------------------------------------------------------
+// ---- lifetimes that are other ones each time ---------------------------------------------------
 
 // Twenty requests of 256 KiB, each released before one of the next four.
 std::vector<Request> ShortLives(std::mt19937_64& random, size_t first = 1 << 18) {
@@ -337,18 +214,6 @@ TEST(PlanLearner, ManyKindsOfWhichPlansAreGivenUpTakeLittleMemory) {
   EXPECT_EQ(std::count(why.begin(), why.end(), '\n'), 17) << "as many as one reads: " << why;
   EXPECT_NE(why.find(" other kinds likewise"), std::string::npos);
   EXPECT_LE(player->state_bytes(), size_t{1} << 20);
-}
-
-TEST(PlanLearner, ManyKindsInTurnsAreAllPlanned) {
-  constexpr size_t kKinds = 300;
-  Player player(WorkspaceConfig::Inference());
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 6000; ++i) player.Run(Shape(random() % kKinds));
-  EXPECT_EQ(player->plans().size(), kKinds);
-  EXPECT_LE(player->plans_made(), kKinds * 5 / 4) << "most were planned once";
-  const uint64_t misses = player.misses();
-  for (int i = 0; i < 3000; ++i) player.Run(Shape(random() % kKinds));
-  EXPECT_LE(player.misses(), misses + 5);
 }
 
 // More kinds than there is memory for: some are planned, and they do not take turns at being

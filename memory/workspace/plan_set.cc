@@ -21,32 +21,36 @@ constexpr int kMostGaps = 64;
 // ---- the set ----------------------------------------------------------------------------------
 
 size_t PlanSet::state_bytes() const {
-  return plan_bytes_ + cycles_.capacity() * sizeof(cycles_[0]) +
-         list_->cycles_.capacity() * sizeof(cycles_[0]) + by_key_.bucket_count() * sizeof(void*) +
-         by_key_.size() * 4 * sizeof(void*) + forgotten_.capacity() * sizeof(Forgotten);
+  return plan_bytes_ + cycles_.size() * 4 * sizeof(void*) + list_->state_bytes() +
+         by_key_.bucket_count() * sizeof(void*) + by_key_.size() * 4 * sizeof(void*) +
+         forgotten_.capacity() * sizeof(Forgotten);
 }
 
 LearnedCycle* PlanSet::Find(uint64_t signature, size_t num_requests) const {
   const auto at = by_key_.find(Key(signature, num_requests));
   if (at == by_key_.end()) return nullptr;
-  const CyclePlan& plan = *at->second->plan;
+  LearnedCycle* const cycle = at->second->get();
+  const CyclePlan& plan = *cycle->plan;
   const bool same = plan.signature() == signature && plan.requests.size() == num_requests;
-  return same ? at->second : nullptr;
+  return same ? cycle : nullptr;
 }
 
 bool PlanSet::Holds(const LearnedCycle* cycle) const {
   return cycle != nullptr && Find(cycle->plan->signature(), cycle->plan->requests.size()) == cycle;
 }
 
-bool PlanSet::HasRoom(uint64_t now, bool surely) const {
+bool PlanSet::HasRoom(uint64_t now, bool surely) {
   if (surely || cycles_.empty() || most_plans_ == 1) return true;
   const size_t most = most_bytes(std::max(peak_bytes_, loaded_peak_bytes_));
   if (cycles_.size() < most_plans_ && plan_bytes_ + plan_bytes_ / cycles_.size() <= most) {
     return true;
   }
-  uint64_t used_first = now;
-  for (const auto& cycle : cycles_) used_first = std::min(used_first, cycle->used_at.get());
-  return now - used_first >= kIdlePerPlan * cycles_.size();
+  // Of thousands it is noticed when all are looked at. No use is earlier than the earliest there was.
+  const uint64_t idle = kIdlePerPlan * cycles_.size();
+  if (now - used_first_ < idle) return false;
+  used_first_ = now;
+  for (const auto& cycle : cycles_) used_first_ = std::min(used_first_, cycle->used_at.get());
+  return now - used_first_ >= idle;
 }
 
 LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now, bool loaded) {
@@ -69,46 +73,47 @@ LearnedCycle* PlanSet::Add(std::shared_ptr<const CyclePlan> plan, uint64_t now, 
     cycle->longer = same->longer;
     cycle->regrets = same->regrets;
     cycle->paid = same->paid;
+    cycle->then_signature = same->then_signature, cycle->then_requests = same->then_requests;
     cycle->guessed = same->guessed, cycle->most_alive = same->most_alive;
   }
   return Put(std::move(cycle), same);
 }
 
 void PlanSet::Replace(absl::Span<const Replacement> replacements) {
-  Cycles cycles = cycles_;
-  std::vector<std::pair<LearnedCycle**, LearnedCycle*>> places;
+  struct Place {
+    Cycles::iterator at;
+    std::shared_ptr<LearnedCycle> by;
+  };
+  std::vector<Place> places;
   places.reserve(replacements.size());
   // They begin as those did, and stand where they stood.
-  const bool is_whole = list_->cycles_.size() == cycles_.size();
-  std::shared_ptr<PlanList> with = is_whole ? std::make_shared<PlanList>(*list_) : nullptr;
+  const bool is_whole = list_is_whole();
+  std::shared_ptr<PlanList> list = is_whole ? std::make_shared<PlanList>(*list_) : nullptr;
   for (const Replacement& replacement : replacements) {
     const auto key = by_key_.find(Key(*replacement.plan));
-    if (key == by_key_.end() || key->second->plan != replacement.plan) continue;
-    const LearnedCycle& old = *key->second;
+    if (key == by_key_.end() || (*key->second)->plan != replacement.plan) continue;
+    const LearnedCycle& old = **key->second;
     auto by = std::make_shared<LearnedCycle>(replacement.by);
     static_cast<CycleHistory&>(*by) = old;
     by->used_at = old.used_at;
-    places.push_back({&key->second, by.get()});
-    const auto at = std::find_if(cycles.begin(), cycles.end(),
-                                 [&old](const auto& cycle) { return cycle.get() == &old; });
-    if (with != nullptr) {
-      *std::find_if(with->cycles_.begin(), with->cycles_.end(),
-                    [&old](const auto& cycle) { return cycle.get() == &old; }) = by;
-    }
-    *at = std::move(by);
+    if (is_whole) list->Replace(old, by);
+    places.push_back({key->second, std::move(by)});
   }
   if (places.empty()) return;
-  const std::shared_ptr<const PlanList> list =
-      with != nullptr ? std::move(with) : MakeList(cycles);  // the last to throw
-  bool sums = false;
-  for (const auto& [place, by] : places) {
-    const LearnedCycle& old = **place;
-    sums = sums || old.loaded || &old == largest_ || by->plan->layout.peak_bytes() >= peak_bytes_;
-    plan_bytes_ = plan_bytes_ - BytesOf(old) + BytesOf(*by);
-    *place = by;
+  if (!is_whole) {  // the last to throw
+    PlanList::Cycles cycles(cycles_.begin(), cycles_.end());
+    for (const Place& place : places) *std::find(cycles.begin(), cycles.end(), *place.at) = place.by;
+    list = PlanList::Of(std::move(cycles));
   }
-  cycles_ = std::move(cycles);
-  list_ = list;
+  bool sums = false;
+  for (Place& place : places) {
+    const LearnedCycle& old = **place.at;
+    sums =
+        sums || old.loaded || &old == largest_ || place.by->plan->layout.peak_bytes() >= peak_bytes_;
+    plan_bytes_ = plan_bytes_ - BytesOf(old) + BytesOf(*place.by);
+    *place.at = std::move(place.by);
+  }
+  list_ = std::move(list);
   if (sums) Sum();
 }
 
@@ -120,50 +125,50 @@ LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCyc
   const size_t most =
       most_bytes(std::max({peak_bytes_, loaded_peak_bytes_, cycle->plan->layout.peak_bytes()}));
   size_t kept_bytes = plan_bytes_ - (same != nullptr ? BytesOf(*same) : 0);
-  Cycles cycles;
-  cycles.reserve(cycles_.size() + 1);
-  cycles.push_back(std::move(cycle));
-  for (const auto& other : cycles_) {
-    if (other.get() != same) cycles.push_back(other);
+  size_t count = cycles_.size() + (same != nullptr ? 0 : 1);
+  const auto own = same != nullptr ? by_key_.find(Key(*same->plan))->second : cycles_.end();
+  // Those from here on, without `same`.
+  auto dropped = cycles_.end();
+  while (count > 1 && (count > most_plans_ || kept_bytes + bytes > most)) {
+    if ((--dropped)->get() == same) continue;
+    kept_bytes -= BytesOf(**dropped);
+    --count;
   }
-  Cycles dropped;
-  dropped.reserve(cycles.size());
-  while (cycles.size() > 1 && (cycles.size() > most_plans_ || kept_bytes + bytes > most)) {
-    kept_bytes -= BytesOf(*cycles.back());
-    dropped.push_back(std::move(cycles.back()));
-    cycles.pop_back();
-  }
-  std::shared_ptr<const PlanList> list;
-  LearnedCycle* const added = cycles.front().get();
-  if (list_->cycles_.size() == cycles_.size()) {
-    // One goes in where it belongs: sorting them all each time is noticed when a file has thousands.
-    auto with = std::make_shared<PlanList>();
-    const uint32_t at =
-        list_->Like(*added->plan, static_cast<uint32_t>(added->plan->signatures.size())).begin;
-    with->cycles_.reserve(cycles.size() + dropped.size());
-    for (uint32_t i = 0; i <= list_->cycles_.size(); ++i) {
-      if (i == at) with->cycles_.push_back(cycles.front());
-      if (i == list_->cycles_.size()) break;
-      const std::shared_ptr<const LearnedCycle>& other = list_->cycles_[i];
-      const auto is_other = [&other](const auto& gone) { return gone == other; };
-      if (other.get() != same && std::none_of(dropped.begin(), dropped.end(), is_other)) {
-        with->cycles_.push_back(other);
-      }
+  Cycles first;
+  first.push_back(std::move(cycle));
+  std::shared_ptr<PlanList> list;
+  if (list_is_whole()) {
+    list = std::make_shared<PlanList>(*list_);
+    if (same != nullptr) list->Erase(*same);
+    for (auto at = dropped; at != cycles_.end(); ++at) {
+      if (at->get() != same) list->Erase(**at);
     }
-    list = std::move(with);
+    list->Insert(first.front());
   } else {
-    list = MakeList(cycles);
+    PlanList::Cycles kept = {first.front()};
+    for (auto at = cycles_.begin(); at != dropped; ++at) {
+      if (at->get() != same) kept.push_back(*at);
+    }
+    list = PlanList::Of(std::move(kept));
   }
-  by_key_.try_emplace(Key(*added->plan), added).first->second = added;  // the last to throw
+  LearnedCycle* const added = first.front().get();
+  by_key_.insert_or_assign(Key(*added->plan), first.begin());  // the last to throw
   const auto counts = [this](const LearnedCycle& gone) { return gone.loaded || &gone == largest_; };
-  bool sums = added->loaded || (same != nullptr && counts(*same));
-  for (const auto& gone : dropped) {
-    sums = sums || counts(*gone);
-    const auto at = by_key_.find(Key(*gone->plan));
-    if (at != by_key_.end() && at->second == gone.get()) by_key_.erase(at);
-    Remember(*gone);
+  bool sums = added->loaded;
+  for (auto at = dropped; at != cycles_.end(); ++at) {
+    if (at->get() == same) continue;
+    sums = sums || counts(**at);
+    const auto key = by_key_.find(Key(*(*at)->plan));
+    if (key != by_key_.end() && key->second == at) by_key_.erase(key);
+    Remember(**at);
   }
-  cycles_ = std::move(cycles);
+  if (same != nullptr) {
+    sums = sums || counts(*same);
+    if (own == dropped) ++dropped;
+    cycles_.erase(own);
+  }
+  cycles_.erase(dropped, cycles_.end());
+  cycles_.splice(cycles_.begin(), first);
   list_ = std::move(list);
   if (sums) {
     Sum();
@@ -181,17 +186,9 @@ LearnedCycle* PlanSet::Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCyc
 void PlanSet::Use(const LearnedCycle* cycle, uint64_t now, bool followed) {
   if (cycles_.empty()) return;
   if (cycles_.front().get() != cycle) {
-    // What comes again is near the beginning, kinds that come in turns are at the end.
-    size_t found = 0;
-    for (size_t low = 1, high = cycles_.size(); found == 0 && low < high; ++low) {
-      if (cycles_[low].get() == cycle) found = low;
-      if (cycles_[--high].get() == cycle) found = high;
-    }
-    if (found == 0) return;
-    const auto at = cycles_.begin() + static_cast<std::ptrdiff_t>(found);
-    std::shared_ptr<LearnedCycle> first = std::move(*at);
-    std::move_backward(cycles_.begin(), at, std::next(at));
-    cycles_.front() = std::move(first);
+    const auto key = cycle != nullptr ? by_key_.find(Key(*cycle->plan)) : by_key_.end();
+    if (key == by_key_.end() || key->second->get() != cycle) return;
+    cycles_.splice(cycles_.begin(), cycles_, key->second);
   }
   LearnedCycle& used = *cycles_.front();
   used.used_at = now;
@@ -268,32 +265,32 @@ bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
 
 bool PlanSet::ForgetInTheWay(uint64_t now) noexcept {
   const uint64_t most_unused = 4 * MostUnused();
-  const auto& list = list_->cycles_;
-  const auto first = [](const auto& cycle) { return cycle->plan->requests.front().size; };
-  const auto peak = [](const auto& cycle) { return cycle->plan->layout.peak_bytes(); };
-  const auto idle = [now](const auto& cycle) { return now - cycle->used_at; };
+  const PlanList& list = *list_;
+  const auto first = [](const LearnedCycle& cycle) { return cycle.plan->requests.front().size; };
+  const auto peak = [](const LearnedCycle& cycle) { return cycle.plan->layout.peak_bytes(); };
+  const auto idle = [now](const LearnedCycle& cycle) { return now - cycle.used_at; };
   bool any = false;
-  for (size_t begin = 0, end = 0; begin < list.size(); begin = end) {
+  for (uint32_t begin = 0, end = 0; begin < list.size(); begin = end) {
     size_t largest_used = 0;
     for (; end < list.size() && first(list[end]) == first(list[begin]); ++end) {
       if (idle(list[end]) < most_unused) largest_used = std::max(largest_used, peak(list[end]));
     }
     if (largest_used == 0) continue;
-    for (size_t i = begin; i < end; ++i) {
-      if (peak(list[i]) <= largest_used + largest_used / 16 ||
-          idle(list[i]) <
-              std::max({most_unused, list[i]->patience,
-                        kPatienceInTheWay * std::min(list[i]->patience, kMostPatience)})) {
+    for (uint32_t i = begin; i < end; ++i) {
+      const LearnedCycle& cycle = list[i];
+      if (peak(cycle) <= largest_used + largest_used / 16 ||
+          idle(cycle) < std::max({most_unused, cycle.patience,
+                                  kPatienceInTheWay * std::min(cycle.patience, kMostPatience)})) {
         continue;
       }
-      const auto held = by_key_.find(Key(*list[i]->plan));
-      if (held == by_key_.end() || held->second != list[i].get()) continue;
-      Remember(*held->second);
-      held->second->goes = any = true;
+      const auto held = by_key_.find(Key(*cycle.plan));
+      if (held == by_key_.end() || held->second->get() != &cycle) continue;
+      Remember(cycle);
+      (*held->second)->goes = any = true;
     }
   }
   if (!any) return false;
-  std::erase_if(by_key_, [](const auto& entry) { return entry.second->goes; });
+  std::erase_if(by_key_, [](const auto& entry) { return (*entry.second)->goes; });
   std::erase_if(cycles_, [](const auto& cycle) { return cycle->goes; });
   Changed();
   return true;
@@ -312,7 +309,7 @@ void PlanSet::SetAlone(bool alone, uint64_t now, std::shared_ptr<const CyclePlan
 
 bool PlanSet::ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept {
   const auto goes = [](const LearnedCycle& cycle) { return cycle.guessed && !cycle.paid; };
-  std::erase_if(by_key_, [&](const auto& entry) { return goes(*entry.second); });
+  std::erase_if(by_key_, [&](const auto& entry) { return goes(**entry.second); });
   const size_t gone = std::erase_if(cycles_, [&](const auto& cycle) {
     if (goes(*cycle)) saw(cycle->plan->signature());
     return goes(*cycle);
@@ -330,7 +327,7 @@ void PlanSet::Forget(const LearnedCycle* cycle) noexcept {
 void PlanSet::ForgetLarger(size_t bytes) noexcept {
   if (std::max(peak_bytes_, loaded_peak_bytes_) <= bytes) return;
   std::erase_if(by_key_, [bytes](const auto& entry) {
-    return entry.second->plan->layout.peak_bytes() > bytes;
+    return (*entry.second)->plan->layout.peak_bytes() > bytes;
   });
   std::erase_if(cycles_,
                 [bytes](const auto& cycle) { return cycle->plan->layout.peak_bytes() > bytes; });
@@ -350,13 +347,16 @@ void PlanSet::Clear() noexcept {
 void PlanSet::Changed() noexcept {
   try {
     // Those that are left stand in the order in which they stood.
-    auto left = std::make_shared<PlanList>();
-    left->cycles_.reserve(cycles_.size());
-    for (const auto& cycle : list_->cycles_) {
-      if (left->cycles_.size() < cycles_.size() && Holds(cycle.get()))
-        left->cycles_.push_back(cycle);
+    PlanList::Cycles left;
+    left.reserve(cycles_.size());
+    for (const PlanList::Part& part : list_->parts_) {
+      for (const PlanList::Entry& entry : part.chunk->entries) {
+        if (Holds(entry.cycle.get())) left.push_back(entry.cycle);
+      }
     }
-    list_ = left->cycles_.size() == cycles_.size() ? std::move(left) : MakeList(cycles_);
+    list_ = left.size() == cycles_.size()
+                ? PlanList::OfSorted(std::move(left))
+                : PlanList::Of(PlanList::Cycles(cycles_.begin(), cycles_.end()));
   } catch (const std::bad_alloc&) {
   }
   Sum();

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -66,6 +67,9 @@ struct CycleHistory {
   uint64_t away = 0;     // the longest that it stayed away and came back
   uint64_t learned_at = 0;
   uint64_t patience = 0;
+  // Which cycle came next, the last time; of no requests: it is not known.
+  uint64_t then_signature = 0;
+  size_t then_requests = 0;
   RepetitionWatch watch;
   uint32_t remade = 0;   // how many plans of the same requests it replaced
   uint32_t regrets = 0;  // how often it was planned for shorter lifetimes and longer ones came back
@@ -93,7 +97,8 @@ struct LearnedCycle : CycleHistory {
   SingleWriter<uint64_t> used_at;  // by any cycle
 };
 
-// In an order in which those that begin alike are neighbours. Never changed once made.
+// In an order in which those that begin alike are neighbours. Never changed once it is a set's: the next one shares
+// with it all parts but those that change, so that one plan of thousands comes and goes at the cost of a few dozen.
 class PlanList {
  public:
   struct Range {
@@ -105,8 +110,28 @@ class PlanList {
   // An empty one.
   static const std::shared_ptr<const PlanList>& None();
 
-  const LearnedCycle& operator[](uint32_t i) const { return *cycles_[i]; }
-  size_t size() const { return cycles_.size(); }
+  // O(log plans) beyond kMostOfPart plans.
+  const LearnedCycle& operator[](uint32_t i) const {
+    const Part& part = parts_.size() == 1 ? parts_.front() : PartOf(i);
+    return *part.chunk->entries[i - part.begin].cycle;
+  }
+  size_t size() const { return size_; }
+  template <typename Visit>
+  void ForEach(Range range, const Visit& visit) const {
+    if (range.empty()) return;
+    for (size_t part = PartAt(range.begin); range.begin < range.end; ++part) {
+      const Entries& entries = parts_[part].chunk->entries;
+      size_t i = range.begin - parts_[part].begin;
+      for (; i < entries.size() && range.begin < range.end; ++i, ++range.begin)
+        visit(*entries[i].cycle);
+    }
+  }
+  // Of the plan that has most of them.
+  size_t most_requests() const;
+  // Of those that need at most `most_peak` bytes of pages and begin with a request of at least so many bytes within them,
+  // the one with the smallest. Null: none does.
+  const LearnedCycle* SmallestThatBegins(size_t bytes, size_t most_peak) const;
+  size_t state_bytes() const;
   // Those whose first `count` requests are those of `plan`. O(log cycles * log requests).
   Range Like(const CyclePlan& plan, uint32_t count) const;
   // Those of `range`, which begin alike in `slot` requests, that request what makes `signature` next.
@@ -115,7 +140,45 @@ class PlanList {
 
  private:
   friend class PlanSet;
-  std::vector<std::shared_ptr<const LearnedCycle>> cycles_;
+  using Cycles = std::vector<std::shared_ptr<const LearnedCycle>>;
+  static constexpr size_t kMostOfPart = 64;
+  struct Entry {
+    explicit Entry(std::shared_ptr<const LearnedCycle> its_cycle);
+    std::shared_ptr<const LearnedCycle> cycle;
+    size_t requests;     // how many
+    size_t first_bytes;  // of the first
+  };
+  using Entries = std::vector<Entry>;
+  struct Chunk {
+    Entries entries;
+    size_t most_requests = 0;
+    size_t most_first_bytes = 0;
+  };
+  struct Part {
+    uint32_t begin;
+    std::shared_ptr<const Chunk> chunk;
+    size_t size() const { return chunk->entries.size(); }
+  };
+
+  // In whatever order.
+  static std::shared_ptr<PlanList> Of(Cycles cycles);
+  static std::shared_ptr<PlanList> OfSorted(Cycles cycles);
+  // These throw std::bad_alloc; it is of no use then.
+  void Insert(std::shared_ptr<const LearnedCycle> cycle);
+  void Erase(const LearnedCycle& cycle);
+  void Replace(const LearnedCycle& cycle, std::shared_ptr<const LearnedCycle> by);
+
+  static std::shared_ptr<const Chunk> MakeChunk(Entries entries);
+  // The first of [begin, end) for which `before` is false.
+  template <typename Before>
+  uint32_t PartitionPoint(uint32_t begin, uint32_t end, const Before& before) const;
+  const Part& PartOf(uint32_t i) const { return parts_[PartAt(i)]; }
+  size_t PartAt(uint32_t i) const;
+  uint32_t PlaceOf(const LearnedCycle& cycle) const;  // size(): nowhere
+  void SetBegins(size_t from_part) noexcept;
+
+  std::vector<Part> parts_;
+  size_t size_ = 0;
 };
 
 class PlanSet {
@@ -133,8 +196,9 @@ class PlanSet {
 
   bool empty() const { return cycles_.empty(); }
   size_t size() const { return cycles_.size(); }
+  using Cycles = std::list<std::shared_ptr<LearnedCycle>>;
   // Most recently used first, as of their last Use().
-  absl::Span<const std::shared_ptr<LearnedCycle>> cycles() const { return cycles_; }
+  const Cycles& cycles() const { return cycles_; }
   // The same, for who follows them.
   const std::shared_ptr<const PlanList>& list() const { return list_; }
   // Of the largest plan that is not only loaded: what the pages must hold.
@@ -152,7 +216,7 @@ class PlanSet {
   LearnedCycle* Find(uint64_t signature, size_t num_requests) const;
   // Whether there is room for another plan, perhaps that of one that was not used for long; or, when
   // it is `surely` wanted, of any.
-  bool HasRoom(uint64_t now, bool surely) const;
+  bool HasRoom(uint64_t now, bool surely);
   // Takes the place of one with the same requests; else, when there is no room, of those that were
   // used longest ago. `loaded`: of a file. Throws std::bad_alloc, nothing changed.
   LearnedCycle* Add(std::shared_ptr<const CyclePlan> plan, uint64_t now, bool loaded = false);
@@ -188,7 +252,6 @@ class PlanSet {
   void Clear() noexcept;
 
  private:
-  using Cycles = std::vector<std::shared_ptr<LearnedCycle>>;
   // What was forgotten, when it was last used, and how patient to be at least if it comes back.
   struct Forgotten {
     uint64_t signature;
@@ -203,7 +266,7 @@ class PlanSet {
     return sizeof(LearnedCycle) + cycle.plan->state_bytes() +
            (cycle.longer != nullptr ? cycle.longer->state_bytes() : 0);
   }
-  static std::shared_ptr<const PlanList> MakeList(const Cycles& cycles);
+  bool list_is_whole() const { return list_->size() == cycles_.size(); }
   LearnedCycle* Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCycle* same);
   uint64_t MostUnused() const noexcept;
   void Remember(const LearnedCycle& cycle) noexcept;
@@ -213,13 +276,14 @@ class PlanSet {
   size_t most_plans_;
   size_t most_bytes_;
   Cycles cycles_;
-  std::unordered_map<uint64_t, LearnedCycle*> by_key_;
+  std::unordered_map<uint64_t, Cycles::iterator> by_key_;
   std::shared_ptr<const PlanList> list_;
   size_t peak_bytes_ = 0;
   size_t loaded_peak_bytes_ = 0;
   size_t plan_bytes_ = 0;
   const LearnedCycle* largest_ = nullptr;  // the first of those with the highest peak
   uint64_t looked_at_ = 0;                 // for outliers, last
+  uint64_t used_first_ = 0;                // no plan was used before
   std::vector<Forgotten> forgotten_;       // the latest last
 };
 

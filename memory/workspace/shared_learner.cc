@@ -86,7 +86,7 @@ void SharedLearner::Learner::Changed() noexcept {
 
 std::vector<std::shared_ptr<LearnedCycle>> SharedLearner::plans() const {
   return teacher_.Read([](const Learner& learner) {
-    const auto cycles = learner.plans().cycles();
+    const PlanSet::Cycles& cycles = learner.plans().cycles();
     return std::vector<std::shared_ptr<LearnedCycle>>(cycles.begin(), cycles.end());
   });
 }

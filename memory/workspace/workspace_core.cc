@@ -67,6 +67,7 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
       follower_(config, counters) {
   // The workspace's own state is on the host; from here on counting it does not fail.
   learner_.AllowUnrecorded();
+  learner_.ExpectOrder();
   MemoryTracker::Global().Add(Host(), MemoryKind::kWorkspace, 0, &memory_owner);
   MemoryTracker::Global().Register(&account_);
   try {
@@ -243,10 +244,12 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
   counters.bytes_last_cycle = counters.bytes_this_cycle;
   counters.bytes_this_cycle = 0;
   counters.cursor = 0;
-  if (reclaim_requested_.load(std::memory_order_relaxed)) {
+  const bool asked = reclaim_requested_.load(std::memory_order_relaxed);
+  if (asked) {
     reclaim_requested_.store(false, std::memory_order_relaxed);
     spills_.Trim();
   }
+  if (learner_.is_ahead()) GiveAhead(asked);
   if (!follower_.recorder().requests().empty() || findings_.tracing() ||
       slots_.size() != slots_reported_ || learner_.version() != plans_reported_) {
     AccountState();

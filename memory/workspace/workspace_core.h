@@ -165,6 +165,13 @@ class WorkspaceCore final : public BufferOwner {
   // Between cycles: the initial size is left, and nothing is followed until Follow(). Throws as Maintenance does.
   void GiveBackLearned();
 
+  // For who has counted on the pages that were learned (a step budget): a cycle leaves its plan for its own free ranges
+  // rather than have an array outside of the pages while it fits into them, and pages do not grow for how arrays lie. Throws
+  // as Maintenance does.
+  void KeepWithinPages();
+  // Requests that were refused, ever. By whoever is inside, or between cycles.
+  uint64_t refused() const { return refused_; }
+
   // ---- as one of a pool's (pooled_core.cc) ------------------------------------------------------
   static WorkspaceCore* NewPooled(std::string id, WorkspaceConfig config, Device device,
                                   std::shared_ptr<PoolState> pool);
@@ -250,6 +257,9 @@ class WorkspaceCore final : public BufferOwner {
   // Learning (workspace_learning.cc).
   void LearnFromCycle() noexcept;
   void LearnFrom(const EndedCycle& cycle);
+  size_t RoomUnderLimits() const;
+  bool IsBeyondLimits(size_t rounded) const;
+  void GiveAhead(bool asked) noexcept;
   void FollowLearned();
   void AdoptBetterPlan() noexcept;
   void Forget() noexcept;
@@ -389,6 +399,8 @@ class WorkspaceCore final : public BufferOwner {
   uint64_t untold_cycles_ = 0;   // to the pool's keeper
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
   bool limits_live_ = LimitsLive(config);       // a temporary slot's: its ring's
+  bool keeps_within_pages_ = false;
+  uint64_t refused_ = 0;
   bool is_ring_slot_ = false, hands_over_ = false, writes_down_ = false;
   LeasedSide<StdSync> leased_;
 };

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -10,58 +9,12 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/testing/simulated_device.h"
-#include "tidepool/memory/workspace/allocate.h"
-#include "tidepool/memory/workspace/workspace.h"
-#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/memory/workspace/kinds_for_test.h"
 
 namespace tidepool {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-
-// Each request's size, and before which it is released.
-struct Request {
-  size_t bytes;
-  uint32_t until;
-};
-using Kind = std::vector<Request>;
-
-void Cycle(Workspace& workspace, const Kind& kind) {
-  WorkspaceScope scope(workspace);
-  std::vector<BufferHandle> arrays;
-  std::multimap<uint32_t, uint32_t> ends;
-  for (uint32_t i = 0; i < kind.size(); ++i) {
-    for (; !ends.empty() && ends.begin()->first <= i; ends.erase(ends.begin())) {
-      arrays[ends.begin()->second].Reset();
-    }
-    arrays.push_back(BufferHandle(AllocateHere(kind[i].bytes)));
-    ends.emplace(kind[i].until, i);
-  }
-}
-
-// Requests of 64 * (1 + n) bytes, n below `sizes`.
-void Extend(std::mt19937_64& random, size_t requests, size_t sizes, Kind* kind) {
-  for (; requests > 0; --requests) kind->push_back({64 + 64 * (random() % sizes), 0});
-}
-
-// Each to any point until the end.
-void DrawLives(std::mt19937_64& random, Kind* kind) {
-  for (uint32_t i = 0; i < kind->size(); ++i) {
-    (*kind)[i].until = static_cast<uint32_t>(i + 1 + random() % (kind->size() - i));
-  }
-}
-
-void InTurns(Workspace& workspace, const std::vector<Kind>& kinds, int turns) {
-  for (; turns > 0; --turns) {
-    for (const Kind& kind : kinds) Cycle(workspace, kind);
-  }
-}
-
-WorkspaceConfig Learning() {
-  WorkspaceConfig config = WorkspaceConfig::Inference();
-  config.plan_search_seconds = 0;
-  return config;
-}
 
 // Kinds that are alike in some sizes and differ in lifetimes.
 TEST(WorkspaceLiveness, KindsWithOtherLivesStopMissing) {
@@ -254,27 +207,6 @@ TEST(WorkspaceLiveness, ManyKindsOfOneBeginningInShortBurstsSettleSoon) {
       EXPECT_LE(missed, 60u) << "0.1 % " << common << " common, same lives " << same_lives;
     }
   }
-}
-
-// More than are planned together: each would be planned anew whenever it missed, for ever.
-TEST(WorkspaceLiveness, FamiliesThatAreTooLargeStopBeingPlanned) {
-  constexpr size_t kKinds = 540;
-  std::mt19937_64 random(5);
-  Kind common;
-  Extend(random, 8, 500, &common);
-  std::vector<Kind> kinds(kKinds, common);
-  for (Kind& kind : kinds) {
-    Extend(random, 4, 500, &kind);
-    DrawLives(random, &kind);
-  }
-  Workspace workspace("w", Learning());
-  InTurns(workspace, kinds, 40);
-  const WorkspaceStats before = workspace.stats();
-  InTurns(workspace, kinds, 10);
-  const WorkspaceStats after = workspace.stats();
-  EXPECT_LE(after.plans - before.plans, kKinds * 5 / 4);  // not 10 for each
-  EXPECT_GT(after.cycles_not_planned, before.cycles_not_planned);
-  EXPECT_EQ(after.spills, before.spills);  // free ranges serve them
 }
 
 // Large requests that the plan does not have take the place that it keeps free, instead of lying outside beside it.

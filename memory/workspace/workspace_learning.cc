@@ -1,11 +1,13 @@
 // How a workspace learns from a cycle and follows what was learned.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/workspace/workspace_core.h"
@@ -36,11 +38,43 @@ EndedCycle WorkspaceCore::Ended() const {
   ended.roomy_reach = ended.reach;
   // Still larger pages would mostly have larger gaps.
   if (most_spilled_bytes_alive_ > 0) {
+    ended.room = RoomUnderLimits();
     const size_t alive = most_alive_at_spills_;
     ended.reach = std::min(ended.reach, std::max(top, WithGaps(alive)));
     ended.roomy_reach = std::min(ended.roomy_reach, std::max(top, WithLargeGaps(alive)));
+    if (keeps_within_pages_ && alive <= pages_.capacity()) {
+      ended.reach = std::min(ended.reach, pages_.capacity());
+      ended.roomy_reach = std::min(ended.roomy_reach, pages_.capacity());
+    }
   }
   return ended;
+}
+
+// Of the process, of the device, and of the workspace and those above it.
+size_t WorkspaceCore::RoomUnderLimits() const {
+  const MemoryBudget& budget = MemoryBudget::Global();
+  if (!budget.limited()) return SIZE_MAX;
+  int64_t room = MemoryBudget::kUnlimited;
+  const auto look = [&room](const BudgetUsage& usage) {
+    if (usage.limit_bytes == MemoryBudget::kUnlimited) return;
+    room = std::min(room, std::max<int64_t>(usage.limit_bytes - usage.taken_bytes, 0));
+  };
+  look(budget.process());
+  look(budget.Of(memory_device_));
+  for (const MemoryOwner* owner = &memory_owner; owner != nullptr; owner = owner->parent()) {
+    look(budget.Of(*owner, memory_device_));
+  }
+  return room == MemoryBudget::kUnlimited ? SIZE_MAX : static_cast<size_t>(room);
+}
+
+// Whoever needs memory within the next cycle could not have what pages have grown ahead of theirs.
+void WorkspaceCore::GiveAhead(bool asked) noexcept {
+  if (!learner_.GiveAhead(asked ? 0 : RoomUnderLimits())) return;
+  try {
+    FollowLearned();
+  } catch (const std::exception&) {
+    // It goes with the next cycle.
+  }
 }
 
 void WorkspaceCore::LearnFromCycle() noexcept {
@@ -108,18 +142,13 @@ void WorkspaceCore::Follow(const Lesson& lesson) {
   }
   const bool recorded = follower_.records();
   follower_.Take(lesson);
-  if (recorded && !lesson.records) {
-    size_t requests = 0;
-    for (uint32_t i = 0; i < lesson.plans->size(); ++i) {
-      requests = std::max(requests, (*lesson.plans)[i].plan->requests.size());
-    }
-    TrimSlots(requests);
-  }
+  if (recorded && !lesson.records) TrimSlots(lesson.plans->most_requests());
   if (is_ring_slot_) follower_.ReserveToWriteDown();  // so that a steady ring allocates nothing
 }
 
 void WorkspaceCore::FollowLearned() {
-  if (learner_.version() == followed_version_) return follower_.Expect(learner_.next());
+  if (learner_.version() == followed_version_) 
+    return follower_.Expect(learner_.next(), learner_.last());
   counters.plans = learner_.plans_made();
   counters.plans_kept = learner_.plans().size();
   counters.plans_improved = learner_.plans_improved();

@@ -84,12 +84,15 @@ void WorkspaceCore::Destroy() {
   TrimState();
 }
 
+void WorkspaceCore::KeepWithinPages() {
+  const Maintenance maintenance(*this, "KeepWithinPages");
+  keeps_within_pages_ = true;
+  learner_.KeepWithinPages();
+}
+
 // The bookkeeping of requests, down to what the largest plan needs.
 void WorkspaceCore::TrimState() noexcept {
-  size_t requests = 0;
-  for (const auto& cycle : learner_.plans().cycles()) {
-    requests = std::max(requests, cycle->plan->requests.size());
-  }
+  const size_t requests = learner_.plans().list()->most_requests();
   records_.Trim(requests);
   ranges_.Trim();
   TrimSlots(requests);
@@ -148,7 +151,9 @@ void WorkspaceCore::SavePlans(const std::string& path) {
   AtomicFile file(path);
   {
     const Maintenance maintenance(*this, "SavePlans");
-    file.Append(FormatPlans(learner_.plans().cycles(), alignment_));
+    const PlanSet::Cycles& cycles = learner_.plans().cycles();
+    const std::vector<std::shared_ptr<LearnedCycle>> plans(cycles.begin(), cycles.end());
+    file.Append(FormatPlans(plans, alignment_));
   }
   file.Commit();
 }

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -48,6 +49,46 @@ class WorkspaceReclaim : public ::testing::Test {
     Reclaimer::Global().set_window(absl::ZeroDuration());
   }
 };
+
+// What pages have grown ahead of what grows is spare memory: a step that would fit without it does not fail for it, or
+// once where a limit is set so that it leaves less than that.
+TEST_F(WorkspaceReclaim, PagesThatHaveGrownAheadAreNotHeldAgainstTheirOwnSteps) {
+  enum class Limit { kBehind, kBefore, kBehindAndAsked };
+  for (const Limit limit : {Limit::kBehind, Limit::kBefore, Limit::kBehindAndAsked}) {
+    constexpr size_t kArrays = 6, kCycles = 155, kOther = 2000000, kSpare = 150000;
+    const auto bytes = [=](size_t cycle) { return 1200000 + 4096 * std::min(cycle, kCycles); };
+    constexpr auto kPages = static_cast<int64_t>(kArrays * (1200000 + 4096 * kCycles + 64));
+    MemoryOwner& owner = MemoryOwner::Process().Child(
+        absl::StrCat("grown ahead ", static_cast<int>(limit)));
+    MemoryOwnerScope as(owner);
+    Workspace workspace("ahead");
+    int failed = 0;
+    const auto step = [&](size_t cycle, bool other) {
+      try {
+        WorkspaceScope scope(workspace);
+        std::vector<BufferHandle> arrays;
+        for (size_t i = 0; i < kArrays; ++i) arrays.push_back(New(bytes(cycle)));
+        if (other) BufferHandle(NewHeapBuffer(kOther));
+      } catch (const OutOfMemoryError&) {
+        ++failed;
+        if (limit == Limit::kBehindAndAsked) Reclaimer::Global().RunNow();
+      }
+    };
+    const auto set = [&](int64_t most) {
+      MemoryBudget::Global().SetOwnerLimit(owner, Host(), most);
+    };
+    if (limit == Limit::kBefore) set(kPages + kOther + kSpare + static_cast<int64_t>(kMiB));
+    for (size_t cycle = 0; cycle < kCycles; ++cycle) step(cycle, false);
+    EXPECT_EQ(failed, 0);
+    if (limit != Limit::kBefore) {
+      EXPECT_GT(workspace.size(), kArrays * bytes(kCycles - 1) + kSpare) << "grown ahead";
+    }
+    set(kPages + kOther + kSpare);
+    for (int i = 0; i < 100; ++i) step(kCycles - 1, true);
+    EXPECT_LE(failed, limit == Limit::kBefore ? 0 : 1) << static_cast<int>(limit);
+    set(MemoryBudget::kUnlimited);
+  }
+}
 
 TEST_F(WorkspaceReclaim, RunNowGivesIdlePagesBackAndTheNextCycleTakesThemAgain) {
   Workspace workspace("idle", WorkspaceConfig::Training());

@@ -153,10 +153,12 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
         std::max<size_t>(counters.cursor, token != nullptr ? ranges_.reached() : offset + rounded);
     ++counters.hits;
   } else {
+    ++refused_;
     CheckMaySpill(rounded);
     MakeHolesFor(rounded);
     const Allocation spill = spills_.Allocate(bytes, rounded);
     CheckSpilled(spill, bytes, rounded);
+    --refused_;
     data = spill.data;
     token = spill.token;
     if (pool_ != nullptr && memory_device_ != Host())
@@ -280,6 +282,10 @@ void WorkspaceCore::LeavePlan() noexcept {
 bool WorkspaceCore::LeavesFor(size_t rounded, bool* misses) {
   if (!uses_ranges_) return false;
   if (config.policy_spill == SpillPolicy::kFail) return LeavesToFit(rounded, misses);
+  // Limits would refuse what lies outside, where the cycle need not have it there.
+  if (*misses && (keeps_within_pages_ || IsBeyondLimits(rounded)) && LeavesToFit(rounded, misses)) {
+    return true;
+  }
   const CyclePlan* const plan = follower_.plan();
   if (!*misses || plan == nullptr) return false;
   const size_t outside = spilled_bytes_alive_ + rounded;
@@ -291,6 +297,11 @@ bool WorkspaceCore::LeavesFor(size_t rounded, bool* misses) {
   follower_.LeaveForGood(made());
   LeavePlan();
   return true;
+}
+
+// Whether limits leave no room for a block with so many bytes.
+bool WorkspaceCore::IsBeyondLimits(size_t rounded) const {
+  return RoomUnderLimits() < std::max(rounded, config.temp_block_size);
 }
 
 // Bytes that would be held beyond what is needed, if so many were taken from outside: what serves all that is alive,

@@ -196,6 +196,35 @@ TEST(ActivationPlanTest, AStepWhoseFileFailsMayBeDoneAgain) {
   }
 }
 
+// Steps of other modes would read what is not there any more.
+TEST(ActivationPlanTest, ModesThatCannotFollowAPlanAreRefusedWhileThereIsOne) {
+  Network network = Made("lenet"), other = Made("lenet");
+  network.SetActivationPlan(PlanOf(network, 1, {Retention::kSpill}), std::make_shared<SpillFile>());
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam)),
+      kept(other, UpdaterConfig::Of(UpdaterKind::kAdam));
+  const auto step = [](Trainer& of, uint64_t i) {
+    return of.Step([&] { return SomeBatch(8, i); });
+  };
+  for (const WorkspaceMode mode : {WorkspaceMode::kSingle, WorkspaceMode::kSeparate}) {
+    try {
+      network.set_training_workspace(mode);
+      FAIL() << static_cast<int>(mode);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(error.what(), testing::HasSubstr(mode == WorkspaceMode::kSingle
+                                                       ? "workspace mode single under a plan"
+                                                       : "workspace mode separate under a plan"));
+    }
+    EXPECT_EQ(network.workspace_mode(), WorkspaceMode::kEnabled);
+    for (uint64_t i = 0; i < 2; ++i) EXPECT_EQ(step(trainer, i), step(kept, i));
+  }
+  network.set_training_workspace(WorkspaceMode::kNone);
+  EXPECT_EQ(step(trainer, 2), step(kept, 2));
+  network.SetActivationPlan({});
+  network.set_training_workspace(WorkspaceMode::kSeparate);
+  EXPECT_EQ(step(trainer, 3), step(kept, 3));
+}
+
 TEST(ActivationPlanTest, PlansThatDoNotFitAreRefused) {
   Network network = Made("lenet");
   const auto refused = [&](const ActivationPlan& plan, Network& by) {

@@ -87,11 +87,13 @@ struct BudgetFollower::Entry {
     return KeepsEverything(report->plan) ||
            left.bytes - left.bytes / kMargin - reserve - planned_for < planned_for / kGrowth;
   }
-  // A step has failed that took more than its plan has.
+  // A step has failed that took more than its plan has, or was to.
   bool HasOutgrown() const {
     if (!report.has_value()) return false;
-    const WorkspaceStats stats = network.training_workspace().stats();
-    return stats.failed_cycles > failed_cycles && stats.misses + stats.spills > unplanned;
+    Workspace& workspace = network.training_workspace();
+    const WorkspaceStats stats = workspace.stats();
+    return stats.failed_cycles > failed_cycles &&
+           (stats.misses + stats.spills > unplanned || workspace.core()->refused() > 0);
   }
 
   Network& network;

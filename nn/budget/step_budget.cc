@@ -194,6 +194,8 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   report.tail_bytes = memory.tail_bytes;
   report.tape_bytes = memory.tape_bytes;
   std::move(restore).Cancel();
+  // Smaller batches, and those that are made in another order, have other plans or none: within these pages.
+  network.training_workspace().core()->KeepWithinPages();
   report.misses = network.training_workspace().stats().misses;
   if (chosen->plan.spills()) {
     const SpillFileStats measured = file->stats();

@@ -321,6 +321,18 @@ TEST(StepBudgetTest, TimesAreMeasuredWithinTheLimit) {
   }
 }
 
+// Each left some nodes of the ledger for ever, until there were no names for others.
+TEST(StepBudgetTest, PlanningLeavesNothingOnTheLedger) {
+  size_t owners = 0;
+  for (int i = 0; i < 12; ++i) {
+    if (i == 4) owners = MemoryOwner::All().size();
+    Network network = Deep("convolutions");
+    SetStepBudget(network, {.limit = "80%", .shape = {.batch = kBatch}});
+    if (i < 4) continue;
+    EXPECT_LE(MemoryOwner::All().size(), owners) << i;
+  }
+}
+
 // Nobody computes in a dry run which place of a table a masked token has.
 TEST(StepBudgetTest, TokensThatAreMaskedAreNotLookedUpInDryRuns) {
   std::vector<AnyLayer> layers = {Embedding(11, 4, {.mask_index = 0}), GlobalPooling(), Dense(5)};

@@ -3,11 +3,12 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <numeric>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -16,7 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
-#include "tidepool/memory/accounting/owner_lease.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
 #include "tidepool/memory/planning/placement_problem.h"
@@ -112,11 +112,47 @@ void AddBeside(Network& network, const StepShape& shape, MemoryOwner& owner, Ste
   memory->tape_bytes = std::max<int64_t>(0, budget.Of(owner, Host()).taken_bytes - pages);
 }
 
-// An owner for dry steps alone: others measure theirs on other threads.
-OwnerLease DryOwner() {
-  static std::atomic<uint64_t> made{0};
-  return OwnerLease(OwnerBesideBudgets(), absl::StrCat("step ", ++made));
-}
+// An owner for dry steps alone: others measure theirs on other threads, and the workspaces of networks that were measured
+// are charged where they were. Nodes are used again, as whatever is made in a step leaves some below them for ever.
+class DryOwner {
+ public:
+  DryOwner() : number_(Take()), node_(NodeOf(number_)) {}
+  ~DryOwner() {
+    const std::lock_guard<std::mutex> lock(Mutex());
+    InUse().erase(number_);
+  }
+  DryOwner(const DryOwner&) = delete;
+  DryOwner& operator=(const DryOwner&) = delete;
+  MemoryOwner& operator*() const { return node_; }
+
+ private:
+  static std::mutex& Mutex() {
+    static auto* const mutex = new std::mutex;
+    return *mutex;
+  }
+  static std::set<int>& InUse() {
+    static auto* const in_use = new std::set<int>;
+    return *in_use;
+  }
+  static MemoryOwner& NodeOf(int number) {
+    return OwnerBesideBudgets().Child(absl::StrCat("step ", number));
+  }
+  // The first that nobody uses and nothing is charged to.
+  static int Take() {
+    const std::lock_guard<std::mutex> lock(Mutex());
+    const auto is_free = [](int number) {
+      const MemoryOwner& node = NodeOf(number);
+      return node.is_shared() || MemoryBudget::Global().Of(node, Host()).taken_bytes == 0;
+    };
+    int number = 1;
+    while (InUse().contains(number) || !is_free(number)) ++number;
+    InUse().insert(number);
+    return number;
+  }
+
+  const int number_;
+  MemoryOwner& node_;
+};
 
 // A step's requests begin with those of who makes its batch. The workspace learns steps that make features first, as is expected,
 // and those whose batch comes from elsewhere, which may be planned around the others. (Labels first: InOppositeOrder.)
@@ -138,7 +174,7 @@ StepMemory MeasureStep(Network& network, const StepShape& shape, const Activatio
                        const std::shared_ptr<SpillFile>& file, int64_t limit) {
   network.SetActivationPlan(plan, file);
   network.ReleaseTape();
-  const OwnerLease owner = DryOwner();
+  const DryOwner owner;
   const absl::Cleanup release = [&] { network.ReleaseTape(); };  // its records are that owner's
   RenewWorkspace(network, network.training_workspace().config(), *owner);
   for (int i = 0; i < kCycles; ++i) RunDryStep(network, shape, *owner);
@@ -156,7 +192,7 @@ StepMemory PrepareStep(Network& network, const StepShape& shape, const Activatio
                        const std::shared_ptr<SpillFile>& file, const WorkspaceConfig& config) {
   network.SetActivationPlan(plan, file);
   network.ReleaseTape();
-  const OwnerLease owner = DryOwner();
+  const DryOwner owner;
   const absl::Cleanup release = [&] { network.ReleaseTape(); };
   RenewWorkspace(network, config, *owner);
   StepMemory memory = LearnStep(network, shape, *owner);

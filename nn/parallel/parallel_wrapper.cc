@@ -15,6 +15,7 @@
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/data/async_iterator.h"
+#include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/parallel/worker_group.h"
 
 namespace tidepool::nn {
@@ -165,6 +166,21 @@ void ParallelWrapper::CheckLayout() const {
   }
 }
 
+// Each worker's step keeps what the network's would: a step budget is one of each worker.
+void ParallelWrapper::FollowPlan() {
+  const Activations* const plan = trainer_.network().activations();
+  for (int worker = 0; worker < config_.workers; ++worker) {
+    Network& its = network(worker);
+    if (&its == &trainer_.network()) continue;
+    const Activations* const had = its.activations();
+    if (plan == nullptr) {
+      if (had != nullptr) its.SetActivationPlan({});
+    } else if (had == nullptr || had->plan != plan->plan || had->file != plan->file) {
+      its.SetActivationPlan(plan->plan, plan->file);
+    }
+  }
+}
+
 template <typename Set>
 ParallelPass ParallelWrapper::FitRounds(absl::FunctionRef<std::optional<Set>()> next) {
   CheckLayout();
@@ -172,6 +188,7 @@ ParallelPass ParallelWrapper::FitRounds(absl::FunctionRef<std::optional<Set>()> 
   const absl::Cleanup done = [&] { fitting_ = false; };
   for (int worker = 0; worker < config_.workers; ++worker)
     network(worker).set_step(trainer_.network().step());
+  FollowPlan();
   const bool averages = config_.training == ParallelTraining::kParameterAveraging;
   if (averages) CopyToReplicas();
   Pass pass;

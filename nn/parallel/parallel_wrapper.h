@@ -131,6 +131,7 @@ class ParallelWrapper {
   template <typename Set>
   double Step(std::vector<Set>& batches, int64_t first);
   void CheckLayout() const;
+  void FollowPlan();
   void AddGradients(int workers);
   void Average(Pass& pass);
   void AverageBeside(int workers);

@@ -16,11 +16,13 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/model_file.h"
+#include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/parallel/parallel_testing.h"
 #include "tidepool/nn/parallel/worker_group.h"
 
@@ -162,6 +164,43 @@ TEST(ParallelWrapperTest, PassesTakeNothingFromTheSystemAndHoldNoMore) {
     }
     EXPECT_EQ(MemoryTracker::Global().system_allocations(), asked);
     EXPECT_EQ(LiveBytes(), live);
+  }
+}
+
+// A step budget is one of each worker's step: who keeps everything takes what there may be no room for.
+TEST(ParallelWrapperTest, WorkersFollowThePlanOfActivations) {
+  for (const ParallelTraining training :
+       {ParallelTraining::kGradientSharing, ParallelTraining::kParameterAveraging}) {
+    for (const char* const name : {"mlp", "residual"}) {
+      Network keeping = NetworkOf(name), planned = NetworkOf(name);
+      Trainer first(keeping, UpdaterConfig::Of(UpdaterKind::kAdam)),
+          second(planned, UpdaterConfig::Of(UpdaterKind::kAdam));
+      ParallelWrapper kept(first, {.workers = 3, .training = training}),
+          parallel(second, {.workers = 3, .training = training});
+      Batches small(8);
+      const auto fit = [&](ParallelWrapper& wrapper) {
+        FitHere(wrapper, 6, [&](int64_t i) { return small(i); });
+      };
+      fit(kept), fit(parallel);
+      // Between two passes, and another one later.
+      for (const Retention retention :
+           {Retention::kRecompute, Retention::kSpill, Retention::kKeep}) {
+        const auto layers = static_cast<size_t>(std::ssize(planned.config()->nodes));
+        const ActivationPlan plan{.segments = std::vector<ActivationSegment>(
+                                      layers, {.layers = 1, .retention = retention})};
+        planned.SetActivationPlan(plan, std::make_shared<SpillFile>());
+        fit(kept), fit(parallel);
+        for (int w = 0; w < 3; ++w) {
+          ASSERT_NE(parallel.network(w).activations(), nullptr) << name << w;
+          EXPECT_EQ(parallel.network(w).activations()->plan, plan) << name << w;
+        }
+        EXPECT_EQ(planned.parameters().ToVector<float>(), keeping.parameters().ToVector<float>());
+      }
+      planned.SetActivationPlan({});
+      fit(kept), fit(parallel);
+      for (int w = 0; w < 3; ++w) EXPECT_EQ(parallel.network(w).activations(), nullptr);
+      EXPECT_EQ(planned.parameters().ToVector<float>(), keeping.parameters().ToVector<float>());
+    }
   }
 }
 
