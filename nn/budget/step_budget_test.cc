@@ -324,7 +324,6 @@ TEST(StepBudgetTest, TimesAreMeasuredWithinTheLimit) {
   }
 }
 
-// Nobody computes in a dry run which place of a table a masked token has.
 // Each left some nodes of the ledger for ever, until there were no names for others.
 TEST(StepBudgetTest, PlanningLeavesNothingOnTheLedger) {
   size_t owners = 0;
@@ -337,6 +336,7 @@ TEST(StepBudgetTest, PlanningLeavesNothingOnTheLedger) {
   }
 }
 
+// Nobody computes in a dry run which place of a table a masked token has.
 TEST(StepBudgetTest, TokensThatAreMaskedAreNotLookedUpInDryRuns) {
   std::vector<AnyLayer> layers = {Embedding(11, 4, {.mask_index = 0}), GlobalPooling(), Dense(5)};
   Network network(
