@@ -307,9 +307,8 @@ class Network {
   // Where arrays are made in steps and requests, and of what.
   LayerWorkspaceManager& training_workspaces();
   LayerWorkspaceManager& inference_workspaces();
-  // Another mode or configuration for steps to come; what was learned is forgotten. Throws kFailedPrecondition while the workspace is
-  // open and, of training, for a mode in which steps cannot follow the plan of activations there is, and as the constructor does;
-  // nothing has changed then.
+  // Another mode or configuration for steps to come; what was learned is forgotten. Throws kFailedPrecondition while the workspace is open
+  // and where steps of that mode cannot follow the plan of activations there is, and as the constructor does; nothing has changed then.
   void set_training_workspace(WorkspaceMode mode,
                               const std::optional<WorkspaceConfig>& config = std::nullopt);
   void set_inference_workspace(WorkspaceMode mode,

@@ -86,8 +86,9 @@ std::shared_ptr<PlanList> PlanList::Of(Cycles cycles) {
 }
 
 size_t PlanList::PartAt(uint32_t i) const {
-  const auto behind = std::upper_bound(parts_.begin(), parts_.end(), i,
-                                       [](uint32_t at, const Part& part) { return at < part.begin; });
+  const auto behind =
+      std::upper_bound(parts_.begin(), parts_.end(), i,
+                       [](uint32_t at, const Part& part) { return at < part.begin; });
   return static_cast<size_t>(behind - parts_.begin()) - 1;
 }
 
@@ -229,11 +230,11 @@ PlanList::Range PlanList::Narrow(Range range, uint32_t slot, uint64_t signature)
     const Next of = NextOf(*(*this)[i].plan, slot);
     return !of.ends && of.signature == signature;
   };
-  if (is_next(range.begin) && (range.end - range.begin == 1 || is_next(range.end - 1))) return range;
-  const uint32_t begin =
-      PartitionPoint(range.begin, range.end, [&](const LearnedCycle& cycle) {
-        return Before(NextOf(*cycle.plan, slot), next);
-      });
+  if (is_next(range.begin) && (range.end - range.begin == 1 || is_next(range.end - 1)))
+    return range;
+  const uint32_t begin = PartitionPoint(range.begin, range.end, [&](const LearnedCycle& cycle) {
+    return Before(NextOf(*cycle.plan, slot), next);
+  });
   const uint32_t end = PartitionPoint(begin, range.end, [&](const LearnedCycle& cycle) {
     return !Before(next, NextOf(*cycle.plan, slot));
   });

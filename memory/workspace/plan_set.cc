@@ -102,14 +102,15 @@ void PlanSet::Replace(absl::Span<const Replacement> replacements) {
   if (places.empty()) return;
   if (!is_whole) {  // the last to throw
     PlanList::Cycles cycles(cycles_.begin(), cycles_.end());
-    for (const Place& place : places) *std::find(cycles.begin(), cycles.end(), *place.at) = place.by;
+    for (const Place& place : places)
+      *std::find(cycles.begin(), cycles.end(), *place.at) = place.by;
     list = PlanList::Of(std::move(cycles));
   }
   bool sums = false;
   for (Place& place : places) {
     const LearnedCycle& old = **place.at;
-    sums =
-        sums || old.loaded || &old == largest_ || place.by->plan->layout.peak_bytes() >= peak_bytes_;
+    sums = sums || old.loaded || &old == largest_ ||
+           place.by->plan->layout.peak_bytes() >= peak_bytes_;
     plan_bytes_ = plan_bytes_ - BytesOf(old) + BytesOf(*place.by);
     *place.at = std::move(place.by);
   }

@@ -122,9 +122,8 @@ class PlanningEffort {
   // Where it is; else the place of the one that has not come for longest.
   uint64_t* Find(uint64_t signature) const {
     uint64_t* const places = PlacesOf(signature);
-    return std::find_if(places, places + kWays - 1, [signature](uint64_t entry) {
-      return IsThere(signature, entry);
-    });
+    return std::find_if(places, places + kWays - 1,
+                        [signature](uint64_t entry) { return IsThere(signature, entry); });
   }
   // Returns how often it had been seen. The one that has not come for longest goes.
   uint64_t Note(uint64_t signature) {

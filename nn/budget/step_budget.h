@@ -101,6 +101,8 @@ struct StepBudgetOutcome {
 // the training workspace is open, OutOfMemoryError where nothing fits a hard budget: with what would be enough, and the ledger; the
 // network keeps everything then. What SpillFile throws. Memory: dry runs take addresses, and no pages; times are measured within the
 // limit, but for the tape and what kernels keep, by one example at least. Time: a few steps, and seconds for the search for places.
+// Steps are run and timed meanwhile: gradients() are others afterwards, so what was computed is to be applied (Trainer::Update) before,
+// and a gradient listener is told of theirs.
 StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget);
 // Everything is kept again.
 void ClearStepBudget(Network& network);
