@@ -114,7 +114,8 @@ void PlanLearner::AddReach(const EndedCycle& cycle, bool unserved) noexcept {
   const bool outgrown = unserved && cycle.reach > bytes_ && cycle.reach - bytes_ <= bytes_ / 64 &&
                         reach_.peak() > 0 && bytes_ <= SizeFor(unplanned_need()) &&
                         cycles_ >= ahead_from_ && growth <= cycle.room / kShareOfRoom;
-  ahead_.Add(outgrown ? cycle.reach + growth : 0);
+  // Where nothing is ahead nothing is added, so that cycles that are not looked at make no difference.
+  if (outgrown || is_ahead()) ahead_.Add(outgrown ? cycle.reach + growth : 0);
   roomy_reach_.Add(tight ? cycle.roomy_reach : 0);
   reach_.Add(unserved ? std::max(cycle.reach, std::min(roomy_reach_.peak(), cycle.roomy_reach))
                       : 0);
