@@ -70,15 +70,14 @@ std::shared_ptr<const CyclePlan> WithBatchMade(const PlacedRequests& placed, siz
 }
 
 // In which order a batch of so many features and labels may be made in a step, beside features first: labels first, all from the last
-// one, features alone, labels alone.
+// one, features alone. (Labels alone begin as labels first do, and need fewer pages, which would be taken for both.)
 std::vector<std::vector<size_t>> OrdersOf(size_t features, size_t labels) {
   std::vector<size_t> all(features + labels);
   std::iota(all.begin(), all.end(), size_t{0});
   const auto first_label = all.begin() + static_cast<std::ptrdiff_t>(features);
-  std::vector<std::vector<size_t>> orders = {{first_label, all.end()}};  // labels alone
-  orders.push_back({all.begin(), first_label});
-  orders.push_back({all.rbegin(), all.rend()});
-  orders.push_back(orders[0]);
+  std::vector<std::vector<size_t>> orders = {{all.begin(), first_label},
+                                             {all.rbegin(), all.rend()}};
+  orders.push_back({first_label, all.end()});
   orders.back().insert(orders.back().end(), all.begin(), first_label);
   return orders;
 }
@@ -100,10 +99,12 @@ class PlanFile {
   bool there_is_one() const { return !folder_.empty(); }
   std::string path() const { return folder_ + "/plans"; }
 
-  // The plans that the network's training workspace has. Throws as SavePlans does.
+  // The plans that the network's training workspace has, whose last step made features first. Throws as SavePlans does.
   void Add(Network& network) {
     network.training_workspace().SavePlans(path());
     ParsedPlans parsed = ReadPlans(path(), network.training_workspace().config().alignment);
+    if (!parsed.cycles.empty())
+      features_first_.push_back(plans_.size());  // the last one used is the first
     for (PlacedRequests& cycle : parsed.cycles) plans_.push_back(std::move(cycle));
   }
   // The network's workspace takes all of them, and those of batches of so many labels made in other orders.
@@ -111,11 +112,13 @@ class PlanFile {
     const size_t alignment = network.training_workspace().config().alignment;
     const size_t features = network.inputs().size();
     std::vector<std::shared_ptr<LearnedCycle>> cycles, others;
-    for (PlacedRequests& placed : plans_) {
+    for (const size_t i : features_first_) {
       for (const std::vector<size_t>& order : OrdersOf(features, labels)) {
-        if (auto other = WithBatchMade(placed, features + labels, order); other != nullptr)
+        if (auto other = WithBatchMade(plans_[i], features + labels, order); other != nullptr)
           others.push_back(std::make_shared<LearnedCycle>(std::move(other)));
       }
+    }
+    for (PlacedRequests& placed : plans_) {
       cycles.push_back(std::make_shared<LearnedCycle>(MakeCyclePlan(std::move(placed), SIZE_MAX)));
     }
     cycles.insert(cycles.end(), others.begin(), others.end());
@@ -128,6 +131,7 @@ class PlanFile {
  private:
   std::string folder_;
   std::vector<PlacedRequests> plans_;
+  std::vector<size_t> features_first_;  // which of them
 };
 
 }  // namespace
