@@ -7,9 +7,10 @@
 //   w -= 0.1 * tape.Gradient(w);
 //
 // What flows where is known by memory, not by handles: copies and views of a watched array are watched, a gradient of a view is
-// one of the elements it shows, and writes in place are calls like others (`x(0, All()) = y`, `h += z`, Concat). Values that
-// arrive by other ways (HostView, mutable_data, a NoGradientScope) are constants. Movers (Dup, Detach, Leverage, To ...) carry
-// gradients; NoGradientScope is what stops them.
+// one of the elements it shows, and writes in place are calls like others (`x(0, All()) = y`, `h += z`, Concat). Arrays that
+// are made by other ways (HostView, mutable_data, a NoGradientScope) are constants; a write by them to an array that gradients flow
+// through changes its values alone, and gradients flow as if it had not been there (docs/gradients.md). Movers (Dup, Detach,
+// Leverage, To ...) carry gradients; NoGradientScope is what stops them.
 //
 // Memory. A call keeps those of its operands that its gradients read, as the operator's row has it, and only for those
 // gradients that are wanted: weights that are not watched keep no activations. Backward() lets go of each before the
@@ -177,7 +178,8 @@ class GradientTape {
   std::unique_ptr<Recorder> recorder_;
 };
 
-// Calls on this thread are not recorded by any tape in this scope: their results are constants.
+// Calls on this thread are not recorded by any tape in this scope: new arrays that they make are constants, and arrays that they
+// write to stay what they were to a tape.
 class NoGradientScope {
  public:
   NoGradientScope() = default;

@@ -35,10 +35,7 @@ using testing::HasSubstr;
 constexpr int64_t kBatch = 8;
 
 Network Made(const std::string& name) {
-  NetworkOptions options = Options(WorkspaceMode::kEnabled);
-  options.training_workspace = WorkspaceConfig::Inference();
-  options.training_workspace->plan_search_seconds = 0.02;
-  return DeepNetwork(name, 10, options);
+  return DeepNetwork(name, 10, SearchingBriefly(Options(WorkspaceMode::kEnabled)));
 }
 
 // A job below an owner of its own, whose arrays are the owner's.

@@ -21,9 +21,7 @@ namespace {
 constexpr int64_t kBatch = 4;
 
 Network Made(const std::string& name) {
-  NetworkOptions options = Options(WorkspaceMode::kEnabled);
-  options.training_workspace = WorkspaceConfig::Inference();
-  options.training_workspace->plan_search_seconds = 0.02;
+  const NetworkOptions options = SearchingBriefly(Options(WorkspaceMode::kEnabled));
   if (name == "lenet") return ExampleNetwork(name, options);
   return DeepNetwork(name, name == "lstm" ? 24 : 10, options);
 }

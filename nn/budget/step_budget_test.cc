@@ -37,10 +37,7 @@ using testing::HasSubstr;
 constexpr int64_t kBatch = 16;
 
 Network Deep(const std::string& name) {
-  NetworkOptions options = Options(WorkspaceMode::kEnabled);
-  options.training_workspace = WorkspaceConfig::Inference();
-  options.training_workspace->plan_search_seconds = 0.02;
-  return DeepNetwork(name, 24, options);
+  return DeepNetwork(name, 24, SearchingBriefly(Options(WorkspaceMode::kEnabled)));
 }
 
 ActivationPlan RandomPlan(int layers, std::mt19937& random) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -70,7 +69,8 @@ std::shared_ptr<const CyclePlan> WithBatchMade(const PlacedRequests& placed, siz
 }
 
 // In which order a batch of so many features and labels may be made in a step, beside features first: labels first, all from the last
-// one, features alone. (Labels alone begin as labels first do, and need fewer pages, which would be taken for both.)
+// one, features alone. (Labels alone may begin as labels first do, as far as the first array of a layer is as large as the features
+// are, which lie elsewhere then: no step could go on with the right one of the two.)
 std::vector<std::vector<size_t>> OrdersOf(size_t features, size_t labels) {
   std::vector<size_t> all(features + labels);
   std::iota(all.begin(), all.end(), size_t{0});
@@ -82,57 +82,42 @@ std::vector<std::vector<size_t>> OrdersOf(size_t features, size_t labels) {
   return orders;
 }
 
-// Where workspaces pass on what they have learned.
-class PlanFile {
- public:
-  PlanFile() {
-    std::error_code error;
-    folder_ = std::filesystem::temp_directory_path(error) / "tidepool_plans_XXXXXX";
-    if (error || mkdtemp(folder_.data()) == nullptr) folder_.clear();
+// Adds those to a file of plans, whose first one is of features first.
+void AddOrders(const std::string& path, size_t features, size_t labels, size_t alignment) {
+  ParsedPlans parsed = ReadPlans(path, alignment);
+  if (parsed.cycles.empty()) return;
+  std::vector<std::shared_ptr<LearnedCycle>> cycles, others;
+  for (const std::vector<size_t>& order : OrdersOf(features, labels)) {
+    if (auto other = WithBatchMade(parsed.cycles[0], features + labels, order); other != nullptr)
+      others.push_back(std::make_shared<LearnedCycle>(std::move(other)));
   }
-  ~PlanFile() {
-    std::error_code error;
-    if (there_is_one()) std::filesystem::remove_all(folder_, error);
-  }
-  PlanFile(const PlanFile&) = delete;
-  PlanFile& operator=(const PlanFile&) = delete;
-  bool there_is_one() const { return !folder_.empty(); }
-  std::string path() const { return folder_ + "/plans"; }
+  if (others.empty()) return;
+  for (PlacedRequests& cycle : parsed.cycles)
+    cycles.push_back(std::make_shared<LearnedCycle>(MakeCyclePlan(std::move(cycle), SIZE_MAX)));
+  cycles.insert(cycles.end(), others.begin(), others.end());
+  AtomicFile file(path);
+  file.Append(FormatPlans(cycles, alignment));
+  file.Commit();
+}
 
-  // The plans that the network's training workspace has, whose last step made features first. Throws as SavePlans does.
-  void Add(Network& network) {
-    network.training_workspace().SavePlans(path());
-    ParsedPlans parsed = ReadPlans(path(), network.training_workspace().config().alignment);
-    if (!parsed.cycles.empty())
-      features_first_.push_back(plans_.size());  // the last one used is the first
-    for (PlacedRequests& cycle : parsed.cycles) plans_.push_back(std::move(cycle));
+// A workspace of that configuration has what the one before has learned, and no memory yet. False: there is no folder for the file.
+bool PassPlansOn(Network& network, const StepShape& shape, const WorkspaceConfig& config) {
+  std::error_code error;
+  std::string folder = std::filesystem::temp_directory_path(error) / "tidepool_plans_XXXXXX";
+  if (error || mkdtemp(folder.data()) == nullptr) return false;
+  const absl::Cleanup remove = [&] { std::filesystem::remove_all(folder, error); };
+  const std::string path = folder + "/plans";
+  try {
+    network.training_workspace().SavePlans(path);
+    AddOrders(path, network.inputs().size(), shape.labels.size(),
+              network.training_workspace().config().alignment);
+  } catch (const Error&) {
+    return false;
   }
-  // The network's workspace takes all of them, and those of batches of so many labels made in other orders.
-  void PassOn(Network& network, size_t labels) {
-    const size_t alignment = network.training_workspace().config().alignment;
-    const size_t features = network.inputs().size();
-    std::vector<std::shared_ptr<LearnedCycle>> cycles, others;
-    for (const size_t i : features_first_) {
-      for (const std::vector<size_t>& order : OrdersOf(features, labels)) {
-        if (auto other = WithBatchMade(plans_[i], features + labels, order); other != nullptr)
-          others.push_back(std::make_shared<LearnedCycle>(std::move(other)));
-      }
-    }
-    for (PlacedRequests& placed : plans_) {
-      cycles.push_back(std::make_shared<LearnedCycle>(MakeCyclePlan(std::move(placed), SIZE_MAX)));
-    }
-    cycles.insert(cycles.end(), others.begin(), others.end());
-    AtomicFile file(path());
-    file.Append(FormatPlans(cycles, alignment));
-    file.Commit();
-    network.training_workspace().LoadPlans(path());  // but one that no budget has room for
-  }
-
- private:
-  std::string folder_;
-  std::vector<PlacedRequests> plans_;
-  std::vector<size_t> features_first_;  // which of them
-};
+  network.set_training_workspace(network.training_mode(), config);
+  network.training_workspace().LoadPlans(path);  // but one that no budget has room for
+  return true;
+}
 
 }  // namespace
 
@@ -202,21 +187,21 @@ class DryOwner {
   MemoryOwner& node_;
 };
 
-// What steps of the other batches take, each in a workspace of its own, where it is not served by a larger one's plan. `file`, if not
-// null, has their plans then.
-void LearnOthers(Network& network, const StepShape& shape, const WorkspaceConfig& config,
-                 MemoryOwner& owner, std::initializer_list<BatchMade> ways, StepMemory* memory,
-                 PlanFile* file) {
+// Batches of the other sizes, in the workspace that knows the largest, within its pages as far as they fit: plans that begin alike are
+// made for each other there.
+void LearnOthers(Network& network, const StepShape& shape, MemoryOwner& owner,
+                 absl::Span<const BatchMade> ways, StepMemory* memory) {
+  if (shape.other_batches.empty()) return;
+  network.training_workspace().core()->KeepWithinPages();
   StepShape other = shape;
-  for (const int64_t batch : shape.other_batches) {
-    other.batch = batch;
-    RenewWorkspace(network, config, owner);
-    for (const BatchMade made : ways) {
+  for (const BatchMade made : ways) {
+    for (const int64_t batch : shape.other_batches) {
+      other.batch = batch;
       for (int i = 0; i < kCycles; ++i) RunDryStep(network, other, owner, made);
       memory->planned_bytes = std::max(memory->planned_bytes, MemoryOf(network).planned_bytes);
     }
-    if (file != nullptr) file->Add(network);
   }
+  RunDryStep(network, shape, owner);  // which is expected first
 }
 
 // A step's requests begin with those of who makes its batch. The workspace learns steps that make features first, as is expected,
@@ -241,8 +226,7 @@ StepMemory MeasureStep(Network& network, const StepShape& shape, const Activatio
   network.ReleaseTape();
   const DryOwner owner;
   const absl::Cleanup release = [&] { network.ReleaseTape(); };  // its records are that owner's
-  const WorkspaceConfig config = network.training_workspace().config();
-  RenewWorkspace(network, config, *owner);
+  RenewWorkspace(network, network.training_workspace().config(), *owner);
   for (int i = 0; i < kCycles; ++i) RunDryStep(network, shape, *owner);
   StepMemory memory = MemoryOf(network);
   if (memory.planned_bytes > limit && memory.live_bytes <= limit) {
@@ -252,37 +236,28 @@ StepMemory MeasureStep(Network& network, const StepShape& shape, const Activatio
   }
   AddBeside(network, shape, *owner, &memory);
   if (memory.planned_bytes <= limit) {
-    LearnOthers(network, shape, config, *owner, {BatchMade::kFeaturesFirst}, &memory, nullptr);
+    LearnOthers(network, shape, *owner, {BatchMade::kFeaturesFirst}, &memory);
   }
   return memory;
 }
 
 StepMemory PrepareStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
-                       const std::shared_ptr<SpillFile>& spills, const WorkspaceConfig& config) {
-  network.SetActivationPlan(plan, spills);
+                       const std::shared_ptr<SpillFile>& file, const WorkspaceConfig& config) {
+  network.SetActivationPlan(plan, file);
   network.ReleaseTape();
   const DryOwner owner;
   const absl::Cleanup release = [&] { network.ReleaseTape(); };
   RenewWorkspace(network, config, *owner);
   StepMemory memory = LearnStep(network, shape, *owner);
   AddBeside(network, shape, *owner, &memory);
-  PlanFile file;
-  if (file.there_is_one()) {
-    try {
-      file.Add(network);
-      LearnOthers(network, shape, config, *owner, {BatchMade::kOutside, BatchMade::kFeaturesFirst},
-                  &memory, &file);
-      network.set_training_workspace(network.training_mode(), config);
-      file.PassOn(network, shape.labels.size());
-      return memory;
-    } catch (const Error&) {
-      // The file system is full, or whatever: without a file the largest batch is learned where it will be.
-    }
-  }
+  constexpr BatchMade kWays[] = {BatchMade::kOutside, BatchMade::kFeaturesFirst};
+  LearnOthers(network, shape, *owner, kWays, &memory);
+  if (PassPlansOn(network, shape, config)) return memory;
   network.set_training_workspace(network.training_mode(), config);
-  const StepMemory learned = LearnStep(network, shape, MemoryOwner::Current());
+  StepMemory learned = LearnStep(network, shape, MemoryOwner::Current());
+  LearnOthers(network, shape, MemoryOwner::Current(), kWays, &learned);
   memory.live_bytes = learned.live_bytes;
-  memory.planned_bytes = std::max(memory.planned_bytes, learned.planned_bytes);
+  memory.planned_bytes = learned.planned_bytes;
   return memory;
 }
 

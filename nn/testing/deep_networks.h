@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "tidepool/memory/workspace/workspace_config.h"
 #include "tidepool/nn/network.h"
 
 namespace tidepool::nn {
@@ -12,6 +13,13 @@ inline constexpr const char* kDeepNetworks[] = {"convolutions", "residual", "lst
 
 // Of `depth` blocks; the transformer drops out. Throws kInvalidArgument for another name.
 Network DeepNetwork(const std::string& name, int depth, const NetworkOptions& options);
+
+// With a training workspace that looks for better places for a few hundredths of a second.
+inline NetworkOptions SearchingBriefly(NetworkOptions options) {
+  options.training_workspace = WorkspaceConfig::Inference();
+  options.training_workspace->plan_search_seconds = 0.02;
+  return options;
+}
 
 }  // namespace tidepool::nn
 
