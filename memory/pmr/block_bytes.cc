@@ -30,7 +30,7 @@ void* AllocateBytesHere(size_t bytes, size_t alignment) {
 }
 
 void ReleaseBytes(void* data, size_t bytes, size_t alignment) noexcept {
-  if (data != nullptr) internal::CycleHeap::Release(data, bytes, alignment);
+  internal::CycleHeap::Release(data, bytes, alignment);
 }
 
 }  // namespace tidepool

@@ -20,6 +20,7 @@
 namespace tidepool::internal {
 
 class CycleHeap;
+struct OutsideArena;
 
 // Ends the program: `bytes` are released at `block`, where `found` is, for what that says: a sentence.
 [[noreturn]] void ReportWrongRelease(const void* block, size_t bytes, const char* found) noexcept;
@@ -56,7 +57,8 @@ struct alignas(64) BlockChunk {
   BlockChunk* previous = nullptr;
   BlockChunk* next_available = nullptr;  // of its class
   BlockChunk* previous_available = nullptr;
-  void* token;  // names it to the resource it is of
+  void* token;                    // names it to the resource it is of
+  OutsideArena* arena = nullptr;  // outside of cycles: whose it is
 
   std::byte* first() { return reinterpret_cast<std::byte*>(this) + sizeof(BlockChunk); }
   bool is_fresh() { return fresh == first(); }

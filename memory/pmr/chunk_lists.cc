@@ -17,7 +17,8 @@ constinit BlockChunk no_chunk{.heap = nullptr,
 
 }  // namespace
 
-ChunkLists::ChunkLists(CycleHeap* heap, MemoryResource& chunks) : heap_(heap), chunks_(chunks) {
+ChunkLists::ChunkLists(CycleHeap* heap, OutsideArena* arena, MemoryResource& chunks)
+    : heap_(heap), arena_(arena), chunks_(chunks) {
   std::fill(std::begin(current_), std::end(current_), &no_chunk);
 }
 
@@ -80,6 +81,7 @@ void* ChunkLists::TakeFrom(const Allocation& memory, int size_class, const void*
       .block_bytes = kClassBytes[size_class],
       .size_class = static_cast<uint8_t>(size_class),
       .token = memory.token,
+      .arena = arena_,
   };
   chunk->thread.store(thread, std::memory_order_relaxed);
   const auto room = static_cast<size_t>(memory.data + kBlockChunkBytes - chunk->first());
@@ -88,6 +90,9 @@ void* ChunkLists::TakeFrom(const Allocation& memory, int size_class, const void*
   all_.Add(chunk);
   ++count_;
   current_[size_class] = chunk;
+  const uint64_t bit = uint64_t{1} << size_class;
+  kept_ += (gone_ & bit) != 0;
+  gone_ &= ~bit;
   return chunk->Take();
 }
 
@@ -103,24 +108,44 @@ bool ChunkLists::Told(BlockChunk* chunk) noexcept {
   return true;
 }
 
-void* ChunkLists::TakeCounted(int size_class) noexcept {
-  BlockChunk* const chunk = current_[size_class];
-  void* const block = chunk->Take();
-  if (block != nullptr && chunk->out == 1) --empty_;
-  return block;
+bool ChunkLists::ToldCountedSlowly(BlockChunk* chunk) noexcept {
+  bool went = false;
+  if (chunk->state != BlockChunk::kCurrent) {
+    went = Told(chunk);
+  } else if (empty_ >= kept_) {
+    gone_ |= uint64_t{1} << chunk->size_class;
+    Drop(chunk);
+    went = true;
+  } else {
+    ++empty_;
+  }
+  if (++turns_ >= kTurns) went = DropIdle() || went;
+  return went;
 }
 
-bool ChunkLists::ToldCounted(BlockChunk* chunk, int kept) noexcept {
-  if (chunk->state != BlockChunk::kCurrent) return Told(chunk);
-  if (++empty_ <= kept) return false;
-  Drop(chunk);
-  --empty_;
-  return true;
+static_assert(kSizeClasses <= 64, "a bit of gone_ for each");
+
+// True when some did.
+bool ChunkLists::DropIdle() noexcept {
+  const int before = empty_;
+  turns_ = 0;
+  gone_ = 0;
+  for (BlockChunk *chunk = all_.head, *next; chunk != nullptr; chunk = next) {
+    next = chunk->next;
+    if (chunk->state != BlockChunk::kCurrent || chunk->out > 0) continue;
+    if (++chunk->idle_cycles < 2 || empty_ <= kLeastKept) continue;
+    Drop(chunk);
+    --empty_;
+    kept_ = std::max(kept_ - 1, kLeastKept);
+  }
+  return empty_ < before;
 }
 
 void ChunkLists::DropEmpty() noexcept {
   Age(0, false);
   empty_ = 0;
+  gone_ = 0;
+  kept_ = kLeastKept;
 }
 
 // Its class's current one, without blocks.

@@ -21,8 +21,10 @@ namespace tidepool::internal {
 
 class ChunkLists {
  public:
-  // `heap` null: outside of cycles. `chunks` gives back what comes back here.
-  ChunkLists(CycleHeap* heap, MemoryResource& chunks);
+  // `chunks` gives back what comes back here.
+  ChunkLists(CycleHeap* heap, MemoryResource& chunks) : ChunkLists(heap, nullptr, chunks) {}
+  // Outside of cycles.
+  ChunkLists(OutsideArena* arena, MemoryResource& chunks) : ChunkLists(nullptr, arena, chunks) {}
   ChunkLists(const ChunkLists&) = delete;
   ChunkLists& operator=(const ChunkLists&) = delete;
 
@@ -37,9 +39,24 @@ class ChunkLists {
   bool Told(BlockChunk* chunk) noexcept;
 
   // ---- outside of cycles, where nothing ends: current chunks without blocks are counted --------
-  // As Take() and Told(): only `kept` current chunks stay without blocks.
-  void* TakeCounted(int size_class) noexcept;
-  bool ToldCounted(BlockChunk* chunk, int kept) noexcept;
+  // As Take() and Told(): kLeastKept current chunks stay without blocks, and more where as many have come again after
+  // they had gone; those that were not used while thousands of blocks came and went go.
+  void* TakeCounted(int size_class) noexcept {
+    BlockChunk* const chunk = current_[size_class];
+    void* const block = chunk->Take();
+    if (chunk->out == 1) {  // and so there was a block: what stands for none has none out
+      --empty_;
+      chunk->idle_cycles = 0;
+    }
+    return block;
+  }
+  bool ToldCounted(BlockChunk* chunk) noexcept {
+    if (chunk->state != BlockChunk::kCurrent || empty_ >= kept_ || ++turns_ >= kTurns) [[unlikely]]
+      return ToldCountedSlowly(chunk);
+    ++empty_;
+    return false;
+  }
+  static constexpr int kLeastKept = 4;
   // Chunks without blocks go.
   void DropEmpty() noexcept;
 
@@ -60,6 +77,8 @@ class ChunkLists {
   int64_t late_blocks() const { return late_blocks_; }
 
  private:
+  ChunkLists(CycleHeap* heap, OutsideArena* arena, MemoryResource& chunks);
+
   struct List {
     BlockChunk* head = nullptr;
     void Add(BlockChunk* chunk) noexcept;
@@ -70,10 +89,13 @@ class ChunkLists {
   void RetireCurrent(int size_class) noexcept;
   void Drop(BlockChunk* chunk) noexcept;
   void GiveBack(BlockChunk* chunk) noexcept;
+  bool ToldCountedSlowly(BlockChunk* chunk) noexcept;
+  bool DropIdle() noexcept;
   // A current chunk is told of only where those without blocks are counted.
   uint32_t tell_current_at() const { return heap_ == nullptr ? 0 : BlockChunk::kNever; }
 
   CycleHeap* const heap_;
+  OutsideArena* const arena_;
   MemoryResource& chunks_;
   BlockChunk* current_[kSizeClasses];
   BlockChunk* available_[kSizeClasses] = {};
@@ -81,7 +103,12 @@ class ChunkLists {
   List late_;
   int64_t count_ = 0;
   int64_t late_blocks_ = 0;
-  int empty_ = 0;  // current chunks without blocks, outside of cycles
+  // Outside of cycles:
+  static constexpr int kTurns = 4096;
+  int empty_ = 0;          // current chunks without blocks
+  int kept_ = kLeastKept;  // of them at most
+  uint64_t gone_ = 0;  // classes whose chunk went lately for being one more, and has not come again
+  int turns_ = 0;      // since it was looked which are not used
 };
 
 }  // namespace tidepool::internal

@@ -69,9 +69,11 @@ class CycleHeap final : public CycleMemory {
     return place != nullptr ? AllocateAt(*place, bytes, alignment)
                             : AllocateOutside(bytes, alignment);
   }
-  // Any block of any heap, or of none, with the arguments it was allocated with. Any thread, any
+  // Any block of any heap, or of none, with the arguments it was allocated with; nothing for null. Any thread, any
   // time.
   static void Release(void* block, size_t bytes, size_t alignment) noexcept {
+    if (block == nullptr) [[unlikely]]
+      return;
     const int size_class = SizeClassOf(bytes, alignment);
     if (size_class < 0) return ReleaseLarge(TakeLarge(block, bytes));
     BlockChunk* const chunk = ChunkOf(block);

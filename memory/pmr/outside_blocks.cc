@@ -15,16 +15,32 @@ namespace {
 constexpr size_t kSpanBytes = size_t{1} << 20;
 constexpr size_t kMostOfSpan = kSpanBytes / 4;  // larger blocks are the heap's
 
+// In LargeBlock::cycle, as outside there are none: the header is where its memory begins.
+constexpr uint64_t kMayBeKept = 1;
+bool MayBeKept(size_t bytes, size_t alignment) {
+  return bytes <= KeptLarge::kMostBytes && alignment <= alignof(LargeBlock);
+}
+
 }  // namespace
 
-OutsideBlocks& OutsideBlocks::Global() {
+OutsideBlocks& OutsideBlocks::MakeGlobal() {
   static OutsideBlocks* const blocks = [] {
-    static constinit const ForkHandlers handlers{[] { Global().mutex_.lock(); },
-                                                 [] { Global().mutex_.unlock(); },
-                                                 [] { Global().mutex_.unlock(); }};
+    static constinit const ForkHandlers handlers{[] {
+                                                   Global().arenas_.LockAll();
+                                                   Global().mutex_.lock();
+                                                 },
+                                                 [] {
+                                                   Global().mutex_.unlock();
+                                                   Global().arenas_.UnlockAll();
+                                                 },
+                                                 [] {
+                                                   Global().mutex_.unlock();
+                                                   Global().arenas_.UnlockAllInChild();
+                                                 }};
     HandleFork(ForkLevel::kOutsideBlocks, &handlers);
     return new OutsideBlocks;
   }();
+  global_ = blocks;
   return *blocks;
 }
 
@@ -37,7 +53,20 @@ OutsideBlocks::OutsideBlocks()
       stash_(charged_),
       pool_(stash_, kSpanBytes, kBlockChunkBytes),
       large_(stash_, kSpanBytes, alignof(LargeBlock)),
-      chunks_(nullptr, pool_) {}
+      chunks_(*this),
+      arenas_(chunks_) {}
+
+// Whoever wants a chunk has no lock while it takes one (AllocateSmallSlowly).
+Allocation OutsideBlocks::Chunks::Allocate(size_t bytes, size_t) {
+  return Allocation::Refused(Refusal::kExhausted, this, bytes);
+}
+
+// Under an arena's lock. The span that it may be the last chunk of goes when that has been let go.
+void OutsideBlocks::Chunks::Release(void* token, size_t bytes, size_t alignment) noexcept {
+  std::lock_guard<std::mutex> lock(blocks_.mutex_);
+  blocks_.used_ -= bytes;
+  blocks_.pool_.Release(token, bytes, alignment);
+}
 
 void OutsideBlocks::KeptBytes::Took(size_t bytes) noexcept {
   const size_t again = std::min(gone_, bytes);
@@ -91,14 +120,27 @@ auto OutsideBlocks::AllocateSlowly(const Try& try_take) {
   }
 }
 
-void* OutsideBlocks::Allocate(size_t bytes, size_t alignment) {
-  const int size_class = SizeClassOf(bytes, alignment);
-  if (size_class < 0) return AllocateLarge(bytes, alignment);
+void* OutsideBlocks::AllocateSmallSlowly(int size_class) {
+  arenas_.LookForOwn();
+  OutsideArena& arena = arenas_.Here();
+  const auto take = [&]() -> void* {
+    if (void* const block = arena.chunks.TakeCounted(size_class)) return block;
+    arena.TakeLeft();
+    if (void* const block = arena.chunks.TakeCounted(size_class)) return block;
+    return arena.chunks.TakeAvailable(size_class);
+  };
   {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (void* const block = chunks_.TakeCounted(size_class)) return block;
+    const OutsideArenas::Hold hold(arenas_, arena);
+    if (void* const block = take()) return block;
   }
-  return AllocateSlowly([&] { return TryTake(size_class); });
+  const Allocation chunk = AllocateSlowly([this] { return TryTakeChunk(); });
+  {
+    const OutsideArenas::Hold hold(arenas_, arena);
+    void* const block = take();
+    if (block == nullptr) return arena.chunks.TakeFrom(chunk, size_class, nullptr);
+    chunks_.Release(chunk.token, kBlockChunkBytes, kBlockChunkBytes);  // others made room meanwhile
+    return block;
+  }
 }
 
 void* OutsideBlocks::AllocateLarge(size_t bytes, size_t alignment) {
@@ -109,6 +151,21 @@ void* OutsideBlocks::AllocateLarge(size_t bytes, size_t alignment) {
                                   " outside of workspaces cannot be served"),
                      MemoryTracker::Global().Snapshot().ToString());
   }
+  const bool may_be_kept = MayBeKept(all, alignment);
+  if (may_be_kept) {
+    OutsideArena& arena = arenas_.Here();
+    LargeBlock* block = nullptr;
+    {
+      const OutsideArenas::Hold hold(arenas_, arena);
+      block = arena.large.Take(all);
+    }
+    if (block != nullptr) {
+      *block = {nullptr, block->token, block->bytes, bytes, kMayBeKept};
+      UnpoisonBlock(block->data(), bytes);
+      return block->data();
+    }
+    arenas_.LookForOwn();
+  }
   Allocation memory;
   if (all > kMostOfSpan) {
     memory.data = static_cast<std::byte*>(
@@ -118,23 +175,26 @@ void* OutsideBlocks::AllocateLarge(size_t bytes, size_t alignment) {
     memory = AllocateSlowly([&] { return TryTakeLarge(all); });
   }
   LargeBlock* const block = PlaceLarge(memory.data, alignment);
-  *block = {nullptr, memory.token, all, bytes, 0};
+  *block = {nullptr, memory.token, all, bytes, may_be_kept ? kMayBeKept : 0};
   return block->data();
 }
 
 Allocation OutsideBlocks::TryTakeLarge(size_t bytes) {
   const Allocation memory = large_.Allocate(bytes, alignof(LargeBlock));
-  if (memory) kept_.Used(bytes);
+  if (memory) {
+    kept_.Used(bytes);
+    used_ += bytes;
+  }
   return memory;
 }
 
-void* OutsideBlocks::TryTake(int size_class) {
-  if (void* const block = chunks_.TakeCounted(size_class)) return block;
-  if (void* const block = chunks_.TakeAvailable(size_class)) return block;
+Allocation OutsideBlocks::TryTakeChunk() {
   const Allocation chunk = pool_.Allocate(kBlockChunkBytes, kBlockChunkBytes);
-  if (!chunk) return nullptr;
-  kept_.Used(kBlockChunkBytes);
-  return chunks_.TakeFrom(chunk, size_class, nullptr);
+  if (chunk) {
+    kept_.Used(kBlockChunkBytes);
+    used_ += kBlockChunkBytes;
+  }
+  return chunk;
 }
 
 // A span, or what one chunk needs where there is not so much.
@@ -147,28 +207,95 @@ Allocation OutsideBlocks::TakeSpan(const SpanStash::Wanted& wanted, size_t* byte
   return AllocateOrThrow(reclaiming, wanted.least, wanted.alignment);
 }
 
-void OutsideBlocks::Release(BlockChunk* chunk, void* block) noexcept {
-  const Lock lock(*this);
-  if (!chunk->Put(block) || !chunks_.ToldCounted(chunk, kKeptChunks)) return;
+void OutsideBlocks::ReleaseSlowly(BlockChunk* chunk, void* block) noexcept {
+  OutsideArena& arena = *chunk->arena;
+  if (&arena != &arenas_.Here()) {
+    PoisonBlock(block, chunk->block_bytes);  // its first bytes are the link to the next one
+    if (arena.Leave(chunk, static_cast<FreeBlock*>(block))) return;
+  }
+  {
+    const OutsideArenas::Hold hold(arenas_, arena);
+    bool went = chunk->Put(block) && arena.chunks.ToldCounted(chunk);
+    if (arena.left.load(std::memory_order_relaxed) != nullptr) went = arena.TakeLeft() || went;
+    if (!went) return;
+  }
   GiveWhatIsTooMuch(kBlockChunkBytes);
 }
 
 void OutsideBlocks::ReleaseLarge(LargeBlock* block) noexcept {
   if (block->bytes > kMostOfSpan)
     return HeapRelease(block->token, block->bytes, MemoryKind::kAllocated, Host());
-  const Lock lock(*this);
+  if (block->cycle != kMayBeKept) return GiveLarge(block);
+  OutsideArena& arena = arenas_.Here();
+  PoisonBlock(block->data(), block->asked);
+  for (;;) {
+    {
+      const OutsideArenas::Hold hold(arenas_, arena);
+      block = arena.large.Keep(block);
+    }
+    if (block == nullptr) return;
+    GiveLarge(block);
+    block = nullptr;
+  }
+}
+
+void OutsideBlocks::GiveLarge(LargeBlock* block) noexcept {
   const size_t bytes = block->bytes;
-  large_.Release(block->token, bytes, alignof(LargeBlock));
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ReleaseLargeMemory(block);
+  }
   GiveWhatIsTooMuch(bytes);
 }
 
-// Spans without blocks. Looking for them takes a look at each, so it is done for a part of them.
+// Under the mutex.
+void OutsideBlocks::ReleaseLargeMemory(LargeBlock* block) noexcept {
+  used_ -= block->bytes;
+  large_.Release(block->token, block->bytes, alignof(LargeBlock));
+}
+
+void OutsideBlocks::ThreadEnds() noexcept {
+  OutsideArena* const arena = arenas_.ThreadEnds();
+  if (arena == nullptr) return;
+  arena->lock.Lock(nullptr);
+  Empty(*arena);
+  arena->lock.Unlock();
+  GiveWhatIsTooMuch(kBlockChunkBytes);
+}
+
+// Under its lock.
+void OutsideBlocks::Empty(OutsideArena& arena) noexcept {
+  arena.TakeLeft();
+  arena.chunks.DropEmpty();
+  std::lock_guard<std::mutex> lock(mutex_);
+  while (LargeBlock* const block = arena.large.TakeAny()) ReleaseLargeMemory(block);
+}
+
+// Spans without blocks. Looking for them takes a look at each, so it is done for a part of them. `released`: so much has
+// come back to the pools.
 void OutsideBlocks::GiveWhatIsTooMuch(size_t released) noexcept {
   constexpr size_t kPart = 16, kFewSpans = 32 * kSpanBytes;
-  kept_.Released(released, owned_bytes());
-  released_ += released;
-  const size_t least = owned_bytes() <= kFewSpans ? kBlockChunkBytes : owned_bytes() / kPart;
-  if (owned_bytes() <= kept_.bytes() || released_ < least) return;
+  bool are_held = false;
+  {
+    const Lock lock(*this);
+    kept_.Released(released, owned_bytes());
+    released_ += released;
+    released_in_all_ += released;
+    const size_t least = owned_bytes() <= kFewSpans ? kBlockChunkBytes : owned_bytes() / kPart;
+    if (owned_bytes() <= kept_.bytes() || released_ < least) return;
+    GiveIdleSpans();
+    // Or as good as all are idle but for a chunk each, which may be one without blocks.
+    are_held = owned_bytes() > kept_.bytes() + 2 * used_ + kFewSpans / 8 &&
+               released_in_all_ >= owned_bytes();
+    if (are_held) released_in_all_ = 0;
+  }
+  if (!are_held) return;
+  EmptyArenas();
+  const Lock lock(*this);
+  GiveIdleSpans();
+}
+
+void OutsideBlocks::GiveIdleSpans() noexcept {
   released_ = 0;
   size_t idle = 0;
   const auto count = [&](void*) {
@@ -187,6 +314,17 @@ void OutsideBlocks::GiveWhatIsTooMuch(size_t released) noexcept {
   kept_.Gave(large_.TrimIf(goes));
 }
 
+// But those that another thread holds by a mutex: nobody waits in a callback, as who forks holds the locks and waits for the
+// Reclaimer.
+void OutsideBlocks::EmptyArenas() noexcept {
+  for (int i = 0; i < arenas_.count(); ++i) {
+    OutsideArena& arena = arenas_.at(i);
+    if (!arena.lock.TryLock()) continue;
+    Empty(arena);
+    arena.lock.Unlock();
+  }
+}
+
 // Whoever comes while another thread does it goes on without.
 void OutsideBlocks::RegisterOnce() {
   if (registered_.load(std::memory_order_relaxed) || registered_.exchange(true)) return;
@@ -200,11 +338,10 @@ void OutsideBlocks::RegisterOnce() {
 }
 
 int64_t OutsideBlocks::Reclaim(ReclaimDepth depth) noexcept {
-  // Nobody waits in a callback: whoever forks holds the lock, and waits for the Reclaimer.
+  if (depth != ReclaimDepth::kSpare) EmptyArenas();
   if (!mutex_.try_lock()) return 0;
   const Lock lock(*this, std::adopt_lock);
   const size_t before = owned_bytes();
-  if (depth != ReclaimDepth::kSpare) chunks_.DropEmpty();
   pool_.Trim();
   large_.Trim();
   kept_.Reset();

@@ -19,6 +19,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/pmr/block_bytes.h"
+#include "tidepool/memory/pmr/outside_arenas.h"
 #include "tidepool/memory/pmr/size_classes.h"
 #include "tidepool/memory/pmr/workspace_resource.h"
 #include "tidepool/memory/provider/poison.h"
@@ -117,15 +118,20 @@ TEST(OutsideBlocksTest, ACallbackMayTakeALockUnderWhichOthersMakeThem) {
     shared.emplace_back(100, 's');
     shared.clear();
   });
-  const std::pmr::list<int> keeps_a_chunk(1, 1, ResourceHere());
   std::atomic<bool> done{false};
+  std::atomic<bool> ready{false};
   std::thread other([&] {
+    // It has an arena of its own, and there a chunk with room, before it holds the lock.
+    while (internal::outside_thread.arena == nullptr) std::pmr::list<int>(64, 1, ResourceHere());
+    const std::pmr::list<int> keeps_a_chunk(1, 1, ResourceHere());
+    ready = true;
     while (!done) {
       // Of a size that has chunks with room: nothing is asked for here, so no callback runs.
       std::lock_guard<std::mutex> lock(mutex);
       std::pmr::list<int> numbers(64, 1, ResourceHere());
     }
   });
+  while (!ready) std::pmr::list<int>(64, 1, ResourceHere());
   for (int round = 0; round < 20; ++round) {
     Texts more(ResourceHere());
     const ProcessLimit limit(int64_t{4} << 20);
