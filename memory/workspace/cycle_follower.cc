@@ -69,8 +69,8 @@ const LearnedCycle* CycleFollower::BeginningWith(size_t rounded, size_t* peak_by
   const PlanList& plans = *lesson_.plans;
   if (beginning_.rounded != rounded) {
     beginning_ = {rounded};
-    const PlanList::Range range = plans.Narrow({0, static_cast<uint32_t>(plans.size())}, 0,
-                                               ExtendSignature(kNoRequests, rounded));
+    PlanList::Range range{0, static_cast<uint32_t>(plans.size())};
+    plans.Narrow(0, ExtendSignature(kNoRequests, rounded), &range);
     plans.ForEach(range, [this](const LearnedCycle& cycle) {
       beginning_.peak_bytes = std::max(beginning_.peak_bytes, cycle.plan->layout.peak_bytes());
       if (beginning_.latest == nullptr || cycle.used_at > beginning_.latest->used_at) {
@@ -161,8 +161,8 @@ void CycleFollower::LeaveForGood(const RequestView& made) noexcept {
 // To a plan that has made the same requests so far, and this one next: the one that was used last of
 // those that what is alive allows.
 bool CycleFollower::SwitchPlan(const RequestView& made, size_t rounded) {
-  const PlanList::Range same =
-      lesson_.plans->Narrow(alike_, made.count(), ExtendSignature(recorder_.signature(), rounded));
+  PlanList::Range same = alike_;
+  lesson_.plans->Narrow(made.count(), ExtendSignature(recorder_.signature(), rounded), &same);
   std::array<const LearnedCycle*, kMostTried> latest{};
   lesson_.plans->ForEach(same, [&](const LearnedCycle& each) {
     const LearnedCycle* cycle = &each;
@@ -193,7 +193,7 @@ void CycleFollower::FollowFromHere(const LearnedCycle* cycle, const RequestView&
 
 void CycleFollower::Record(uint32_t slot, size_t rounded) noexcept {
   recorder_.Add(slot, rounded);
-  if (!alike_.empty()) alike_ = lesson_.plans->Narrow(alike_, slot, recorder_.signature());
+  if (!alike_.empty()) lesson_.plans->Narrow(slot, recorder_.signature(), &alike_);
 }
 
 }  // namespace tidepool

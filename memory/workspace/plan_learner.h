@@ -250,6 +250,7 @@ class PlanLearner {
   std::optional<Family> FamilyOf(const EndedCycle& cycle, const LearnedCycle* own,
                                  uint64_t since) const;
   bool Affords(const Family& family, bool mends) noexcept;
+  static constexpr size_t kLeastPriceOfPages = 2, kMostPriceOfPages = 256;
   void WantLifetimes(const Shape& shape) noexcept;
   void RecordAgain() noexcept;
   void DecideToRecord() noexcept;
@@ -310,8 +311,14 @@ class PlanLearner {
   const LearnedCycle* next_ = nullptr;      // of plans_
   const LearnedCycle* expected_ = nullptr;  // likewise; null: next_
   bool expects_order_ = false;
+  int order_trust_ =
+      0;  // of orders that came before: at least 0, it is expected that they come again
   PlanningEffort effort_;
   size_t served_ = 0;  // requests since a family was planned, about
+  // The same for planning that only saves pages, and how many are to be served for each request that is planned: twice
+  // as many each time that it has saved none.
+  size_t served_for_pages_ = 0;
+  size_t price_of_pages_ = kLeastPriceOfPages;
   uint64_t plans_made_ = 0;
   uint64_t plans_improved_ = 0;
   LoosePlans loose_;

@@ -88,6 +88,8 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   }
   if (cycle.made.count() == 0 || !cycle.current) return std::nullopt;
   served_ = std::min(served_ + cycle.made.count(), 2 * kMostFamilyRequests);
+  served_for_pages_ =
+      std::min(served_for_pages_ + cycle.made.count(), kMostPriceOfPages * kMostFamilyRequests);
   // Pages for what was learned since may have been refused.
   if (cycle.followed != nullptr && !plans_.Holds(cycle.followed)) return std::nullopt;
   const Shape shape = ShapeOf(cycle);

@@ -123,8 +123,9 @@ void PlanLearner::GaveUp(size_t most_alive) noexcept {
 
 PlanList::Range PlanLearner::BeginningWith(size_t first_bytes) const {
   const PlanList& plans = *plans_.list();
-  return plans.Narrow({0, static_cast<uint32_t>(plans.size())}, 0,
-                      ExtendSignature(kNoRequests, first_bytes));
+  PlanList::Range range{0, static_cast<uint32_t>(plans.size())};
+  plans.Narrow(0, ExtendSignature(kNoRequests, first_bytes), &range);
+  return range;
 }
 
 // A request that they have in common keeps its place as long as in any of them. Whether that is why

@@ -208,18 +208,28 @@ std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle
 }
 
 // A large family is planned for as many requests as it has, so that planning does not take longer
-// than all else. What only saves pages leaves enough for what ends misses.
+// than all else. What only saves pages leaves enough for what ends misses, and is done ever more rarely while it saves
+// none: each of hundreds of kinds is looked at.
 bool PlanLearner::Affords(const Family& family, bool mends) noexcept {
   size_t requests = 0;
   for (const auto& plan : family) requests += plan->requests.size();
   if (requests <= kFewFamilyRequests) return true;
-  if ((mends ? requests : 2 * requests) > served_) return false;
+  if (mends) {
+    if (requests > served_) return false;
+  } else {
+    if (2 * requests > served_ || price_of_pages_ * requests > served_for_pages_) return false;
+    served_for_pages_ = 0;
+  }
   served_ -= requests;
   return true;
 }
 
 const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans& made) {
   if (!in_making_.End(wanted.learning)) return nullptr;
+  if (wanted.kind == WantedPlan::Kind::kAlone && !wanted.family.empty()) {
+    price_of_pages_ =
+        made != nullptr ? kLeastPriceOfPages : std::min(2 * price_of_pages_, kMostPriceOfPages);
+  }
   if (made == nullptr && wanted.loose_of > 0 && next_ != nullptr && plans_.Holds(next_)) {
     if (next_->plan->layout.peak_bytes() == wanted.peak_to_beat) {
       GiveUp(*next_, wanted.peak_to_beat, wanted.loose_of);

@@ -223,22 +223,38 @@ PlanList::Range PlanList::Like(const CyclePlan& plan, uint32_t count) const {
   return {begin, end};
 }
 
-PlanList::Range PlanList::Narrow(Range range, uint32_t slot, uint64_t signature) const {
-  if (range.empty()) return range;
+void PlanList::Narrow(uint32_t slot, uint64_t signature, Range* in_place) const {
+  Range& range = *in_place;
+  if (range.empty()) return;
   const Next next{false, signature};
-  const auto is_next = [&](uint32_t i) {
-    const Next of = NextOf(*(*this)[i].plan, slot);
+  const auto is_next = [&](const CyclePlan& plan) {
+    const Next of = NextOf(plan, slot);
     return !of.ends && of.signature == signature;
   };
-  if (is_next(range.begin) && (range.end - range.begin == 1 || is_next(range.end - 1)))
-    return range;
-  const uint32_t begin = PartitionPoint(range.begin, range.end, [&](const LearnedCycle& cycle) {
+  const auto before = [&](const LearnedCycle& cycle) {
     return Before(NextOf(*cycle.plan, slot), next);
-  });
-  const uint32_t end = PartitionPoint(begin, range.end, [&](const LearnedCycle& cycle) {
+  };
+  if (range.first == nullptr) range.first = (*this)[range.begin].plan.get();
+  if (range.last == nullptr) range.last = (*this)[range.end - 1].plan.get();
+  if (!is_next(*range.first)) {
+    // Of sequences of many lengths one or a few have ended: it is not far.
+    uint32_t step = 1, from = range.begin + 1;
+    while (step < range.end - from && before((*this)[from + step - 1])) {
+      from += step;
+      step *= 2;
+    }
+    range.begin = PartitionPoint(from, std::min(from + step, range.end), before);
+    if (range.begin < range.end) range.first = (*this)[range.begin].plan.get();
+    if (range.begin == range.end || !is_next(*range.first)) {
+      range = {};
+      return;
+    }
+  }
+  if (is_next(*range.last)) return;
+  range.end = PartitionPoint(range.begin + 1, range.end, [&](const LearnedCycle& cycle) {
     return !Before(next, NextOf(*cycle.plan, slot));
   });
-  return {begin, end};
+  range.last = nullptr;
 }
 
 }  // namespace tidepool

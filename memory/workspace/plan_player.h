@@ -34,6 +34,8 @@ class Player {
   PlanLearner& learner() { return learner_; }
   const PlanLearner* operator->() const { return &learner_; }
   uint64_t misses() const { return misses_; }
+  // How often something was planned, in vain or not.
+  uint64_t tried() const { return tried_; }
 
   // A cycle that was handed over, or has ended; it is learned from by Learn().
   void Make(const std::vector<Request>& requests) {
@@ -74,6 +76,7 @@ class Player {
 
   void Learn() {
     if (const std::optional<WantedPlan> wanted = learner_.Observe(cycle_)) {
+      ++tried_;
       learner_.Adopt(*wanted, PlanLearner::MakePlan(*wanted, cycle_));
     }
   }
@@ -123,6 +126,7 @@ class Player {
   CycleRecorder recorder_;
   EndedCycle cycle_;
   uint64_t misses_ = 0;
+  uint64_t tried_ = 0;
   bool records_all_ = false;
 };
 

@@ -104,6 +104,9 @@ class PlanList {
   struct Range {
     uint32_t begin = 0;
     uint32_t end = 0;
+    // The ends of it, where they are known, as long as the list is.
+    const CyclePlan* first = nullptr;
+    const CyclePlan* last = nullptr;
     bool empty() const { return begin == end; }
   };
 
@@ -134,9 +137,9 @@ class PlanList {
   size_t state_bytes() const;
   // Those whose first `count` requests are those of `plan`. O(log cycles * log requests).
   Range Like(const CyclePlan& plan, uint32_t count) const;
-  // Those of `range`, which begin alike in `slot` requests, that request what makes `signature` next.
+  // Leaves those of `range`, which begin alike in `slot` requests, that request what makes `signature` next.
   // A few instructions when it is all of them.
-  Range Narrow(Range range, uint32_t slot, uint64_t signature) const;
+  void Narrow(uint32_t slot, uint64_t signature, Range* range) const;
 
  private:
   friend class PlanSet;
