@@ -303,8 +303,9 @@ TEST(PlanSet, SumsAndListAreThoseOfItsPlansWhateverHappens) {
         if (there != nullptr && draw(10) == 0) plans.Forget(there);
         break;
       default:
-        if (there != nullptr) plans.Use(there, now, draw(2) == 0);
-        if (there != nullptr) EXPECT_EQ(&plans.last_used(), there);
+        if (there == nullptr) break;
+        plans.Use(there, now, draw(2) == 0);
+        EXPECT_EQ(&plans.last_used(), there);
     }
     size_t bytes = 0, peak = 0, loaded = 0;
     for (const auto& cycle : plans.cycles()) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -292,7 +293,7 @@ TEST(BudgetFollower, WeightsAreSharesOfWhatIsLeft) {
   limit.Set(TakenBy(limit.owner) + 2 * needs.step);
   EXPECT_EQ(small.follower().allowed_bytes(), needs.step / 2);
   EXPECT_EQ(large.follower().allowed_bytes(), needs.step * 3 / 2);
-  for (const double weight : {0.0, -1.0, 1e400}) {
+  for (const double weight : {0.0, -1.0, std::numeric_limits<double>::infinity()}) {
     EXPECT_THAT(MessageOf([&] { Job job(limit.owner, "residual", weight); }),
                 HasSubstr("budget follower: a weight of"));
   }

@@ -86,6 +86,34 @@ TEST(TextLines, WhatIsWrongIsNamedWithItsPlace) {
               IsError(absl::StatusCode::kNotFound, {"none"}));
 }
 
+TEST(TextLines, LinesThatEndWithCrAloneAreToldApart) {
+  const auto error = [](const std::string& content, const TextFormat& format = {}) {
+    return ErrorOf([&] { ReadTextLines(Written(content), format); });
+  };
+  // As old Macintosh programs write them: the whole file is one line, whose first end is told.
+  for (const std::string& content : {std::string("Ada\rAlan\r"), Gzip("Ada\rAlan\r")}) {
+    EXPECT_THAT(error(content),
+                IsError(absl::StatusCode::kDataLoss,
+                        {"line 1, column 4: found CR without LF behind it, expected lines that end "
+                         "with LF or CR LF"}));
+  }
+  EXPECT_THAT(error("one\ntw\ro\nthree"),
+              IsError(absl::StatusCode::kDataLoss, {"line 2, column 3: found CR"}));
+  EXPECT_THAT(error("one\n\rtwo\n"),
+              IsError(absl::StatusCode::kDataLoss, {"line 2, column 1: found CR"}));
+  // Also where lines have labels, and where all lines are more than one may have.
+  EXPECT_THAT(error("f\tAda\rm\tAlan\r", {.has_labels = true}),
+              IsError(absl::StatusCode::kDataLoss, {"line 1, column 6: found CR"}));
+  for (const char* const mark : {"", "\xEF\xBB\xBF"}) {
+    EXPECT_THAT(error(std::string(mark) + "one\rtwo\rthree", {.most_line_bytes = 4}),
+                IsError(absl::StatusCode::kDataLoss, {"line 1, column 4: found CR"}));
+  }
+  // Line ends may have it twice, and the file may end behind it.
+  EXPECT_THAT(ReadTextLines(Written("one\r\r\n\r\r\ntwo\r")).texts, ElementsAre("one", "two"));
+  EXPECT_THAT(ReadTextLines(Written("four\r\n"), {.most_line_bytes = 5}).texts,
+              ElementsAre("four"));
+}
+
 TEST(Vocabulary, TokensAreNumberedByHowOftenTheyAreThere) {
   const std::vector<std::string> texts = {"the cat  the dog", "a\tcat\n"};
   const Vocabulary words = Vocabulary::Fit(texts);

@@ -45,6 +45,12 @@ class Reader {
       while (!rest.empty()) {
         const size_t end = std::min(rest.find('\n'), rest.size());
         if (line.size() + end > format_.most_line_bytes) {
+          // All of a file whose lines end otherwise would be one line.
+          absl::StrAppend(&line, rest.substr(0, end));
+          if (const size_t cr = Content(line, line_ + 1).find('\r'); cr != line.npos) {
+            ++line_;
+            FailAtCr(cr);
+          }
           Exhausted(format_.most_line_bytes, " bytes of a line");
         }
         absl::StrAppend(&line, rest.substr(0, end));
@@ -69,9 +75,19 @@ class Reader {
                                found, ", expected ", expected));
   }
 
+  [[noreturn]] void FailAtCr(size_t byte) const {
+    Fail(byte, "CR without LF behind it", "lines that end with LF or CR LF");
+  }
+
+  // Without a byte order mark and what ends it: several CR before LF are what programs make that put CR in front of each LF twice.
+  static absl::string_view Content(absl::string_view line, uint64_t number) {
+    if (number == 1 && line.substr(0, 3) == "\xEF\xBB\xBF") line.remove_prefix(3);
+    while (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    return line;
+  }
+
   void Add(absl::string_view line) {
-    if (++line_ == 1 && line.substr(0, 3) == "\xEF\xBB\xBF") line.remove_prefix(3);
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    line = Content(line, ++line_);
     if (line.empty()) return;
     for (size_t at = 0; at < line.size();) {
       const size_t bytes = CodePointBytes(line.substr(at));
@@ -81,6 +97,7 @@ class Reader {
                           absl::Hex(static_cast<unsigned char>(line[at]), absl::kZeroPad2)),
              "text in UTF-8");
       }
+      if (line[at] == '\r') FailAtCr(at);
       at += bytes;
     }
     if (format_.has_labels) {

@@ -26,7 +26,7 @@ TEST(GradientSharing, WorkersEqualOneWorkerWithALargerBatch) {
   for (const std::string model : {"mlp", "lenet"}) {
     for (const UpdaterKind updater : {UpdaterKind::kSgd, UpdaterKind::kAdam}) {
       for (const int workers : {1, 2, 3}) {
-        constexpr int kSteps = 8;
+        constexpr int kSteps = kUnderThreadSanitizer ? 2 : 8;
         Network one = NetworkOf(model, options), many = NetworkOf(model, options);
         Trainer alone(one, UpdaterConfig::Of(updater)), trainer(many, UpdaterConfig::Of(updater));
         ParallelWrapper parallel(trainer, {.workers = workers});
@@ -75,7 +75,8 @@ TEST(GradientSharing, TheSameBatchesGiveTheSameBitsWhateverTheTiming) {
     Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
     ParallelWrapper parallel(trainer, {.workers = 3, .threads_of_worker = 1 + run % 2});
     Batches small(4);
-    FitOver(parallel, 20, [&](int64_t i) { return small(i); });  // the last round has two workers
+    // The last round has two workers.
+    FitOver(parallel, kUnderThreadSanitizer ? 8 : 20, [&](int64_t i) { return small(i); });
     const std::vector<float> parameters = network.parameters().ToVector<float>();
     if (run > 0) {
       EXPECT_EQ(parameters, before);

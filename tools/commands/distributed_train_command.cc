@@ -48,7 +48,7 @@ static constexpr absl::Duration kRankLimit = absl::Seconds(60);
 
 ABSL_FLAG(int, ranks, 0, "that the job is to have, with --distributed; 0: any");
 ABSL_FLAG(std::string, checkpoints, "",
-          "folder of checkpoints, with --distributed; a job goes on from the newest");
+          "folder of checkpoints, with --distributed; a job goes on from the newest that is whole");
 ABSL_FLAG(int, checkpoint_every, kCheckpointEvery, "steps from one checkpoint to the next");
 ABSL_FLAG(bool, shard_updater, false, "each rank keeps its part of the updater's state");
 ABSL_FLAG(bool, shard_parameters, false,
