@@ -52,8 +52,7 @@ class BudgetFollower {
   // Before a step, on the thread of the steps, outside of the training workspace. True where it was planned anew: because less is left than the plan takes, or an
   // eighth more than it was made for and it does not keep everything, or for the first time. Without a limit everything is kept. Throws
   // OutOfMemoryError where nothing fits, with the limit that would have been enough: the network keeps everything then, and the next call
-  // plans again. Others as SetStepBudget. What it does to gradients and their listener, and its cost, where something is planned:
-  // that of SetStepBudget.
+  // plans again. Others as SetStepBudget. Its cost where something is planned: that of SetStepBudget.
   bool Follow();
 
   // Of the last plan, and how often there was one; null: there is none, as nothing limits, or nothing fits.

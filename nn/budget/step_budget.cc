@@ -17,6 +17,7 @@
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_core.h"
+#include "tidepool/nn/budget/gradients_aside.h"
 #include "tidepool/nn/budget/step_costs.h"
 #include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/network/network_body.h"
@@ -140,6 +141,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
     network.set_training_workspace(mode, config);
     network.ReleaseTape();  // whose memory is beside the budgets
   };
+  const GradientsAside aside(network);
   StepBudgetReport report;
   report.network = network.name();
   report.strategy = budget.strategy;
