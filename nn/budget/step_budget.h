@@ -66,6 +66,7 @@ struct StepBudgetReport {
   int64_t least_bytes = 0;    // of the plans that were looked at: a limit that one of them keeps to
   int64_t planned_bytes = 0;  // what steps will take: the planned peak and those of the file
   int64_t file_bytes = 0;     // of these
+  int64_t requested_bytes = 0;  // sum of all requests of a step, each by itself
   // Beside them: pages to the end of the last one, and records of the tape.
   int64_t tail_bytes = 0, tape_bytes = 0;
   // Of what waits for the backward pass: what gradient functions of layers' own have, of which no operator tells.

@@ -157,7 +157,8 @@ namespace {
 StepMemory MemoryOf(Network& network) {
   const WorkspaceStats stats = network.training_workspace().stats();
   return {.live_bytes = static_cast<int64_t>(stats.live_lower_bound_bytes),
-          .planned_bytes = static_cast<int64_t>(stats.planned_peak_bytes)};
+          .planned_bytes = static_cast<int64_t>(stats.planned_peak_bytes),
+          .requested_bytes = static_cast<int64_t>(stats.requested_bytes)};
 }
 
 // Of a step whose workspace and tape are charged to `owner` alone, as budgets count.
@@ -284,6 +285,7 @@ StepMemory PrepareStep(Network& network, const StepShape& shape, const Activatio
   LearnOthers(network, shape, MemoryOwner::Current(), kWays, &learned);
   memory.live_bytes = learned.live_bytes;
   memory.planned_bytes = learned.planned_bytes;
+  memory.requested_bytes = learned.requested_bytes;
   return memory;
 }
 

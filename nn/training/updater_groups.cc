@@ -80,13 +80,15 @@ void Updater::SetGroups(std::vector<ParameterGroup> groups) {
 
 std::optional<ParameterGroup> Updater::GroupOf(int64_t begin, int64_t end, int64_t padded_end,
                                                bool exactly) const {
-  for (const ParameterGroup& run : runs_) {
-    if (run.end <= begin || run.begin >= end) continue;
-    const bool fits = exactly ? run.begin == begin && (run.end == end || run.end == padded_end)
-                              : run.begin <= begin && run.end >= end;
-    return fits ? std::optional(run) : std::nullopt;
-  }
-  return ParameterGroup{.begin = begin, .end = end, .frozen = true};  // runs are what is updated
+  const auto run =
+      std::upper_bound(runs_.begin(), runs_.end(), begin,
+                       [](int64_t at, const ParameterGroup& other) { return at < other.end; });
+  // Runs are what is updated.
+  if (run == runs_.end() || run->begin >= end)
+    return ParameterGroup{.begin = begin, .end = end, .frozen = true};
+  const bool fits = exactly ? run->begin == begin && (run->end == end || run->end == padded_end)
+                            : run->begin <= begin && run->end >= end;
+  return fits ? std::optional(*run) : std::nullopt;
 }
 
 void Updater::CheckKeepsAll(const char* who) const {
