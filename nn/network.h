@@ -81,8 +81,8 @@ struct NetworkOptions {
 
 // A parameter, or what a layer keeps beside its parameters, and where it lies.
 struct NamedParameter {
-  std::string name;  // "0.conv2d.filter"
-  NDArray value;     // a view of the flat array
+  std::string name;        // "0.conv2d.filter"
+  NDArray value;           // a view of the flat array
   bool is_trained = true;  // has a gradient; not what is frozen, nor what layers keep beside it
   bool is_frozen = false;  // by SetFrozen
   bool decays = true;      // under weight decay and regularisation

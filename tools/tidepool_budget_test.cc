@@ -140,11 +140,12 @@ TEST(TidepoolBudget, FlagsThatNothingWouldKeepToAreRefusedBeforeAnythingIsRead) 
   for (const std::string strategy : {"recompute", "none"}) {
     for (const std::string flag : {"spill_folder", "spill_compression"}) {
       const std::string value = flag == "spill_folder" ? "/var/tmp" : "lz4";
-      EXPECT_EQ(refusal("", {"--memory_budget=50%", "--budget_strategy=" + strategy,
-                             "--" + flag + "=" + value}),
-                "tidepool train: flag --" + flag + " is \"" + value +
-                    "\" where nothing is spilled, expected --budget_strategy=auto or spill, found " +
-                    strategy + "\n");
+      EXPECT_EQ(
+          refusal("", {"--memory_budget=50%", "--budget_strategy=" + strategy,
+                       "--" + flag + "=" + value}),
+          "tidepool train: flag --" + flag + " is \"" + value +
+              "\" where nothing is spilled, expected --budget_strategy=auto or spill, found " +
+              strategy + "\n");
     }
   }
 }

@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kUnlimited = MemoryBudget::kUnlimited;
 constexpr int64_t kMargin = 16;  // a share of what is left, for what nobody has measured
 constexpr uint64_t kQuietSteps = 64, kMostQuietSteps = 1 << 16;
-constexpr int64_t kGrowth = 8;   // a share that there must be more of before a step is planned anew
+constexpr int64_t kGrowth = 8;  // a share that there must be more of before a step is planned anew
 
 bool IsBelow(const MemoryOwner& node, const MemoryOwner* above) {
   for (const MemoryOwner* at = &node; at != nullptr; at = at->parent()) {
@@ -258,7 +258,8 @@ bool BudgetFollower::Follow() {
   }
   const bool outgrown = entry.HasOutgrown();
   if (outgrown) {
-    if (entry.reserve_has_fallen) entry.quiet_steps = std::min(2 * entry.quiet_steps, kMostQuietSteps);
+    if (entry.reserve_has_fallen)
+      entry.quiet_steps = std::min(2 * entry.quiet_steps, kMostQuietSteps);
     entry.reserve_has_fallen = false;
     entry.reserve += std::max<int64_t>(entry.reserve, left.bytes / kMargin);
   }
@@ -268,8 +269,7 @@ bool BudgetFollower::Follow() {
     // Those of others that are idle, and of what is over the limit.
     Reclaimer::Global().ReclaimUnderPressure(left.share - left.bytes);
     left = entry.FindLeft();
-    if (left.bytes == kUnlimited ||
-        (entry.report.has_value() && !anew && entry.IsPlannedFor(left)))
+    if (left.bytes == kUnlimited || (entry.report.has_value() && !anew && entry.IsPlannedFor(left)))
       return false;
   }
   entry.Plan(left);

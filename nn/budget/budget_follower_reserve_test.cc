@@ -66,7 +66,8 @@ TEST(BudgetFollower, WhatIsReservedFallsOnceBatchesTakeNoMoreThanTheirPlan) {
   EXPECT_EQ(follower.reserved_bytes(), reserved);
   steps(300, false);
   EXPECT_EQ(follower.reserved_bytes(), 0);
-  EXPECT_GE(follower.report()->limit_bytes, before - before / 32);  // less the tape, which was not there then
+  EXPECT_GE(follower.report()->limit_bytes,
+            before - before / 32);  // less the tape, which was not there then
   EXPECT_GT(follower.plans(), plans);
   EXPECT_LE(follower.plans(), plans + 4);
   EXPECT_EQ(failed, were_failed);

@@ -150,8 +150,7 @@ Batch MaskedBatch(const StepShape& shape, const std::string& order, int64_t seed
   Batch batch;
   for (const char part : order) {
     if (part == 'f') {
-      batch.features =
-          RandomUniform({kBatch, kLength, kWidth}, -1, 1, static_cast<uint64_t>(seed));
+      batch.features = RandomUniform({kBatch, kLength, kWidth}, -1, 1, static_cast<uint64_t>(seed));
     } else if (part == 'l') {
       std::vector<int64_t> dims = {kBatch};
       for (const int64_t dim : shape.labels[0].shape.span()) dims.push_back(dim);
@@ -253,8 +252,9 @@ TEST(StepBudgetTest, StepsOfCtcArePlanned) {
                    NDArray({kBatch, kMostLabels}, DType::kInt64)};
         for (int64_t i = 0; i < kBatch * kMostLabels; ++i) {
           const int64_t label = (i + seed) % 4;  // that are no blank
-          made.labels.mutable_data<int64_t>()[i] =
-              i % kMostLabels > (i / kMostLabels) % 3 ? -1 : label >= blank ? label + 1 : label;
+          made.labels.mutable_data<int64_t>()[i] = i % kMostLabels > (i / kMostLabels) % 3 ? -1
+                                                   : label >= blank ? label + 1
+                                                                    : label;
         }
         if (!masked) return made;
         made.labels_mask = Ones({kBatch, kLength});
@@ -280,7 +280,8 @@ TEST(StepBudgetTest, StepsOfCtcArePlanned) {
 
 // What labels and lengths hold in a dry run is whatever memory held.
 TEST(StepBudgetTest, LabelsAreNotLookedAtInDryRuns) {
-  const NDArray garbage = Full({2, 3}, -7.0, DType::kInt64), lengths = Full({2}, 99.0, DType::kInt64);
+  const NDArray garbage = Full({2, 3}, -7.0, DType::kInt64),
+                lengths = Full({2}, 99.0, DType::kInt64);
   const NDArray row = garbage.Index(0, 0);
   EXPECT_THAT(MessageOf([&] { CheckCtcLabels(garbage, lengths, lengths, 5, 4); }),
               HasSubstr("input length 99"));

@@ -76,8 +76,8 @@ struct BatchArrays {
 
 BatchArrays ArraysOf(const Network& network, const StepShape& shape) {
   const auto there = [](const std::vector<std::optional<InputConfig>>& masks) {
-    return static_cast<size_t>(
-        std::count_if(masks.begin(), masks.end(), [](const auto& mask) { return mask.has_value(); }));
+    return static_cast<size_t>(std::count_if(masks.begin(), masks.end(),
+                                             [](const auto& mask) { return mask.has_value(); }));
   };
   return {network.inputs().size(), shape.labels.size(), there(shape.features_masks),
           there(shape.labels_masks)};

@@ -36,8 +36,8 @@ struct StepShape {
 };
 
 struct StepMemory {
-  int64_t live_bytes = 0;     // most bytes alive at once
-  int64_t planned_bytes = 0;  // the workspace's planned peak
+  int64_t live_bytes = 0;       // most bytes alive at once
+  int64_t planned_bytes = 0;    // the workspace's planned peak
   int64_t requested_bytes = 0;  // sum of all requests
   // What a limit of MemoryBudget counts beside it: pages to the end of the last one, and the tape's records.
   int64_t tail_bytes = 0, tape_bytes = 0;
