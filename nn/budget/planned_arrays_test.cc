@@ -1,6 +1,6 @@
 // What steps make beside features and labels, and what planning leaves as it was.
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <string>
@@ -274,6 +274,28 @@ TEST(StepBudgetTest, StepsOfCtcArePlanned) {
         EXPECT_EQ(outcome.actual_bytes, report.planned_bytes) << i;
       }
       EXPECT_EQ(BytesOf(network.arrays()), BytesOf(unlimited.arrays()));
+    }
+  }
+}
+
+// As many as there is room and time for, beside any blank.
+TEST(LossTest, SomeLabelsOfCtcAreTaken) {
+  for (const int64_t classes : {1, 2, 3, 5}) {
+    for (int64_t blank = 0; blank < classes; ++blank) {
+      for (const int64_t frames : {1, 2, 7}) {
+        for (const int64_t most : {1, 4, 9}) {
+          SCOPED_TRACE(absl::StrCat(classes, " ", blank, " ", frames, " ", most));
+          const Loss loss(LossConfig{.kind = LossKind::kCtc, .blank = blank});
+          NDArray labels({2, most}, DType::kInt64);
+          const NDArray output = Zeros({2, frames, classes});
+          loss.WriteSomeLabels(output.shape(), labels);
+          EXPECT_EQ(MessageOf([&] { loss.CheckLabels(output, labels); }), "nothing was thrown");
+          int64_t count = 0;
+          for (const int64_t label : labels.ToVector<int64_t>()) count += label >= 0;
+          const int64_t frames_needed = classes > 2 ? frames : (frames + 1) / 2;
+          EXPECT_EQ(count, classes == 1 ? 0 : 2 * std::min(most, frames_needed));
+        }
+      }
     }
   }
 }

@@ -322,8 +322,7 @@ NDArray Loss::Ctc(const NDArray& output, const NDArray& labels, const NDArray* m
 }
 
 void Loss::WriteSomeLabels(const Shape& output, NDArray& labels) const {
-  const bool are_sequences =
-      kind() == LossKind::kCtc && labels.rank() == 2 && output.rank() == 3 && output[2] > 1;
+  const bool are_sequences = kind() == LossKind::kCtc && labels.rank() == 2 && output.rank() == 3;
   if (!are_sequences || labels.dtype() != DType::kInt64) return ZeroOut(labels);
   const int64_t most = labels.dim(1), frames = output[1], classes = output[2];
   const int64_t blank = config_.blank;
@@ -331,7 +330,8 @@ void Loss::WriteSomeLabels(const Shape& output, NDArray& labels) const {
   int64_t second = first + 1 == blank ? first + 2 : first + 1;
   // Between equal neighbours stands a frame of the blank.
   if (second >= classes) second = first;
-  const int64_t length = std::min(most, second != first ? frames : (frames + 1) / 2);
+  const int64_t length =
+      classes < 2 ? 0 : std::min(most, second != first ? frames : (frames + 1) / 2);
   auto* const values = labels.mutable_data<int64_t>();
   for (int64_t i = 0; i < labels.NumElements(); ++i) {
     const int64_t at = i % most;
