@@ -81,10 +81,9 @@ struct NetworkOptions {
 
 // A parameter, or what a layer keeps beside its parameters, and where it lies.
 struct NamedParameter {
-  std::string name;  // "0.conv2d.filter"
-  NDArray value;     // a view of the flat array
-  bool is_trained =
-      true;  // has a gradient; not what layers keep beside their parameters, and not what is frozen
+  std::string name;        // "0.conv2d.filter"
+  NDArray value;           // a view of the flat array
+  bool is_trained = true;  // has a gradient; not what is frozen, nor what layers keep beside it
   bool is_frozen = false;  // by SetFrozen
   bool decays = true;      // under weight decay and regularisation
   int64_t begin = 0;       // its first element in the flat array
@@ -207,6 +206,7 @@ class Network {
   // first output, labels and mask of these. Throws where it is computed: kInvalidArgument unless losses are [batch].
   void set_loss(Loss loss);
   void set_loss(LossFunction loss) { loss_ = std::move(loss); }
+  const Loss* loss() const;  // that was set; null: the default one, or a function of the program's
 
   // The mean loss of an example. Fills gradients(). Call it inside a scope of training_workspace(): what it makes is per step.
   double ComputeGradients(const NDArray& features, const NDArray& labels);
@@ -295,8 +295,7 @@ class Network {
     // States of layers that read sequences, for sequences that come in parts: `states` of NewStates(), which are read and
     // written. Null: each sequence is whole.
     std::vector<NDArray>* states = nullptr;
-    bool training =
-        false;  // as in a step: dropout drops, normalisation is by the batch and moves its averages
+    bool training = false;  // as in a step: dropout drops, normalisation moves its averages
   };
   // Outputs for inputs [batch, ...], in the current place. Throws kInvalidArgument naming input, found and expected shape.
   Arrays Run(Arrays inputs, const RunOptions& options) const;
@@ -319,7 +318,8 @@ class Network {
   Workspace& inference_workspace();
 
  private:
-  friend class NetworkMeter;  // nn/memory_report.cc
+  friend class NetworkMeter;    // nn/memory_report.cc
+  friend class GradientsAside;  // nn/budget/gradients_aside.cc
   // `shared`: whose parameters it has; null: its own.
   Network(std::shared_ptr<const NetworkBody> body, const NetworkOptions& options,
           const Network* shared = nullptr);

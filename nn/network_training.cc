@@ -60,12 +60,24 @@ class TapedHost final : public ParameterHost, public GradientListener {
 
 }  // namespace
 
-void Network::set_loss(Loss loss) {
-  loss_ = [loss = std::move(loss)](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
+namespace {
+
+// Of the first output, labels and mask of these.
+struct LossOfFirst {
+  Loss loss;
+  NDArray operator()(absl::Span<const NDArray> outputs, const NetworkInputs& inputs) const {
     if (inputs.labels.empty())
       ThrowInvalidArgument(absl::StrCat("network: no labels, expected those of ", loss.ToString()));
     return loss.Of(outputs[0], inputs.labels[0], MaskOfLabels(inputs));
-  };
+  }
+};
+
+}  // namespace
+
+void Network::set_loss(Loss loss) { loss_ = LossOfFirst{std::move(loss)}; }
+const Loss* Network::loss() const {
+  const auto* const named = loss_.target<LossOfFirst>();
+  return named != nullptr ? &named->loss : nullptr;
 }
 
 void Network::CheckLabelsMasks(const NetworkInputs& inputs) const {

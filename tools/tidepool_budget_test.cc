@@ -135,6 +135,19 @@ TEST(TidepoolBudget, FlagsThatNothingWouldKeepToAreRefusedBeforeAnythingIsRead) 
             "tidepool train: flag --memory_budget is \"5 MB\", expected bytes, such as 67108864, "
             "64MiB, 1.5GiB or 25%\n");
   EXPECT_THAT(refusal("", {"--memory_budget=5 MiB"}), HasSubstr("train-images"));
+  EXPECT_THAT(refusal("", {"--memory_budget=50% "}), HasSubstr("train-images"));
+  EXPECT_THAT(refusal("", {"--memory_budget= "}), HasSubstr("flag --memory_budget is \" \""));
+  for (const std::string strategy : {"recompute", "none"}) {
+    for (const std::string flag : {"spill_folder", "spill_compression"}) {
+      const std::string value = flag == "spill_folder" ? "/var/tmp" : "lz4";
+      EXPECT_EQ(
+          refusal("", {"--memory_budget=50%", "--budget_strategy=" + strategy,
+                       "--" + flag + "=" + value}),
+          "tidepool train: flag --" + flag + " is \"" + value +
+              "\" where nothing is spilled, expected --budget_strategy=auto or spill, found " +
+              strategy + "\n");
+    }
+  }
 }
 
 }  // namespace

@@ -84,6 +84,9 @@ TEST(TidepoolDistributed, FlagsOfJobsAreRefusedWithoutOne) {
   EXPECT_THAT(RunProgram(DataPath("tools/tidepool"), Train({"--distributed", "--graphs"})).err,
               HasSubstr("--distributed: not with --graphs"));
   EXPECT_THAT(
+      RunProgram(DataPath("tools/tidepool"), Train({"--distributed", "--checkpoint_every=5"})).err,
+      HasSubstr("flag --checkpoint_every is 5 without a folder, expected --checkpoints"));
+  EXPECT_THAT(
       RunProgram(DataPath("tools/tidepool"), Train({"--distributed", "--memory_profile=x"})).err,
       HasSubstr("--memory_profile"));
   EXPECT_THAT(RunProgram(DataPath("tools/tidepool"), Train({"--distributed", "--device=cuda"})).err,

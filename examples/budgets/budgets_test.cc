@@ -14,6 +14,9 @@
 #include "tidepool/nn/budget/spilled_trainer.h"
 #include "tidepool/nn/budget/step_budget.h"
 #include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/pooling.h"
+#include "tidepool/nn/layers/recurrent.h"
+#include "tidepool/nn/layers/sequence.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/activation_plan.h"
 #include "tidepool/nn/network_config.h"
@@ -109,6 +112,33 @@ TEST(BudgetsTest, TheGuideTrainsToTheSameLoss) {
   double loss = 0;
   for (int i = 0; i < 5; ++i) loss = trainer.Step([] { return MakeBatch(256); });
   EXPECT_EQ(loss, expected);
+}
+
+// [masks]
+// Sequences of up to 40 steps: lengths differ by their masks.
+StepBudgetReport LimitMasked(Network& network, const Trainer& trainer) {
+  StepShape shape{.batch = 64, .features_masks = {InputConfig{"mask", {40}, DType::kFloat32}}};
+  shape.trainer = &trainer;  // it clips gradients by their norm
+  return SetStepBudget(network, {.limit = "50%", .shape = shape});
+}
+// [masks]
+
+TEST(BudgetsTest, SequencesOfOtherLengthsKeepToThePlan) {
+  Network network({40, 8}, {Lstm(32), Lstm(32), Lstm(32), GlobalPooling(), Dense(10)}, /*seed=*/1);
+  UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
+  adam.clipping = {ClippingKind::kGlobalNorm, 1};
+  Trainer trainer(network, adam);
+  const StepBudgetReport report = LimitMasked(network, trainer);
+  for (int i = 0; i < 3; ++i) {
+    trainer.Step([i] {
+      Batch batch{RandomUniform({64, 40, 8}, -1, 1, 1), Zeros({64}, DType::kInt64)};
+      batch.features_mask = Ones({64, 40});
+      batch.features_mask.Slice(1, 10 + i, 40) = 0.0;
+      return batch;
+    });
+  }
+  EXPECT_EQ(OutcomeOf(network, report, 0).misses, 0u);
+  EXPECT_LE(OutcomeOf(network, report, 0).actual_bytes, report.limit_bytes);
 }
 
 TEST(BudgetsTest, ALimitOfTheOwnerIsFollowed) {

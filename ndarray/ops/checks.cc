@@ -3,12 +3,14 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/host_view.h"
+#include "tidepool/ndarray/kernel_scopes.h"
 
 namespace tidepool {
 namespace {
 
 void CheckValues(const char* op, const int64_t* values, int64_t stride, int64_t count,
                  int64_t classes) {
+  if (internal::KernelsAreOff()) return;  // nobody has computed them
   for (int64_t i = 0; i < count; ++i) {
     const int64_t label = values[i * stride];
     if (label >= 0 && label < classes) continue;

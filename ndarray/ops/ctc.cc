@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/kernel_scopes.h"
 #include "tidepool/ndarray/ops/checks.h"
 
 namespace tidepool {
@@ -69,6 +70,7 @@ void CheckCtcLabels(const NDArray& labels, const NDArray& input_lengths,
                     const CtcAttributes& attributes) {
   CheckOperands(OpCode::kCtcLoss, {nullptr, &labels, &input_lengths, &label_lengths});
   CheckLengths("ctc_loss", labels, input_lengths, label_lengths);
+  if (internal::KernelsAreOff()) return;  // nobody has computed the lengths
   const std::vector<int64_t> all = labels.ToVector<int64_t>(),
                              inputs = input_lengths.ToVector<int64_t>(),
                              counts = label_lengths.ToVector<int64_t>();

@@ -23,7 +23,8 @@ namespace {
 
 constexpr int64_t kUnlimited = MemoryBudget::kUnlimited;
 constexpr int64_t kMargin = 16;  // a share of what is left, for what nobody has measured
-constexpr int64_t kGrowth = 8;   // a share that there must be more of before a step is planned anew
+constexpr uint64_t kQuietSteps = 64, kMostQuietSteps = 1 << 16;
+constexpr int64_t kGrowth = 8;  // a share that there must be more of before a step is planned anew
 
 bool IsBelow(const MemoryOwner& node, const MemoryOwner* above) {
   for (const MemoryOwner* at = &node; at != nullptr; at = at->parent()) {
@@ -96,6 +97,24 @@ struct BudgetFollower::Entry {
            (stats.misses + stats.spills > unplanned || workspace.core()->refused() > 0);
   }
 
+  // Whether there is more to plan for. By half where so many steps needed none of it, and to nothing where little is left; each time that it was needed after all twice
+  // as many are waited for, so that steps fail ever less often.
+  bool LowerReserve(const Left& left) {
+    if (reserve == 0 || !report.has_value()) return false;
+    const WorkspaceStats stats = network.training_workspace().stats();
+    const uint64_t now = stats.misses + stats.spills;
+    if (now > seen_unplanned ||
+        static_cast<int64_t>(stats.requested_bytes) > report->requested_bytes) {
+      seen_unplanned = now;
+      seen_cycles = stats.cycles;
+    }
+    if (stats.cycles < seen_cycles + quiet_steps) return false;
+    reserve_has_fallen = true;
+    reserve = reserve / 2 < left.bytes / kMargin ? 0 : reserve / 2;
+    seen_cycles = stats.cycles;
+    return !KeepsEverything(report->plan);
+  }
+
   Network& network;
   const FollowerOptions options;
   MemoryOwner& parent;  // below which the training workspace is
@@ -107,6 +126,9 @@ struct BudgetFollower::Entry {
   int64_t planned_for = 0, plans = 0;
   int64_t reserve = 0;                        // for what steps were seen to take beyond their plans
   uint64_t failed_cycles = 0, unplanned = 0;  // of the workspace, when it was planned
+  // Steps without any of what the reserve is for, after which it falls; and of the workspace, when there was some for the last time.
+  bool reserve_has_fallen = false;  // since a step has failed for it
+  uint64_t quiet_steps = kQuietSteps, seen_cycles = 0, seen_unplanned = 0;
 };
 
 // Under the lock.
@@ -167,8 +189,9 @@ void BudgetFollower::Entry::ThrowNothingFits(const Left& left,
           BudgetStrategyName(least.strategy), ": ", least.plan.ToString(), ")",
           reserve > 0 ? absl::StrCat(", steps were seen to take up to ", reserve, " beside that")
                       : "",
-          "; a limit of ", left.others + room, " would have been enough, or a smaller batch; ",
-          least.unlimited_bytes, " bytes for a step without a budget"),
+          "; a limit of ", left.others + room, " would have been enough",
+          least.batch > 1 ? ", or a smaller batch; " : "; ", least.unlimited_bytes,
+          " bytes for a step without a budget"),
       now.ToString() + now.OwnersToString());
 }
 
@@ -201,7 +224,8 @@ void BudgetFollower::Entry::Plan(const Left& left) {
   report = std::move(made);
   const WorkspaceStats stats = network.training_workspace().stats();
   failed_cycles = stats.failed_cycles;
-  unplanned = stats.misses + stats.spills;
+  unplanned = seen_unplanned = stats.misses + stats.spills;
+  seen_cycles = stats.cycles;
   ++plans;
 }
 
@@ -233,14 +257,19 @@ bool BudgetFollower::Follow() {
     return !kept;
   }
   const bool outgrown = entry.HasOutgrown();
-  if (outgrown) entry.reserve += std::max<int64_t>(entry.reserve, left.bytes / kMargin);
-  if (entry.report.has_value() && !outgrown && entry.IsPlannedFor(left)) return false;
+  if (outgrown) {
+    if (entry.reserve_has_fallen)
+      entry.quiet_steps = std::min(2 * entry.quiet_steps, kMostQuietSteps);
+    entry.reserve_has_fallen = false;
+    entry.reserve += std::max<int64_t>(entry.reserve, left.bytes / kMargin);
+  }
+  const bool anew = entry.LowerReserve(left) || outgrown;
+  if (entry.report.has_value() && !anew && entry.IsPlannedFor(left)) return false;
   if (left.bytes < left.share) {
     // Those of others that are idle, and of what is over the limit.
     Reclaimer::Global().ReclaimUnderPressure(left.share - left.bytes);
     left = entry.FindLeft();
-    if (left.bytes == kUnlimited ||
-        (entry.report.has_value() && !outgrown && entry.IsPlannedFor(left)))
+    if (left.bytes == kUnlimited || (entry.report.has_value() && !anew && entry.IsPlannedFor(left)))
       return false;
   }
   entry.Plan(left);
@@ -256,6 +285,7 @@ std::string BudgetFollower::ToString() const {
                       ": everything is kept, nothing limits a step\n");
 }
 int64_t BudgetFollower::plans() const { return entry_->plans; }
+int64_t BudgetFollower::reserved_bytes() const { return entry_->reserve; }
 int64_t BudgetFollower::allowed_bytes() const { return entry_->FindLeft().bytes; }
 
 }  // namespace tidepool::nn

@@ -13,7 +13,7 @@
 // share it by their weights, and give way at their next steps when another one comes. The tape's records and
 // the end of the last page are measured and left room for, and a sixteenth stays for the rest of what a step makes beside its plan. Where a step
 // fails that took more than its plan has (its batch is made in other ways than step_budget.h says), the next Follow() plans for less:
-// training goes on, or is refused with what would be enough.
+// training goes on, or is refused with what would be enough; and for more again once steps have taken no more than their plan for long (reserved_bytes()).
 //
 // Bits are those of training without a budget, whatever it is and however often it changes (step_budget.h).
 #ifndef TIDEPOOL_NN_BUDGET_BUDGET_FOLLOWER_H_
@@ -52,8 +52,7 @@ class BudgetFollower {
   // Before a step, on the thread of the steps, outside of the training workspace. True where it was planned anew: because less is left than the plan takes, or an
   // eighth more than it was made for and it does not keep everything, or for the first time. Without a limit everything is kept. Throws
   // OutOfMemoryError where nothing fits, with the limit that would have been enough: the network keeps everything then, and the next call
-  // plans again. Others as SetStepBudget. What it does to gradients and their listener, and its cost, where something is planned:
-  // that of SetStepBudget.
+  // plans again. Others as SetStepBudget. Its cost where something is planned: that of SetStepBudget.
   bool Follow();
 
   // Of the last plan, and how often there was one; null: there is none, as nothing limits, or nothing fits.
@@ -61,6 +60,9 @@ class BudgetFollower {
   int64_t plans() const;
   // The report's lines, or one that says why there is none.
   std::string ToString() const;
+  // What stays of that for what steps were seen to take beside their plans: a sixteenth of what is left, or as much as it was, more for each step that failed for
+  // it. By half, and at last to nothing, it falls where 64 steps had none of that; twice as many each time that it was needed after all.
+  int64_t reserved_bytes() const;
   // What is left for a step, now; MemoryBudget::kUnlimited: nothing limits.
   int64_t allowed_bytes() const;
 

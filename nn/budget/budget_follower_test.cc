@@ -244,6 +244,7 @@ TEST(BudgetFollower, WhatDoesNotFitIsToldWithTheLimitThatWouldBeEnough) {
       EXPECT_THAT(error.message(),
                   AllOf(HasSubstr("follows the limit of owner [impossible]"),
                         HasSubstr("others hold"), HasSubstr("would have been enough")));
+      EXPECT_THAT(error.message(), HasSubstr("would have been enough, or a smaller batch; "));
       EXPECT_THAT(error.report(), HasSubstr("host"));
       const std::string text = "a limit of ";
       enough = std::stoll(error.message().substr(error.message().find(text) + text.size()));

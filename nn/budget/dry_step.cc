@@ -14,6 +14,8 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel_scopes.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/losses/loss.h"
+#include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
 namespace {
@@ -44,6 +46,19 @@ NDArray Made(const InputConfig& config, int64_t batch, DType floats, bool dry) {
   return array;
 }
 
+// All positions count.
+Arrays MadeMasks(const std::vector<std::optional<InputConfig>>& configs, int64_t batch, bool dry) {
+  Arrays masks;
+  for (const std::optional<InputConfig>& config : configs) {
+    masks.push_back(config.has_value() ? Made(*config, batch, config->dtype, /*dry=*/true)
+                                       : NDArray());
+    if (!config.has_value() || dry) continue;
+    CopyInto(FromScalar(1, config->dtype, Place::Heap()).BroadcastTo(masks.back().shape()),
+             masks.back());
+  }
+  return masks;
+}
+
 NetworkInputs MadeInputs(const Network& network, const StepShape& shape, int64_t batch, bool dry) {
   NetworkInputs inputs;
   const auto make = [&](NDArray& array, const InputConfig& config) {
@@ -54,6 +69,16 @@ NetworkInputs MadeInputs(const Network& network, const StepShape& shape, int64_t
   inputs.labels.resize(shape.labels.size());
   for (size_t i = 0; i < features.size(); ++i) make(inputs.features[i], features[i]);
   for (size_t i = 0; i < shape.labels.size(); ++i) make(inputs.labels[i], shape.labels[i]);
+  inputs.features_masks = MadeMasks(shape.features_masks, batch, dry);
+  inputs.labels_masks = MadeMasks(shape.labels_masks, batch, dry);
+  // Zeros are no labels of some losses.
+  const Loss* const loss = network.loss();
+  if (loss != nullptr && !inputs.labels.empty() && !IsFloating(inputs.labels[0].dtype())) {
+    std::vector<int64_t> output = {batch};
+    const Shape& of_example = network.output_shape();
+    output.insert(output.end(), of_example.span().begin(), of_example.span().end());
+    loss->WriteSomeLabels(Shape(output), inputs.labels[0]);
+  }
   return inputs;
 }
 
@@ -74,7 +99,8 @@ void RunStep(Network& network, const StepShape& shape, bool dry, BatchMade made)
   const WorkspaceScope scope(network.training_workspace());
   const NetworkInputs inputs =
       made == BatchMade::kOutside ? std::move(outside) : MadeInputs(network, shape, batch, dry);
-  network.QueueGradients(inputs, [](const NDArray&) {});
+  network.QueueGradients(network.PrepareInputs(inputs), [](const NDArray&) {});
+  if (shape.trainer != nullptr) shape.trainer->MakeWhatUpdateMakes();
 }
 
 void RunDryStep(Network& network, const StepShape& shape, MemoryOwner& owner, BatchMade made) {

@@ -22,13 +22,25 @@ namespace {
 constexpr char kName[] = "spilled trainer";
 constexpr int kMostAhead = 64;
 
+// Each parameter as its layer says, with what pads it: a Trainer's groups, where it has any.
+std::vector<ParameterGroup> GroupsOf(const Network& network) {
+  std::vector<ParameterGroup> groups;
+  for (const NamedParameter& parameter : network.named_parameters()) {
+    if (!parameter.is_trained) break;
+    if (!groups.empty()) groups.back().end = parameter.begin;
+    groups.push_back(
+        {.begin = parameter.begin, .end = network.trained_elements(), .decays = parameter.decays});
+  }
+  return groups;
+}
+
 }  // namespace
 
 SpilledTrainer::Host::Host(Network& network, const UpdaterConfig& updater,
                            const SpilledTrainerOptions& options)
     : network_(network),
-      updater_(updater, {network.trained_elements()}, network.device(), network.dtype(), {},
-               Updater::State::kNone),
+      updater_(updater, {network.trained_elements()}, network.device(), network.dtype(),
+               GroupsOf(network), Updater::State::kNone),
       file_(options.file != nullptr ? options.file : std::make_shared<SpillFile>()),
       element_(DTypeBytes(network.dtype())) {
   if (updater.clipping.kind == ClippingKind::kGlobalNorm) {
@@ -46,6 +58,13 @@ SpilledTrainer::Host::Host(Network& network, const UpdaterConfig& updater,
                                       ", expected 0 (no limit) or more"));
   }
   network.CheckCanBeHosted();
+  if (network.activations() != nullptr) {
+    ThrowFailedPrecondition(absl::StrCat(
+        kName, ": network [", network.name(),
+        "] has a step budget (SetStepBudget, a BudgetFollower or SetActivationPlan), and steps "
+        "whose parameters are in a file keep all that waits for the backward pass; expected "
+        "ClearStepBudget(network) before, or smaller batches"));
+  }
   MakeUnits();
   ChoosePlan(options);
   SortByPlace();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -171,8 +172,24 @@ void SpilledTrainer::Host::Update(Unit& unit) {
       const auto used = static_cast<size_t>(parameter.gradient.NumElements());
       std::memset(parameter.whole_gradient.raw_data() + used * element_, 0,
                   (static_cast<size_t>(parameter.elements) - used) * element_);
-      updater_.ApplyTo({.decays = named.decays}, parameter.whole_gradient, parameter.whole_value,
-                       &parameter.first, &parameter.second);
+      const int64_t begin = named.begin, end = begin + static_cast<int64_t>(used);
+      const bool by_norm = updater_.config().clipping.kind == ClippingKind::kNormOfEach;
+      const std::optional<ParameterGroup> as =
+          updater_.GroupOf(begin, end, begin + parameter.elements, by_norm);
+      if (!as.has_value()) {
+        ThrowUnimplemented(absl::StrCat(
+            kName, ": groups of the updater begin or end within \"", named.name, "\", elements [",
+            begin, ", ", end, ")", by_norm ? ", or have it with others" : "",
+            ", expected groups of whole parameters", by_norm ? ", each by itself" : ""));
+      }
+      // A norm is of the group's elements, with what pads the parameter or without.
+      const int64_t count = by_norm && as->end == end ? end - begin : parameter.elements;
+      const auto part = [&](const NDArray& whole) {
+        return whole.is_defined() ? whole.Slice(0, 0, count) : whole;
+      };
+      NDArray value = part(parameter.whole_value), first = part(parameter.first),
+              second = part(parameter.second);
+      updater_.ApplyTo(*as, part(parameter.whole_gradient), value, &first, &second);
     }
   }
   unit.value.set_there(false);

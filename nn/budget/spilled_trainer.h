@@ -63,7 +63,8 @@ struct SpilledTrainerStats {
 class SpilledTrainer {
  public:
   // Takes the network's parameters over, into the file; those of NetworkOptions::hosted_parameters begin as they would in memory.
-  // Throws as Network::HostParameters, Updater and SpillFile; kFailedPrecondition while another trainer has them;
+  // Throws as Network::HostParameters, Updater and SpillFile; kFailedPrecondition while another trainer has them, and for a network
+  // that has a step budget (ClearStepBudget), as activations are kept;
   // kInvalidArgument for `ahead` or memory_bytes out of range; kUnimplemented for clipping by the norm of all gradients, which
   // a step never has at once; OutOfMemoryError where not even ahead = 0 fits into memory_bytes, with what would. Nothing has
   // changed then.
@@ -92,7 +93,8 @@ class SpilledTrainer {
   void SaveCheckpoint(const std::string& path, const CheckpointNotes& notes = {}) const;
   CheckpointNotes LoadCheckpoint(const std::string& path);
 
-  // For schedules by epoch and for steps that go on; its state is in the file.
+  // For schedules by epoch, groups and for steps that go on; its state is in the file. Groups (Updater::SetGroups) are of whole parameters, with or
+  // without what pads them, and of one each where norms of each are clipped: a step throws kUnimplemented for others.
   Updater& updater();
   int64_t steps() const;
   Network& network();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tidepool/memory/accounting/bytes_of_text.h"
@@ -17,6 +18,7 @@
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_core.h"
+#include "tidepool/nn/budget/gradients_aside.h"
 #include "tidepool/nn/budget/step_costs.h"
 #include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/network/network_body.h"
@@ -28,7 +30,7 @@ namespace {
 constexpr double kCountedTooHigh = 1.5;
 
 int64_t LimitOf(const std::string& text, int64_t unlimited) {
-  return BytesOfText("step budget: limit", text, unlimited);
+  return BytesOfText("step budget: limit", absl::StripTrailingAsciiWhitespace(text), unlimited);
 }
 
 // Its memory is a part of the budget, so small budgets have small blocks.
@@ -72,8 +74,8 @@ std::vector<std::string> WaysOf(const Network& network, const ActivationPlan& pl
           "step budget: network [", report.network, "] of batch ", report.batch, " needs ",
           report.least_bytes, " bytes for a step by the plan that takes least (",
           BudgetStrategyName(report.strategy), ": ", least_plan, "), and the budget is ",
-          report.limit_bytes, "; ", report.least_bytes,
-          " would have been enough, or a smaller batch; ", report.unlimited_bytes,
+          report.limit_bytes, "; ", report.least_bytes, " would have been enough",
+          report.batch > 1 ? ", or a smaller batch; " : "; ", report.unlimited_bytes,
           " without a budget; ", report.unspillable_bytes,
           " bytes that wait cannot be spilled, as gradient functions of layers' own have them"),
       now.ToString() + now.OwnersToString());
@@ -116,6 +118,13 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
         "step budget: network [", network.name(),
         "]: the order of layers is a program's, expected a network of a configuration"));
   }
+  if (network.is_hosted()) {
+    ThrowUnimplemented(absl::StrCat(
+        "step budget: network [", network.name(),
+        "] has its parameters elsewhere (in a SpilledTrainer's file, or in parts), whose steps "
+        "keep all that waits for the backward pass; expected a network with parameters of its "
+        "own, or smaller batches"));
+  }
   if (network.training_mode() != WorkspaceMode::kEnabled) {
     ThrowUnimplemented(absl::StrCat("step budget: network [", network.name(),
                                     "] trains in another workspace mode than enabled, which has no "
@@ -140,6 +149,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
     network.set_training_workspace(mode, config);
     network.ReleaseTape();  // whose memory is beside the budgets
   };
+  const GradientsAside aside(network);
   StepBudgetReport report;
   report.network = network.name();
   report.strategy = budget.strategy;
@@ -228,6 +238,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   const StepMemory memory =
       PrepareStep(network, budget.shape, chosen->plan, file_of(chosen->plan), config);
   report.planned_bytes = memory.planned_bytes + report.file_bytes;
+  report.requested_bytes = memory.requested_bytes;
   report.tail_bytes = memory.tail_bytes;
   report.tape_bytes = memory.tape_bytes;
   std::move(restore).Cancel();

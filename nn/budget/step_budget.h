@@ -9,7 +9,8 @@
 // A budget is of all that a step makes: the planned peak of the network's training workspace, and the memory that a spill file's
 // transfers pass through. Parameters, gradients and the updater's state are beside it (nn/memory_report.h), and so are the tape's
 // records (StepBudgetReport::tape_bytes). The plan holds from the first step on where the batch is made in the
-// step's workspace, features or labels first, or comes from elsewhere (a ring, the heap); a step whose batch takes more requests is learned when it comes.
+// step's workspace, features or labels first, masks behind both or behind what they mask, or comes from elsewhere (a ring, the heap); a step
+// whose batch takes more requests is learned when it comes. What a step's update makes is planned where StepShape names its trainer.
 #ifndef TIDEPOOL_NN_BUDGET_STEP_BUDGET_H_
 #define TIDEPOOL_NN_BUDGET_STEP_BUDGET_H_
 
@@ -65,6 +66,7 @@ struct StepBudgetReport {
   int64_t least_bytes = 0;    // of the plans that were looked at: a limit that one of them keeps to
   int64_t planned_bytes = 0;  // what steps will take: the planned peak and those of the file
   int64_t file_bytes = 0;     // of these
+  int64_t requested_bytes = 0;  // sum of all requests of a step, each by itself
   // Beside them: pages to the end of the last one, and records of the tape.
   int64_t tail_bytes = 0, tape_bytes = 0;
   // Of what waits for the backward pass: what gradient functions of layers' own have, of which no operator tells.
@@ -101,8 +103,8 @@ struct StepBudgetOutcome {
 // the training workspace is open, OutOfMemoryError where nothing fits a hard budget: with what would be enough, and the ledger; the
 // network keeps everything then. What SpillFile throws. Memory: dry runs take addresses, and no pages; times are measured within the
 // limit, but for the tape and what kernels keep, by one example at least. Time: a few steps, and seconds for the search for places.
-// Steps are run and timed meanwhile: gradients() are others afterwards, so what was computed is to be applied (Trainer::Update) before,
-// and a gradient listener is told of theirs.
+// Steps are run and timed meanwhile, on the thread that calls: until it returns gradients() are another array, a thousandth of which is memory (64 KiB
+// at least); then they are those that they were, and the gradient listener has been told of nothing.
 StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget);
 // Everything is kept again.
 void ClearStepBudget(Network& network);

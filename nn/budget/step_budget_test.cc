@@ -16,6 +16,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/nn/layers/conv2d.h"
@@ -191,8 +192,11 @@ TEST(StepBudgetTest, WhatDoesNotFitIsToldWithWhatWouldBeEnough) {
   }
   EXPECT_EQ(SetStepBudget(network, {.limit = "5 MiB", .shape = {.batch = kBatch}}).limit_bytes,
             5 << 20);
-  EXPECT_EQ(SetStepBudget(network, {.limit = "100 %", .shape = {.batch = kBatch}}).limit_bytes,
+  EXPECT_EQ(SetStepBudget(network, {.limit = "100 % ", .shape = {.batch = kBatch}}).limit_bytes,
             report.unlimited_bytes);
+  EXPECT_THAT(refused(hard, network), HasSubstr(" would have been enough, or a smaller batch; "));
+  EXPECT_THAT(refused({.limit = "1", .shape = {.batch = 1}}, network),
+              HasSubstr(" would have been enough; "));
   EXPECT_THAT(refused({.limit = "50%", .shape = {.batch = 0}}, network), HasSubstr("a batch of 0"));
   EXPECT_THAT(refused({.limit = "50%", .costs = StepCosts{}}, network),
               HasSubstr("costs.forward_seconds has 0 values, expected"));
@@ -316,6 +320,26 @@ TEST(StepBudgetTest, TimesAreMeasuredWithinTheLimit) {
     budget.SetOwnerLimit(owner, Host(), others + limit + kBeside);
     EXPECT_GE(SetStepBudget(network, within).timed_batch, 1);
     budget.SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
+  }
+}
+
+// The steps that are timed are the only ones that write to their pages.
+TEST(StepBudgetTest, PagesOfTimedStepsAreGivenBack) {
+  MemoryBudget& budget = MemoryBudget::Global();
+  for (const char* const name : {"residual", "lstm"}) {
+    Network network = Deep(name);
+    const StepShape shape{.batch = kBatch};
+    const ActivationProblem problem = MeasureActivations(network, shape);
+    const auto pages = [&] {
+      return budget.Of(network.training_workspace().core()->memory_owner, Host()).taken_bytes;
+    };
+    const int64_t process = budget.process().taken_bytes;
+    const StepTimes times = MeasureTimes(network, shape, problem, INT64_MAX / 2);
+    EXPECT_EQ(times.batch, kBatch);
+    EXPECT_EQ(pages(), 0) << name;
+    EXPECT_LE(budget.process().taken_bytes, process) << name;
+    SetStepBudget(network, {.limit = "75%", .shape = shape});
+    EXPECT_EQ(pages(), 0) << name;
   }
 }
 

@@ -68,27 +68,54 @@ std::shared_ptr<const CyclePlan> WithBatchMade(const PlacedRequests& placed, siz
   return MakeCyclePlan(std::move(made), SIZE_MAX);
 }
 
-// In which order a batch of so many features and labels may be made in a step, beside features first: labels first, all from the last
-// one, features alone. (Labels alone may begin as labels first do, as far as the first array of a layer is as large as the features
-// are, which lie elsewhere then: no step could go on with the right one of the two.)
-std::vector<std::vector<size_t>> OrdersOf(size_t features, size_t labels) {
-  std::vector<size_t> all(features + labels);
+// How many arrays of each kind a batch has, in the order in which dry steps make them.
+struct BatchArrays {
+  size_t features = 0, labels = 0, features_masks = 0, labels_masks = 0;
+  size_t all() const { return features + labels + features_masks + labels_masks; }
+};
+
+BatchArrays ArraysOf(const Network& network, const StepShape& shape) {
+  const auto there = [](const std::vector<std::optional<InputConfig>>& masks) {
+    return static_cast<size_t>(std::count_if(masks.begin(), masks.end(),
+                                             [](const auto& mask) { return mask.has_value(); }));
+  };
+  return {network.inputs().size(), shape.labels.size(), there(shape.features_masks),
+          there(shape.labels_masks)};
+}
+
+// In which order such a batch may be made in a step, beside features first: labels first, all from the last
+// one, features alone; masks behind both, or each behind what it masks. (Labels alone may begin as labels first do, as far as the first
+// array of a layer is as large as the features are, which lie elsewhere then: no step could go on with the right one of the two.)
+std::vector<std::vector<size_t>> OrdersOf(const BatchArrays& arrays) {
+  std::vector<size_t> all(arrays.all());
   std::iota(all.begin(), all.end(), size_t{0});
-  const auto first_label = all.begin() + static_cast<std::ptrdiff_t>(features);
-  std::vector<std::vector<size_t>> orders = {{all.begin(), first_label},
-                                             {all.rbegin(), all.rend()}};
-  orders.push_back({first_label, all.end()});
-  orders.back().insert(orders.back().end(), all.begin(), first_label);
+  const auto at = [&](size_t begin) { return all.begin() + static_cast<std::ptrdiff_t>(begin); };
+  using Part = std::vector<size_t>;
+  const size_t masks = arrays.features + arrays.labels;
+  const Part features(at(0), at(arrays.features)), labels(at(arrays.features), at(masks)),
+      features_masks(at(masks), at(masks + arrays.features_masks)),
+      labels_masks(at(masks + arrays.features_masks), all.end());
+  std::vector<Part> orders = {features, {all.rbegin(), all.rend()}};
+  const auto add = [&](std::initializer_list<const Part*> parts) {
+    Part order;
+    for (const Part* const part : parts) order.insert(order.end(), part->begin(), part->end());
+    if (std::find(orders.begin(), orders.end(), order) == orders.end())
+      orders.push_back(std::move(order));
+  };
+  add({&labels, &features, &features_masks, &labels_masks});
+  if (masks == all.size()) return orders;
+  add({&features, &features_masks, &labels, &labels_masks});
+  add({&labels, &labels_masks, &features, &features_masks});
   return orders;
 }
 
 // Adds those to a file of plans, whose first one is of features first.
-void AddOrders(const std::string& path, size_t features, size_t labels, size_t alignment) {
+void AddOrders(const std::string& path, const BatchArrays& arrays, size_t alignment) {
   ParsedPlans parsed = ReadPlans(path, alignment);
   if (parsed.cycles.empty()) return;
   std::vector<std::shared_ptr<LearnedCycle>> cycles, others;
-  for (const std::vector<size_t>& order : OrdersOf(features, labels)) {
-    if (auto other = WithBatchMade(parsed.cycles[0], features + labels, order); other != nullptr)
+  for (const std::vector<size_t>& order : OrdersOf(arrays)) {
+    if (auto other = WithBatchMade(parsed.cycles[0], arrays.all(), order); other != nullptr)
       others.push_back(std::make_shared<LearnedCycle>(std::move(other)));
   }
   if (others.empty()) return;
@@ -109,8 +136,7 @@ bool PassPlansOn(Network& network, const StepShape& shape, const WorkspaceConfig
   const std::string path = folder + "/plans";
   try {
     network.training_workspace().SavePlans(path);
-    AddOrders(path, network.inputs().size(), shape.labels.size(),
-              network.training_workspace().config().alignment);
+    AddOrders(path, ArraysOf(network, shape), network.training_workspace().config().alignment);
   } catch (const Error&) {
     return false;
   }
@@ -131,7 +157,8 @@ namespace {
 StepMemory MemoryOf(Network& network) {
   const WorkspaceStats stats = network.training_workspace().stats();
   return {.live_bytes = static_cast<int64_t>(stats.live_lower_bound_bytes),
-          .planned_bytes = static_cast<int64_t>(stats.planned_peak_bytes)};
+          .planned_bytes = static_cast<int64_t>(stats.planned_peak_bytes),
+          .requested_bytes = static_cast<int64_t>(stats.requested_bytes)};
 }
 
 // Of a step whose workspace and tape are charged to `owner` alone, as budgets count.
@@ -258,12 +285,14 @@ StepMemory PrepareStep(Network& network, const StepShape& shape, const Activatio
   LearnOthers(network, shape, MemoryOwner::Current(), kWays, &learned);
   memory.live_bytes = learned.live_bytes;
   memory.planned_bytes = learned.planned_bytes;
+  memory.requested_bytes = learned.requested_bytes;
   return memory;
 }
 
 namespace {
 
-ActivationProblem MeasureWhole(Network& network, const StepShape& shape) {
+ActivationProblem MeasureWhole(Network& network, StepShape shape) {
+  shape.trainer = nullptr;  // what it makes is behind all layers
   StepTrace trace(network);
   network.SetActivationPlan(PlanOfLayers(network, Retention::kKeep), nullptr, &trace);
   const absl::Cleanup forget = [&] { network.SetActivationPlan({}); };

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,19 +16,29 @@
 
 namespace tidepool::nn {
 
-// Batches that steps are given.
+class Trainer;
+
+// Batches that steps are given, and what becomes of their gradients.
 struct StepShape {
   int64_t batch = 1;  // examples of the largest batch
   // Of other batches that will come, as an epoch's last one is: what they take is planned too, so that they keep to the budget from
   // their first coming on. Others are planned when they have come.
   std::vector<int64_t> other_batches = {};
-  // Shape of an example's labels and their type, one for each array that the loss takes.
+  // Shape of an example's labels and their type, one for each array that the loss takes. Steps that are measured have zeros there, or
+  // what the network's Loss takes instead (Loss::WriteSomeLabels); a loss that is a program's function takes zeros.
   std::vector<InputConfig> labels = {{"label", {}, DType::kInt64}};
+  // Of masks of features, by input, and of labels, by output (NetworkInputs): shape of an example's ({length}) and the mask's own
+  // type; none for what has none, or fewer.
+  std::vector<std::optional<InputConfig>> features_masks = {}, labels_masks = {};
+  // Who updates the parameters in the step, of the same network; it outlives what the shape is given to. Arrays that it makes there (norms that
+  // gradients are clipped by, marks of a loss scale) are in the plan then. Null: it makes none.
+  const Trainer* trainer = nullptr;
 };
 
 struct StepMemory {
-  int64_t live_bytes = 0;     // most bytes alive at once
-  int64_t planned_bytes = 0;  // the workspace's planned peak
+  int64_t live_bytes = 0;       // most bytes alive at once
+  int64_t planned_bytes = 0;    // the workspace's planned peak
+  int64_t requested_bytes = 0;  // sum of all requests
   // What a limit of MemoryBudget counts beside it: pages to the end of the last one, and the tape's records.
   int64_t tail_bytes = 0, tape_bytes = 0;
 };

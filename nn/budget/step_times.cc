@@ -113,7 +113,9 @@ std::pair<double, double> SliceFactors(const ActivationProblem& problem, const S
 class TimedSteps {
  public:
   TimedSteps(Network& network, const StepShape& shape, int64_t limit)
-      : network_(network), shape_(shape), whole_(shape.batch), limit_(limit) {}
+      : network_(network), shape_(shape), whole_(shape.batch), limit_(limit) {
+    shape_.trainer = nullptr;
+  }
 
   int64_t batch() const { return shape_.batch; }
   bool IsWithin(int64_t bytes_of_whole) const {

@@ -1,5 +1,7 @@
 #include "tidepool/nn/losses/loss.h"
 
+#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <numeric>
@@ -53,6 +55,12 @@ NDArray Masked(const NDArray& x, const NDArray& used) {
   for (int i = 0; i < x.rank(); ++i) dims[i] = i < used.rank() ? used.dim(i) : 1;
   const Shape shape(absl::MakeConstSpan(dims, static_cast<size_t>(x.rank())));
   return Where(used.ReshapeOrCopy(shape), x, 0);
+}
+
+void ZeroOut(NDArray& array) {
+  if (array.NumElements() == 0) return;
+  std::memset(array.raw_data(), 0,
+              static_cast<size_t>(array.NumElements()) * DTypeBytes(array.dtype()));
 }
 
 NDArray IsUsed(const NDArray& mask) { return mask.dtype() == DType::kBool ? mask : mask != 0; }
@@ -311,6 +319,24 @@ NDArray Loss::Ctc(const NDArray& output, const NDArray& labels, const NDArray* m
   if (mask != nullptr) x = Masked(x, IsUsed(*mask));
   return CtcLoss(LogSoftmax(x), labels, lengths.input_lengths, lengths.label_lengths,
                  {config_.blank, config_.zero_infinity}, known);
+}
+
+void Loss::WriteSomeLabels(const Shape& output, NDArray& labels) const {
+  const bool are_sequences = kind() == LossKind::kCtc && labels.rank() == 2 && output.rank() == 3;
+  if (!are_sequences || labels.dtype() != DType::kInt64) return ZeroOut(labels);
+  const int64_t most = labels.dim(1), frames = output[1], classes = output[2];
+  const int64_t blank = config_.blank;
+  const int64_t first = blank == 0 ? 1 : 0;
+  int64_t second = first + 1 == blank ? first + 2 : first + 1;
+  // Between equal neighbours stands a frame of the blank.
+  if (second >= classes) second = first;
+  const int64_t length =
+      classes < 2 ? 0 : std::min(most, second != first ? frames : (frames + 1) / 2);
+  auto* const values = labels.mutable_data<int64_t>();
+  for (int64_t i = 0; i < labels.NumElements(); ++i) {
+    const int64_t at = i % most;
+    values[i] = at >= length ? -1 : at % 2 == 0 ? first : second;
+  }
 }
 
 void Loss::CheckLabels(const NDArray& output, const NDArray& labels, const NDArray* mask) const {

@@ -107,6 +107,10 @@ class Loss {
   void CheckLabels(const NDArray& output, const NDArray& labels,
                    const NDArray* mask = nullptr) const;
 
+  // Writes labels that it takes of outputs [batch, ...] of that shape into `labels`, dense integers on the host: class 0; sequences
+  // as long as there is room and `output` is, without blanks and repetitions. For steps that are run to be measured.
+  void WriteSomeLabels(const Shape& output, NDArray& labels) const;
+
   // As constructed, how its labels are written, and its name with what is not as it is made.
   LossKind kind() const { return config_.kind; }
   LabelForm labels() const;

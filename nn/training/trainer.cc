@@ -267,6 +267,12 @@ bool Trainer::Update() {
   return true;
 }
 
+void Trainer::MakeWhatUpdateMakes() const {
+  const HandlesOwnScope handles;
+  if (loss_scale_.has_value()) AllFinite(network_.gradients());
+  updater_.MakeWhatApplyMakes(network_.gradients());
+}
+
 void Trainer::Close() {
   ForgetGraph();
   if (manager_.ownership()) manager_.Close();

@@ -138,6 +138,8 @@ class Trainer {
   double ComputeGradients(const MultiDataSet& set);
   // False: it was skipped. Throws kFailedPrecondition where gradients are those of the last update, or none were ever computed.
   bool Update();
+  // Makes in the current place what Update() makes there, in its order, and changes nothing. For steps that are run to be measured.
+  void MakeWhatUpdateMakes() const;
   // With graphs and a loss scale a step whose results could not be read, because its device failed just then, throws before it is
   // known whether it was skipped. This reads and counts it; everything above and SaveCheckpoint begin with it. Throws what the
   // device throws, DivergedError. Else it does nothing.
@@ -146,6 +148,7 @@ class Trainer {
   int64_t steps() const { return updater_.steps(); }  // updates; skipped ones do not count
   // What is trained; not to be stepped by others meanwhile.
   Network& network() { return network_; }
+  const Network& network() const { return network_; }
   // For checkpoints (checkpoint.h), schedules by epoch, scales of losses: between steps.
   Updater& updater() { return updater_; }
   NDManager& manager() { return manager_; }

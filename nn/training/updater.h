@@ -3,6 +3,7 @@
 #define TIDEPOOL_NN_TRAINING_UPDATER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,6 +115,13 @@ class Updater {
   void ApplyTo(const ParameterGroup& as, const NDArray& gradients, NDArray& parameters,
                NDArray* first, NDArray* second) const;
   int state_arrays() const;  // of each element
+  // How elements [begin, end) are treated, by the groups there are. With `exactly` they, or they and what stands behind them up to
+  // `padded_end`, are a group of their own. Null: not all in one way.
+  std::optional<ParameterGroup> GroupOf(int64_t begin, int64_t end, int64_t padded_end,
+                                        bool exactly) const;
+  // Makes in the current place what Apply() makes there, in its order, and updates nothing: norms that gradients are clipped by. For
+  // steps that are run to be measured.
+  void MakeWhatApplyMakes(const NDArray& gradients) const;
 
   // The same in parts, for steps that are captured and replayed: what changes from step to step
   // lies in numbers(), an array on the device. SetNumbers writes it for the next step, ApplyNumbers
@@ -143,6 +151,7 @@ class Updater {
 
  private:
   bool ClipsByNorm() const;
+  Shape NumbersShape() const;
   void CutRuns();
   // One run of elements: its part of the arrays, or all of them where there is one run.
   void Queue(size_t run, const NDArray& gradients, NDArray& parameters, const NDArray* numbers);

@@ -323,6 +323,10 @@ int RunTrainDistributed() {
   settings.save = absl::GetFlag(FLAGS_save);
   settings.checkpoints = absl::GetFlag(FLAGS_checkpoints);
   settings.checkpoint_every = AtLeastOne("checkpoint_every", absl::GetFlag(FLAGS_checkpoint_every));
+  if (settings.checkpoints.empty() && settings.checkpoint_every != kCheckpointEvery) {
+    ThrowInvalidArgument(absl::StrCat("flag --checkpoint_every is ", settings.checkpoint_every,
+                                      " without a folder, expected --checkpoints"));
+  }
   settings.shard_parameters = absl::GetFlag(FLAGS_shard_parameters);
   settings.mode = ParseWorkspaceMode(absl::GetFlag(FLAGS_workspace_mode));
   const absl::Duration limit = absl::GetFlag(FLAGS_rank_limit);

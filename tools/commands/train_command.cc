@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "tidepool/eval/evaluation.h"
 #include "tidepool/memory/accounting/bytes_of_text.h"
 #include "tidepool/memory/accounting/memory_budget.h"
@@ -82,7 +84,19 @@ BudgetOfFlags ReadBudgetFlags(int64_t batch, WorkspaceMode mode, Device device) 
       compression_name.empty()
           ? SpillCompression::kNone
           : ParseSpillCompression("flag --spill_compression", compression_name);
-  const std::string limit = absl::GetFlag(FLAGS_memory_budget);
+  if (strategy == nn::BudgetStrategy::kRecompute || strategy == nn::BudgetStrategy::kNone) {
+    for (const auto& [name, value] :
+         {std::pair{"spill_folder", &folder}, {"spill_compression", &compression_name}}) {
+      if (value->empty()) continue;
+      ThrowInvalidArgument(absl::StrCat("flag --", name, " is \"", *value,
+                                        "\" where nothing is spilled, expected "
+                                        "--budget_strategy=auto or spill, found ",
+                                        strategy_name));
+    }
+  }
+  std::string limit = absl::GetFlag(FLAGS_memory_budget);
+  if (const absl::string_view text = absl::StripTrailingAsciiWhitespace(limit); !text.empty())
+    limit.resize(text.size());
   const bool is_limited = MemoryBudget::Global().process().limit_bytes != MemoryBudget::kUnlimited;
   const bool can_plan =
       mode == WorkspaceMode::kEnabled && !absl::GetFlag(FLAGS_graphs) && device == Host();
