@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <new>
+#include <utility>
 
 namespace tidepool::internal {
 namespace {
@@ -108,7 +109,7 @@ bool ChunkLists::Told(BlockChunk* chunk) noexcept {
   return true;
 }
 
-bool ChunkLists::ToldCountedSlowly(BlockChunk* chunk) noexcept {
+size_t ChunkLists::ToldCountedSlowly(BlockChunk* chunk) noexcept {
   bool went = false;
   if (chunk->state != BlockChunk::kCurrent) {
     went = Told(chunk);
@@ -119,15 +120,15 @@ bool ChunkLists::ToldCountedSlowly(BlockChunk* chunk) noexcept {
   } else {
     ++empty_;
   }
-  if (++turns_ >= kTurns) went = DropIdle() || went;
-  return went;
+  const bool looks = ++turns_ >= kTurns;
+  if (looks) DropIdle();
+  if (!went && !looks) return 0;
+  return std::exchange(released_, 0) + (went ? kBlockChunkBytes : 0);
 }
 
 static_assert(kSizeClasses <= 64, "a bit of gone_ for each");
 
-// True when some did.
-bool ChunkLists::DropIdle() noexcept {
-  const int before = empty_;
+void ChunkLists::DropIdle() noexcept {
   turns_ = 0;
   gone_ = 0;
   for (BlockChunk *chunk = all_.head, *next; chunk != nullptr; chunk = next) {
@@ -138,7 +139,6 @@ bool ChunkLists::DropIdle() noexcept {
     --empty_;
     kept_ = std::max(kept_ - 1, kLeastKept);
   }
-  return empty_ < before;
 }
 
 void ChunkLists::DropEmpty() noexcept {

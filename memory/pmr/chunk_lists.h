@@ -40,7 +40,8 @@ class ChunkLists {
 
   // ---- outside of cycles, where nothing ends: current chunks without blocks are counted --------
   // As Take() and Told(): kLeastKept current chunks stay without blocks, and more where as many have come again after
-  // they had gone; those that were not used while thousands of blocks came and went go.
+  // they had gone; those that were not used while thousands of blocks came and went go. Not 0 when a chunk has gone, and
+  // every now and then: some bytes that have come back since that was said last.
   void* TakeCounted(int size_class) noexcept {
     BlockChunk* const chunk = current_[size_class];
     void* const block = chunk->Take();
@@ -50,11 +51,12 @@ class ChunkLists {
     }
     return block;
   }
-  bool ToldCounted(BlockChunk* chunk) noexcept {
+  size_t ToldCounted(BlockChunk* chunk) noexcept {
+    released_ += chunk->block_bytes;
     if (chunk->state != BlockChunk::kCurrent || empty_ >= kept_ || ++turns_ >= kTurns) [[unlikely]]
       return ToldCountedSlowly(chunk);
     ++empty_;
-    return false;
+    return 0;
   }
   static constexpr int kLeastKept = 4;
   // Chunks without blocks go.
@@ -89,8 +91,8 @@ class ChunkLists {
   void RetireCurrent(int size_class) noexcept;
   void Drop(BlockChunk* chunk) noexcept;
   void GiveBack(BlockChunk* chunk) noexcept;
-  bool ToldCountedSlowly(BlockChunk* chunk) noexcept;
-  bool DropIdle() noexcept;
+  size_t ToldCountedSlowly(BlockChunk* chunk) noexcept;
+  void DropIdle() noexcept;
   // A current chunk is told of only where those without blocks are counted.
   uint32_t tell_current_at() const { return heap_ == nullptr ? 0 : BlockChunk::kNever; }
 
@@ -109,6 +111,7 @@ class ChunkLists {
   int kept_ = kLeastKept;  // of them at most
   uint64_t gone_ = 0;  // classes whose chunk went lately for being one more, and has not come again
   int turns_ = 0;      // since it was looked which are not used
+  size_t released_ = 0;  // bytes, of those blocks of which ToldCounted() hears
 };
 
 }  // namespace tidepool::internal

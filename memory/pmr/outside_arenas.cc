@@ -78,17 +78,17 @@ bool OutsideArena::Leave(BlockChunk* chunk, FreeBlock* block) noexcept {
   return true;
 }
 
-bool OutsideArena::TakeLeft() noexcept {
-  if (left.load(std::memory_order_relaxed) == nullptr) return false;
-  bool went = false;
+size_t OutsideArena::TakeLeft() noexcept {
+  if (left.load(std::memory_order_relaxed) == nullptr) return 0;
+  size_t came = 0;
   FreeBlock* block = left.exchange(nullptr, std::memory_order_acquire);
   while (block != nullptr) {
     FreeBlock* const next = block->next;
     BlockChunk* const chunk = ChunkOf(block);
-    if (chunk->Put(block)) went = chunks.ToldCounted(chunk) || went;
+    if (chunk->Put(block)) came += chunks.ToldCounted(chunk);
     block = next;
   }
-  return went;
+  return came;
 }
 
 void OutsideArenas::LockShared(OutsideArena& arena) noexcept {

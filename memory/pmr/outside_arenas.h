@@ -29,7 +29,7 @@ namespace tidepool::internal {
 // asked for again soon after one like them had gone. Blocks of more than kMostBytes are not kept.
 class KeptLarge {
  public:
-  static constexpr int kMost = 4;
+  static constexpr int kMost = 8;
   static constexpr size_t kMostBytes = size_t{64} << 10;
 
   // One of at least `bytes`, its header's, or null.
@@ -55,8 +55,8 @@ struct alignas(64) OutsideArena {
 
   // By a thread of another arena: false, nothing changed, when what was left is of another chunk.
   bool Leave(BlockChunk* chunk, FreeBlock* block) noexcept;
-  // What others left comes back. True when chunks went.
-  bool TakeLeft() noexcept;
+  // What others left comes back. As ChunkLists::ToldCounted().
+  size_t TakeLeft() noexcept;
 
   BiasedLock lock;
   ChunkLists chunks;  // guarded by it, as `large`

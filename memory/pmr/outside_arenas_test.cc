@@ -161,6 +161,28 @@ TEST(KeptLargeTest, KeepsAtMostSoManyAndNothingOfWhatComesInVain) {
   EXPECT_EQ(kept.TakeAny(), nullptr);
 }
 
+// Bursts have taught that much is kept; then little comes and goes, all of which finds room in chunks that are kept.
+TEST(OutsideArenasTest, WhatBurstsTaughtIsForgottenWhereSmallBlocksComeAndGo) {
+  Reclaimer::Global().RunNow();
+  const int64_t before = AllocatedBytes();
+  for (int burst = 0; burst < 6; ++burst) {
+    std::vector<void*> blocks;
+    for (int i = 0; i < 250000; ++i) blocks.push_back(AllocateBytesHere(100));
+    for (void* const block : blocks) ReleaseBytes(block, 100);
+  }
+  ASSERT_GT(AllocatedBytes() - before, 16 * kMiB);
+  std::mt19937 random(3);
+  std::vector<std::pair<void*, size_t>> some(40);
+  for (auto& [block, bytes] : some) block = AllocateBytesHere(bytes = random() % 4000);
+  for (int i = 0; i < 2000000; ++i) {
+    auto& [block, bytes] = some[random() % some.size()];
+    ReleaseBytes(block, bytes);
+    block = AllocateBytesHere(bytes = random() % 4000);
+  }
+  EXPECT_LE(AllocatedBytes() - before, 8 * kMiB);
+  for (const auto& [block, bytes] : some) ReleaseBytes(block, bytes);
+}
+
 // ---- threads ----------------------------------------------------------------------------------
 
 // Enough of them that each gets an arena of its own, if it finds others in the common one.

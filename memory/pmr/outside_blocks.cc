@@ -74,16 +74,19 @@ void OutsideBlocks::KeptBytes::Took(size_t bytes) noexcept {
   bytes_ += again;
 }
 
-void OutsideBlocks::KeptBytes::Released(size_t bytes, size_t owned) noexcept {
+bool OutsideBlocks::KeptBytes::Released(size_t bytes, size_t owned) noexcept {
   constexpr size_t kTurns = 8;
   released_ += bytes;
-  if (released_ / kTurns < owned) return;
+  return released_ / kTurns >= owned;
+}
+
+void OutsideBlocks::KeptBytes::Decide(size_t idle, size_t used, size_t owned) noexcept {
   // Half of it, as what comes may vary.
-  if (least_idle_ != SIZE_MAX)
-    bytes_ = std::max(kLeast, bytes_ - std::min(bytes_, least_idle_ / 2));
+  bytes_ = std::max(
+      kLeast, bytes_ - std::min(bytes_, std::min(idle, owned - std::min(owned, most_used_)) / 2));
   gone_ /= 2;
   released_ = 0;
-  least_idle_ = SIZE_MAX;
+  most_used_ = used;
 }
 
 OutsideBlocks::Lock::~Lock() {
@@ -182,8 +185,7 @@ void* OutsideBlocks::AllocateLarge(size_t bytes, size_t alignment) {
 Allocation OutsideBlocks::TryTakeLarge(size_t bytes) {
   const Allocation memory = large_.Allocate(bytes, alignof(LargeBlock));
   if (memory) {
-    kept_.Used(bytes);
-    used_ += bytes;
+    kept_.Uses(used_ += bytes);
   }
   return memory;
 }
@@ -191,8 +193,7 @@ Allocation OutsideBlocks::TryTakeLarge(size_t bytes) {
 Allocation OutsideBlocks::TryTakeChunk() {
   const Allocation chunk = pool_.Allocate(kBlockChunkBytes, kBlockChunkBytes);
   if (chunk) {
-    kept_.Used(kBlockChunkBytes);
-    used_ += kBlockChunkBytes;
+    kept_.Uses(used_ += kBlockChunkBytes);
   }
   return chunk;
 }
@@ -213,13 +214,13 @@ void OutsideBlocks::ReleaseSlowly(BlockChunk* chunk, void* block) noexcept {
     PoisonBlock(block, chunk->block_bytes);  // its first bytes are the link to the next one
     if (arena.Leave(chunk, static_cast<FreeBlock*>(block))) return;
   }
+  size_t came = 0;
   {
     const OutsideArenas::Hold hold(arenas_, arena);
-    bool went = chunk->Put(block) && arena.chunks.ToldCounted(chunk);
-    if (arena.left.load(std::memory_order_relaxed) != nullptr) went = arena.TakeLeft() || went;
-    if (!went) return;
+    if (chunk->Put(block)) came = arena.chunks.ToldCounted(chunk);
+    came += arena.TakeLeft();
   }
-  GiveWhatIsTooMuch(kBlockChunkBytes);
+  if (came > 0) GiveWhatIsTooMuch(came);
 }
 
 void OutsideBlocks::ReleaseLarge(LargeBlock* block) noexcept {
@@ -278,7 +279,7 @@ void OutsideBlocks::GiveWhatIsTooMuch(size_t released) noexcept {
   bool are_held = false;
   {
     const Lock lock(*this);
-    kept_.Released(released, owned_bytes());
+    if (kept_.Released(released, owned_bytes())) kept_.Decide(IdleBytes(), used_, owned_bytes());
     released_ += released;
     released_in_all_ += released;
     const size_t least = owned_bytes() <= kFewSpans ? kBlockChunkBytes : owned_bytes() / kPart;
@@ -295,8 +296,8 @@ void OutsideBlocks::GiveWhatIsTooMuch(size_t released) noexcept {
   GiveIdleSpans();
 }
 
-void OutsideBlocks::GiveIdleSpans() noexcept {
-  released_ = 0;
+// Of spans.
+size_t OutsideBlocks::IdleBytes() noexcept {
   size_t idle = 0;
   const auto count = [&](void*) {
     idle += kSpanBytes;
@@ -304,7 +305,12 @@ void OutsideBlocks::GiveIdleSpans() noexcept {
   };
   pool_.TrimIf(count);
   large_.TrimIf(count);
-  kept_.Saw(std::min(idle, kept_.bytes()));
+  return idle;
+}
+
+void OutsideBlocks::GiveIdleSpans() noexcept {
+  released_ = 0;
+  size_t idle = IdleBytes();
   const auto goes = [&](void*) {
     if (idle <= kept_.bytes()) return false;
     idle -= kSpanBytes;

@@ -57,10 +57,10 @@ class OutsideBlocks {
     OutsideArena& arena = *chunk->arena;
     if (!arena.lock.TryLockBiased(outside_thread.biased)) [[unlikely]]
       return ReleaseSlowly(chunk, block);
-    const bool went = chunk->Put(block) && arena.chunks.ToldCounted(chunk);
+    const size_t came = chunk->Put(block) ? arena.chunks.ToldCounted(chunk) : 0;
     BiasedLock::UnlockBiased(outside_thread.biased);
-    if (went) [[unlikely]]
-      GiveWhatIsTooMuch(kBlockChunkBytes);
+    if (came > 0) [[unlikely]]
+      GiveWhatIsTooMuch(came);
   }
   void ReleaseLarge(LargeBlock* block) noexcept;
   // The calling thread has no arena from here on.
@@ -105,22 +105,19 @@ class OutsideBlocks {
     // Of the system, and back.
     void Took(size_t bytes) noexcept;
     void Gave(size_t bytes) noexcept { gone_ += bytes; }
-    // Of spans, which may have been idle.
-    void Used(size_t bytes) noexcept {
-      idle_ -= std::min(idle_, bytes);
-      least_idle_ = std::min(least_idle_, idle_);
-    }
-    void Released(size_t bytes, size_t owned) noexcept;
-    // So much was seen to be idle.
-    void Saw(size_t idle) noexcept { idle_ = idle; }
+    // So much of spans is in use now.
+    void Uses(size_t bytes) noexcept { most_used_ = std::max(most_used_, bytes); }
+    // True when so much has come and gone that Decide() is to be called.
+    bool Released(size_t bytes, size_t owned) noexcept;
+    // `idle`: spans without anything in use; `used`: bytes that are, of them all.
+    void Decide(size_t idle, size_t used, size_t owned) noexcept;
     void Reset() noexcept { *this = {}; }
 
    private:
     size_t bytes_ = kLeast;
-    size_t gone_ = 0;               // went back lately, and has not come again
-    size_t idle_ = 0;               // at least, now
-    size_t least_idle_ = SIZE_MAX;  // since it was decided last
-    size_t released_ = 0;           // since then
+    size_t gone_ = 0;       // went back lately, and has not come again
+    size_t most_used_ = 0;  // since it was decided last
+    size_t released_ = 0;   // since then
   };
 
   OutsideBlocks();
@@ -143,6 +140,7 @@ class OutsideBlocks {
   void ReleaseLargeMemory(LargeBlock* block) noexcept;
   void GiveWhatIsTooMuch(size_t released) noexcept;
   void GiveIdleSpans() noexcept;
+  size_t IdleBytes() noexcept;
   void EmptyArenas() noexcept;
 
   static constinit inline OutsideBlocks* global_ = nullptr;  // since before there are threads
