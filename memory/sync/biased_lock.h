@@ -8,7 +8,7 @@
 // processors, microseconds) is always little beside the turns before.
 //
 // Not recursive. Acquire by whoever gets it and release by whoever lets go, as of a mutex. Sections are
-// short and call nobody: whoever takes a bias away waits for the section's end by yielding.
+// short and call nobody: whoever takes a bias away waits for the section's end by yielding, then by sleeping.
 //
 // Who may call what: a thread has one BiasedThread, which says whether it is inside of any of such locks,
 // so it is inside of one at a time. Before it ends it calls Forget() of each that may have named it.
@@ -25,12 +25,29 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "tidepool/memory/sync/asymmetric_fence.h"
 #include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
+
+// Until the biased thread is outside again. It may not be running: one that yields to threads of its own priority alone
+// would keep it from that.
+template <typename Sync>
+struct WaitForBiased {
+  void operator()() { Sync::Yield(); }
+};
+template <>
+struct WaitForBiased<StdSync> {
+  void operator()() {
+    if (++turns <= 16) return StdSync::Yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  int turns = 0;
+};
 
 // What names a thread; its own, while it lives.
 template <typename Sync>
@@ -89,7 +106,8 @@ class BasicBiasedLock {
       bias_.store(nullptr, std::memory_order_relaxed);
       if (biased != thread) {
         AsymmetricFence<Sync>::Heavy();
-        while (biased->inside.load(std::memory_order_acquire)) Sync::Yield();
+        WaitForBiased<Sync> wait;
+        while (biased->inside.load(std::memory_order_acquire)) wait();
         needed_.set(std::min(needed_.get() * 2, kMostTurns));
       }
     }
