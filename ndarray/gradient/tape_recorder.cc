@@ -164,8 +164,8 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
                       outputs.size() == static_cast<size_t>(info.output_count);
   const GradientPlan* plan = usable ? &PlanOf(op) : nullptr;
   if (plan != nullptr && plan->kind == GradientPlan::Kind::kNone) wanted = 0;
-  const EarlierValues earlier = plan != nullptr ? EarlierValuesOf(op, attributes.data())
-                                                : EarlierValues::kAreOverwritten;
+  const EarlierValues earlier =
+      plan != nullptr ? EarlierValuesOf(op, attributes.data()) : EarlierValues::kAreOverwritten;
   if (wanted == 0 && earlier == EarlierValues::kFlowOn) overwrites = false;
   if (plan == nullptr || (wanted == 0 && !overwrites)) {
     Dispatch(op, inputs, outputs, attributes);
@@ -229,11 +229,10 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     TapeSlot& slot = slots_[view.slot];
     if (slot.part < 0) slot.part = records_.part();
     if (wanted != 0) slot.computed = true;
-    slot.ends_with_relu =
-        o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) &&
-                earlier == EarlierValues::kAreOverwritten
-            ? record
-            : nullptr;
+    slot.ends_with_relu = o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) &&
+                                  earlier == EarlierValues::kAreOverwritten
+                              ? record
+                              : nullptr;
   }
   NoteUses(record);
   records_.Commit(record);

@@ -84,7 +84,8 @@ TEST(TapeUpdates, WhatAResultHeldFlowsOnOrIsRefused) {
   int operators = 0;
   for (int code = 0; code < kOpCodes; ++code) {
     const auto op = static_cast<OpCode>(code);
-    const bool is_update = Info(op).updates(), is_none = PlanOf(op).kind == GradientPlan::Kind::kNone;
+    const bool is_update = Info(op).updates(),
+               is_none = PlanOf(op).kind == GradientPlan::Kind::kNone;
     std::mt19937_64 random(20261128);
     int compared = 0, refused = 0, cases = 0;
     for (int drawn = 0; cases < kCases && drawn < 1000; ++drawn) {
@@ -154,7 +155,9 @@ TEST(TapeUpdates, RowsWithoutGradientsAreRefusedWhateverIsWatched) {
       tape.Watch(call.x[inputs[random() % inputs.size()]]);
       const NDArray z = call.z[0].Dup(), dz = Ones(z.shape(), kF64);
       call.Run(z);
-      EXPECT_EQ(CatchStatus([&] { tape.Backward({&z, 1}, {&dz, 1}); }).code(),
+      EXPECT_EQ(CatchStatus([&] {
+                  tape.Backward({&z, 1}, {&dz, 1});
+                }).code(),
                 absl::StatusCode::kUnimplemented)
           << c.ToString();
       ++refused;
