@@ -205,7 +205,7 @@ TEST(Recurrent, OrthogonalOfManyRows) {
         MatMul(q, q.Dup(), {.transpose_x = is_tall, .transpose_y = !is_tall}).ToVector<double>();
     const int64_t rows = std::min(shape[0], shape[1]);
     for (int64_t i = 0; i < rows * rows; ++i) {
-      ASSERT_NEAR(product[static_cast<size_t>(i)], i % (rows + 1) == 0 ? 4 : 0, 1e-13)
+      ASSERT_NEAR(product[static_cast<size_t>(i)], i % (rows + 1) == 0 ? 4 : 0, 8e-15)
           << shape.ToString() << ", element " << i;
     }
   }
