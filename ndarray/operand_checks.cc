@@ -172,6 +172,7 @@ bool MustBeOnOneDevice(const NDArray& input, absl::Span<NDArray* const> outputs)
 }
 
 void CheckNoRepeats(OpCode op, const NDArray& output, int index) {
+  if (output.NumElements() == 0) return;
   for (int i = 0; i < output.rank(); ++i) {
     if (output.strides()[i] != 0 || output.dim(i) <= 1) continue;
     ThrowInvalidArgument(

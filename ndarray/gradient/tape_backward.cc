@@ -225,11 +225,12 @@ absl::InlinedVector<NDArray, 2> GradientTape::Recorder::TakeGradients(TapeRecord
 void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
   bool any = false;
   task_.Clear();
+  BackToEarlierValues(record, keep);
   for (int o = 0; o < record.output_count; ++o) {
     TapedView& view = record.output(o);
     NDArray gradient;
     if (view.slot != TapedView::kNoSlot) {
-      if (record.keeps_result) {
+      if (record.earlier != EarlierValues::kAreOverwritten) {
         gradient = shadows_.Peek(view, ElementsOf(view));
       } else {
         GradientPiece piece = shadows_.Take(view, ElementsOf(view));

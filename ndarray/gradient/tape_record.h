@@ -70,7 +70,7 @@ struct TapeRecord {
   enum class Kind : uint8_t { kCall, kWatch, kFunction, kSegment };
 
   TapeRecord* previous = nullptr;
-  const GradientPlan* plan = nullptr;  // of a call; null: it only overwrote something
+  const GradientPlan* plan = nullptr;  // of a call; null: of no input, only of what it wrote to
   std::unique_ptr<TapeExtra> extra;    // null where none of it is needed
   // Of kWatch that one; of others the arrays whose gradients are final behind it, as it is the first that reads them.
   WatchedArray* watched = nullptr;
@@ -78,8 +78,8 @@ struct TapeRecord {
   OperandSet wanted = 0, needs = 0;  // of which inputs gradients are wanted, and what they read
   OpCode op = OpCode::kAdd;
   Kind kind = Kind::kCall;
-  bool keeps_result = false;  // of the outputs: what was there before is part of it
-  bool relu_before = false;   // of a pooling: its input ends with a ReLU, whose gradient it applies
+  EarlierValues earlier = EarlierValues::kAreOverwritten;  // of the outputs
+  bool relu_before = false;  // of a pooling: its input ends with a ReLU, whose gradient it applies
   uint16_t input_count = 0, output_count = 0;
   uint16_t kept_count = 0;           // of what a function has told that it keeps
   TapedView* views = nullptr;        // inputs, outputs, those

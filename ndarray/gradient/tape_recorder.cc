@@ -164,24 +164,33 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
                       outputs.size() == static_cast<size_t>(info.output_count);
   const GradientPlan* plan = usable ? &PlanOf(op) : nullptr;
   if (plan != nullptr && plan->kind == GradientPlan::Kind::kNone) wanted = 0;
-  if (wanted == 0 && info.updates()) overwrites = false;  // what was there flows on
+  const EarlierValues earlier =
+      plan != nullptr ? EarlierValuesOf(op, attributes.data()) : EarlierValues::kAreOverwritten;
+  if (wanted == 0 && earlier == EarlierValues::kFlowOn) overwrites = false;
   if (plan == nullptr || (wanted == 0 && !overwrites)) {
     Dispatch(op, inputs, outputs, attributes);
     NoteWrites(info.name, outputs);
+    if (earlier == EarlierValues::kAreOverwritten) return;
+    for (const NDArray* const output : outputs) {  // something was added behind the ReLU
+      const uint32_t slot = SlotOf(*output);
+      if (slot != TapedView::kNoSlot) slots_[slot].ends_with_relu = nullptr;
+    }
     return;
   }
 
-  const OperandSet needs = plan->NeedsOf(op, wanted, attributes.data());
+  OperandSet needs = plan->NeedsOf(op, wanted, attributes.data());
+  if (overwrites && earlier == EarlierValues::kFlowThroughRelu) needs |= OutputBit(0);
+  if (overwrites && earlier == EarlierValues::kAreOverwrittenAtPlaces) needs |= InputBit(1);
   CheckOverwrites(op, needs, inputs, outputs);
   const size_t attribute_bytes = wanted != 0 ? info.attributes.bytes() : 0;
   TapeRecord* const record =
-      records_.New(wanted != 0 ? static_cast<int>(inputs.size()) : 0,
+      records_.New(wanted != 0 || needs != 0 ? static_cast<int>(inputs.size()) : 0,
                    static_cast<int>(outputs.size()), attributes.data(), attribute_bytes);
   record->op = op;
   record->plan = wanted != 0 ? plan : nullptr;
   record->wanted = wanted;
   record->needs = needs;
-  record->keeps_result = wanted != 0 && (AddsToResult(op, attributes.data()) || info.updates());
+  record->earlier = earlier;
   if (MemoryTracing::enabled()) {
     record->extra = records_.NewExtra();
     record->extra->site = std::make_unique<AllocationTrace>();
@@ -220,8 +229,10 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     TapeSlot& slot = slots_[view.slot];
     if (slot.part < 0) slot.part = records_.part();
     if (wanted != 0) slot.computed = true;
-    slot.ends_with_relu =
-        o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) ? record : nullptr;
+    slot.ends_with_relu = o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) &&
+                                  earlier == EarlierValues::kAreOverwritten
+                              ? record
+                              : nullptr;
   }
   NoteUses(record);
   records_.Commit(record);

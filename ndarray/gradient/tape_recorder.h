@@ -105,6 +105,8 @@ class GradientTape::Recorder final : public CallRecorder {
   // Tells the placement where the next record's results go.
   void PlaceResultsOf(const TapeRecord& record);
   void BackThroughCall(TapeRecord& record, bool keep);
+  // The gradient of what a call's results held, where the call made something else of it than to add to it.
+  void BackToEarlierValues(TapeRecord& record, bool keep);
   void ReleaseBeforeRelu(TapeRecord& pooling);
   // `watched`: of each input, where one is wanted of it.
   void FillTask(TapeRecord& record, bool keep, WatchedArray* const* watched);

@@ -49,9 +49,12 @@ NDArray If(Call c, int input, Function function) {
   return c.wants(input) ? function() : NDArray();
 }
 
+NDArray NumberLike(const NDArray& x, double value) {
+  return FromScalar(value, x.dtype(), Place::Scratch(x.device()));
+}
 // `values` where the condition holds, else 0.
 NDArray Where0(const NDArray& condition, const NDArray& values) {
-  return Where(condition, values, FromScalar(0, values.dtype(), Place::Scratch(values.device())));
+  return Where(condition, values, NumberLike(values, 0));
 }
 
 Axes AxesOf(uint32_t mask, int rank) {
@@ -221,13 +224,24 @@ constexpr ComposedGradient kComposedGradients[] = {
     {OpCode::kPower,
      {kBoth, kX0 | kZ},
      [](Call c) -> Results {
-       return {If(c, 0, [&] { return c.dz * c.x(1) * Power(c.x(0), c.x(1) - 1); }),
-               If(c, 1, [&] { return c.dz * c.z() * Log(c.x(0)); })};
+       // x^0 is 1 everywhere, and 0^y a constant where it is finite: no slope, not 0 times infinity.
+       const auto log = [&] {
+         const NDArray flat = LogicalAnd(c.x(0) == 0, IsFinite(c.z()));
+         return Log(Where(flat, NumberLike(c.x(0), 1), c.x(0)));
+       };
+       return {If(c, 0,
+                  [&] {
+                    const NDArray& y = c.x(1);
+                    return c.dz * y * Power(c.x(0), Where0(y != 0, y - 1));
+                  }),
+               If(c, 1, [&] { return c.dz * c.z() * log(); })};
      }},
     {OpCode::kAtan2,
      {kBoth, kBoth},
      [](Call c) -> Results {
-       const NDArray each = c.dz / (Square(c.x(0)) + Square(c.x(1)));
+       const NDArray is_nowhere = LogicalAnd(c.x(0) == 0, c.x(1) == 0);
+       const NDArray squares = Square(c.x(0)) + Square(c.x(1));
+       const NDArray each = c.dz / Where(is_nowhere, NumberLike(squares, 1), squares);
        return {If(c, 0, [&] { return each * c.x(1); }), If(c, 1, [&] { return -each * c.x(0); })};
      }},
     {OpCode::kHypot,

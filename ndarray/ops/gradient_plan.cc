@@ -10,6 +10,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 #include "tidepool/ndarray/kernel/attributes_images.h"
+#include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/ops/composed_gradients.h"
 
 namespace tidepool {
@@ -121,6 +122,26 @@ bool AddsToResult(OpCode op, const void* attributes) {
     default:
       return false;
   }
+}
+
+EarlierValues EarlierValuesOf(OpCode op, const void* attributes) {
+  if (AddsToResult(op, attributes)) {
+    return EndsWithRelu(op, attributes) ? EarlierValues::kFlowThroughRelu : EarlierValues::kFlowOn;
+  }
+  if (!Info(op).updates()) return EarlierValues::kAreOverwritten;
+  if (op == OpCode::kScatter) {
+    switch (static_cast<const ScatterAttributes*>(attributes)->reduction) {
+      case ScatterReduction::kAdd:
+        return EarlierValues::kFlowOn;
+      case ScatterReduction::kNone:
+        return EarlierValues::kAreOverwrittenAtPlaces;
+      default:
+        return EarlierValues::kAreUnknown;
+    }
+  }
+  const bool flow_on =
+      op == OpCode::kScatterAdd || PlanOf(op).kind != GradientPlan::Kind::kUnwritten;
+  return flow_on ? EarlierValues::kFlowOn : EarlierValues::kAreUnknown;
 }
 
 OperandSet GradientPlan::NeedsOf(OpCode op, OperandSet wanted, const void* attributes) const {

@@ -36,6 +36,17 @@ bool EndsWithRelu(OpCode op, const void* attributes);
 // Of products and convolutions that add to their result.
 bool AddsToResult(OpCode op, const void* attributes);
 
+// What a call does with the values that its results held before.
+enum class EarlierValues : uint8_t {
+  kAreOverwritten,
+  kFlowOn,                  // unchanged, with something added
+  kFlowThroughRelu,         // the same, and a ReLU of the sum
+  kAreOverwrittenAtPlaces,  // those that input 1 names; the others stay
+  kAreUnknown,              // nobody has written their gradient
+};
+// Of rows that update and have no gradient (steps of updaters, running averages) kFlowOn: as a write that is not recorded.
+EarlierValues EarlierValuesOf(OpCode op, const void* attributes);
+
 }  // namespace tidepool
 
 #endif  // TIDEPOOL_NDARRAY_OPS_GRADIENT_PLAN_H_

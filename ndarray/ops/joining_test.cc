@@ -151,6 +151,12 @@ TEST(Pad, RandomShapesAgainstIndices) {
   }
 }
 
+TEST(Pad, EmptyResults) {
+  EXPECT_EQ(Pad(Ones({2, 0}), {1, 0}, {0, 0}).shape(), (Shape{3, 0}));
+  EXPECT_EQ(Pad(Ones({2, 3, 0}), {0, 0, 0}, {0, 0, 0}).shape(), (Shape{2, 3, 0}));
+  EXPECT_THAT(Pad(Ones({2, 0}), {0, 0}, {0, 1}).ToVector<float>(), ElementsAre(0, 0));
+}
+
 TEST(Pad, RefusalsAndInto) {
   const NDArray x = Ones({2, 2}, DType::kBool);
   EXPECT_EQ(Pad(Full({}, 3), {}, {}).Item<float>(), 3);

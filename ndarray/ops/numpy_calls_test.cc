@@ -268,12 +268,24 @@ TEST(Statistics, InfinitiesAndHalves) {
   const float inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(Median(F({inf, inf, 1, inf})).Item<float>(), inf);
   EXPECT_EQ(Quantile(F({-inf, 1, inf}), 0).Item<float>(), -inf);
+  EXPECT_EQ(Median(F({1, inf})).Item<float>(), inf);
+  EXPECT_EQ(Quantile(F({1, inf}), 0.75).Item<float>(), inf);
+  EXPECT_TRUE(std::isnan(Median(F({-inf, inf})).Item<float>()));
+  const NDArray huge = FromValues({0x1.8p1023, -0x1.8p1023}, {2});
+  EXPECT_EQ(Median(huge).Item<double>(), 0);
+  EXPECT_EQ(Quantile(huge, 0.25).Item<double>(), -0x1.8p1022);
   EXPECT_TRUE(std::isnan(NanMin(F({NAN, NAN})).Item<float>()));
   EXPECT_EQ(NanMax(F({NAN, -inf})).Item<float>(), -inf);
   EXPECT_EQ(NanSum(F({NAN})).Item<float>(), 0);
   // Their sum is no f16.
   const NDArray half = Full({4}, 60000, DType::kFloat16);
   EXPECT_EQ(Cast(NanMean(half), DType::kFloat32).Item<float>(), 60000);
+  // Their variance is none, and neither is that of small ones.
+  const auto deviation = [](const NDArray& x) {
+    return Cast(Std(Cast(x, DType::kFloat16)), DType::kFloat32).Item<float>();
+  };
+  EXPECT_EQ(deviation(F({300, -300})), 300);
+  EXPECT_EQ(deviation(F({0x1p-13f, -0x1p-13f})), 0x1p-13f);
 }
 
 // ---- rearranging ----------------------------------------------------------------------------------------

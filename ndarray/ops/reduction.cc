@@ -128,10 +128,8 @@ void ReduceInto(OpCode op, const NDArray& x, const Axes& axes, NDArray& z, int64
 
 NDArray Arg(OpCode op, const NDArray& x, int axis, bool keep_dims) {
   CheckOperands(op, {&x});
-  if (x.rank() == 0) {
-    ThrowInvalidArgument(
-        absl::StrCat("Op [", Info(op).name, "]: X has shape [], nothing to choose from"));
-  }
+  // The one element there is.
+  if (x.rank() == 0 && (axis == 0 || axis == -1)) return Reduce(op, x.Reshape({1}), 0, false);
   return Reduce(op, x, axis, keep_dims);
 }
 

@@ -158,6 +158,15 @@ TEST(Reduction, OfNothing) {
   EXPECT_TRUE(std::isnan(Variance(F({1}, {1}), {}, 1).Item<float>()));
 }
 
+TEST(Reduction, PlacesInARankOfNone) {
+  for (const int axis : {0, -1}) {
+    for (const NDArray& place : {ArgMax(Full({}, 3), axis), ArgMin(Full({}, kNaN), axis, true)}) {
+      EXPECT_EQ(place.shape(), Shape({}));
+      EXPECT_EQ(place.Item<int64_t>(), 0);
+    }
+  }
+}
+
 TEST(Reduction, IntoGivenArrays) {
   const NDArray x = Arange(0, 6).Reshape({2, 3});
   NDArray board = Full({3, 2}, -1), column = board.Index(1, 0);
@@ -215,8 +224,8 @@ TEST(Reduction, Refusals) {
               ArgMax(Ones({2, 0}));
             }),
             "Op [argmax]: X has shape [2, 0], nothing to choose from");
-  EXPECT_EQ(Refusal([] { ArgMin(Ones({})); }),
-            "Op [argmin]: X has shape [], nothing to choose from");
+  EXPECT_EQ(Refusal([] { ArgMin(Ones({}), 1); }),
+            "Op [argmin]: axis 1 of an array of rank 0, which has none");
   EXPECT_EQ(Refusal([] { Min(Ones({0})); }), "Op [min]: X has shape [0], nothing to choose from");
 }
 

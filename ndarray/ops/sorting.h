@@ -1,7 +1,8 @@
 // Order along an axis: sorting, places in sorted order, the k largest; cumulative sums and products.
 //
 // NaN counts as larger than everything else, as in NumPy: last when ascending, first when descending
-// and among the largest. -0 equals 0. Sorting is stable both ways: equals keep their order. Any type;
+// and among the largest. -0 equals 0. Sorting is stable both ways: equals keep their order (on a GPU 0 and -0 among sorted
+// values in any). Any type;
 // bool is false before true.
 //
 // Errors: kInvalidArgument naming operator, operand, found, expected; kFailedPrecondition for stale

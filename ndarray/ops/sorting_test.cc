@@ -49,6 +49,19 @@ TEST(Sort, NaNLastAndStable) {
   EXPECT_THAT(Ints(ArgSort(x, 0, true)), ElementsAre(1, 7, 6, 0, 3, 4, 5, 8, 2));
 }
 
+// Equals to all who compare them.
+TEST(Sort, ZerosOfBothSignsKeepTheirOrder) {
+  const NDArray x = F({0, 1, -0.0f, -1, 0, -0.0f});
+  for (const bool descending : {false, true}) {
+    const NDArray sorted = Sort(x, 0, descending);
+    std::vector<bool> signs;
+    for (const float value : Values(sorted)) {
+      if (value == 0) signs.push_back(std::signbit(value));
+    }
+    EXPECT_THAT(signs, ElementsAre(false, true, false, true)) << descending;
+  }
+}
+
 TEST(Sort, AxesTypesAndPlaces) {
   const NDArray x = I({3, 1, 2, 0, 5, 4}).Reshape({2, 3});
   EXPECT_THAT(Ints(Sort(x)), ElementsAre(1, 2, 3, 0, 4, 5));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/call_recorder.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/ops/comparison.h"
@@ -67,16 +68,18 @@ NDArray NanExtremum(const char* op, const NDArray& x, const Axes& axes, bool kee
   }
   const double none = std::numeric_limits<double>::infinity() * (largest ? -1 : 1);
   const Shape shape = KeptShape(x.shape(), reduced, false);
-  NDArray z(shape, x.dtype(), ResultPlace(op, {&x})), only = ScratchLike(x, shape, DType::kInt64);
+  // Apart from the result, as the gradient of the largest is by it.
+  NDArray z(shape, x.dtype(), ResultPlace(op, {&x})), found = ScratchLike(x, shape, x.dtype()),
+                                                      only = ScratchLike(x, shape, DType::kInt64);
   const NDArray numbers = WithoutNan(x, none, x.dtype());
-  largest ? MaxInto(numbers, axes, z) : MinInto(numbers, axes, z);
+  largest ? MaxInto(numbers, axes, found) : MinInto(numbers, axes, found);
   // A result of `none` may be an element, or there was no number at all.
   const NDArray nans = IsNanScratch(x);
   SumInto(nans, axes, only);
   NDArray all = ScratchLike(x, shape, DType::kBool);
   const int64_t count = KeptShape(x.shape(), ~reduced, false).NumElements();
   EqualInto(only, FromScalar(count, DType::kInt64, Place::Scratch(x.device())), all);
-  WhereInto(all, NumberLike(z, kNan), z, z);
+  WhereInto(all, NumberLike(z, kNan), found, z);
   return keep_dims ? z.Reshape(KeptShape(x.shape(), reduced, true)) : z;
 }
 
@@ -84,9 +87,19 @@ NDArray NanExtremum(const char* op, const NDArray& x, const Axes& axes, bool kee
 
 NDArray Std(const NDArray& x, const Axes& axes, int64_t ddof, bool keep_dims) {
   x.CheckAlive("std", "X");
+  if (IsFloating(x.dtype()) && DTypeBytes(x.dtype()) == 2) {
+    // Variances of 16-bit floats are often none.
+    return Cast(Std(CastScratch(x, DType::kFloat32), axes, ddof, keep_dims), x.dtype());
+  }
   NDArray z = Variance(x, axes, ddof, keep_dims);
-  SqrtInto(z, z);
-  return z;
+  CallRecorder* const recorder = CallRecorder::Current();
+  if (recorder == nullptr || !recorder->Follows({&z, 1})) {
+    SqrtInto(z, z);
+    return z;
+  }
+  // The root of 0 has no finite gradient; that of elements which are all equal is 0.
+  const NDArray is_zero = z == 0;
+  return Where(is_zero, NumberLike(z, 0), Sqrt(Where(is_zero, NumberLike(z, 1), z)));
 }
 
 NDArray Quantile(const NDArray& x, absl::Span<const double> q, const Axes& axes, bool keep_dims,
@@ -133,13 +146,21 @@ NDArray Quantile(const NDArray& x, absl::Span<const double> q, const Axes& axes,
     if (part == 0) {
       CopyInto(low, row);
     } else {
-      // From the nearer one, as NumPy does; equal neighbours are what they are, infinite ones too.
+      // From the nearer one, as NumPy does; parts of both where their difference is no number, as of huge and infinite ones.
+      // Equal neighbours are what they are.
       const NDArray high = at(begin + 1);
       NDArray value = ScratchLike(x, {lanes}, DType::kFloat64),
+              other = ScratchLike(x, {lanes}, DType::kFloat64),
+              more = ScratchLike(x, {lanes}, DType::kFloat64),
               same = ScratchLike(x, {lanes}, DType::kBool);
       SubtractInto(high, low, value);
+      IsFiniteInto(value, same);
       MultiplyInto(value, part < 0.5 ? part : part - 1, value);
       AddInto(value, part < 0.5 ? low : high, value);
+      MultiplyInto(low, 1 - part, other);
+      MultiplyInto(high, part, more);
+      AddInto(other, more, other);
+      WhereInto(same, value, other, value);
       EqualInto(low, high, same);
       WhereInto(same, low, value, value);
       CopyInto(value, row);

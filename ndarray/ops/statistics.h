@@ -3,7 +3,7 @@
 // Types: floats keep theirs, integers and bool give f64 (sums i64, largest and smallest their own).
 //
 // Errors: kInvalidArgument naming operator, operand, found, expected; kFailedPrecondition for stale operands. Results
-// are made in the current place. Made of other operators: std costs what the variance does, quantiles sort a copy, and
+// are made in the current place. Made of other operators: std costs what the variance does (of 16-bit floats of a copy in f32), quantiles sort a copy, and
 // reductions without NaN make a copy without them first (three to five passes; of integers none).
 #ifndef TIDEPOOL_NDARRAY_OPS_STATISTICS_H_
 #define TIDEPOOL_NDARRAY_OPS_STATISTICS_H_
@@ -16,7 +16,7 @@
 
 namespace tidepool {
 
-// The square root of Variance(). PyTorch's has ddof 1.
+// The square root of Variance(), rounded once. PyTorch's has ddof 1. Where all elements are equal nothing flows to them.
 NDArray Std(const NDArray& x, const Axes& axes = {}, int64_t ddof = 0, bool keep_dims = false);
 
 // What is taken between two elements.

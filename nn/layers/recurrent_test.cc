@@ -1,5 +1,6 @@
 // Recurrent layers in networks: sequences in parts, truncated back-propagation, how they start,
 // what they keep.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -21,6 +22,7 @@
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/dropout.h"
 #include "tidepool/nn/layers/embedding.h"
+#include "tidepool/nn/layers/initializer.h"
 #include "tidepool/nn/layers/pooling.h"
 #include "tidepool/nn/layers/recurrent.h"
 #include "tidepool/nn/layers/sequence.h"
@@ -188,6 +190,25 @@ TEST(Recurrent, WeightsStartOrthogonalAndGatesOpen) {
   // Gates start apart.
   const NDArray weight = network.named_parameters()[1].value;
   EXPECT_NE(weight.Slice(0, 0, 4).ToVector<float>(), weight.Slice(0, 4, 8).ToVector<float>());
+}
+
+// More rows than are done at once, in numbers that no group of them divides; wide ones, tall ones and squares, whose last rows
+// lose nearly all of their length.
+TEST(Recurrent, OrthogonalOfManyRows) {
+  for (const Shape& shape :
+       {Shape{131, 131}, Shape{101, 39}, Shape{33, 70}, Shape{64, 64}, Shape{1, 3}}) {
+    ParameterSpec spec{.name = "weight", .shape = shape};
+    spec.initializer = {InitializerKind::kOrthogonal, 2};
+    const NDArray q = DrawInitial(spec, DType::kFloat64, 5, 1);
+    const bool is_tall = shape[0] > shape[1];
+    const std::vector<double> product =
+        MatMul(q, q.Dup(), {.transpose_x = is_tall, .transpose_y = !is_tall}).ToVector<double>();
+    const int64_t rows = std::min(shape[0], shape[1]);
+    for (int64_t i = 0; i < rows * rows; ++i) {
+      ASSERT_NEAR(product[static_cast<size_t>(i)], i % (rows + 1) == 0 ? 4 : 0, 1e-14)
+          << shape.ToString() << ", element " << i;
+    }
+  }
 }
 
 TEST(Recurrent, AnOverwrittenOutputIsFound) {

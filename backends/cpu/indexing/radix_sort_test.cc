@@ -10,6 +10,8 @@
 
 #include "gtest/gtest.h"
 #include "tidepool/backends/cpu/indexing/sort_keys.h"
+#include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/ops/sorting.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -83,6 +85,42 @@ TEST(SortKeys, InTheOrderOfTheValues) {
   EXPECT_LT((KeyOf<int64_t, false>(-1)), (KeyOf<int64_t, false>(0)));
   EXPECT_EQ(ValueOf<int8_t>(KeyOf<int8_t, true>(-128)), -128);
   EXPECT_EQ(ValueOf<uint64_t>(KeyOf<uint64_t, true>(7)), 7u);
+}
+
+// Zeros of both signs are equals: by insertion and by bytes, along rows and columns.
+template <typename T>
+void CheckOrderOfZeros() {
+  std::mt19937_64 random(7);
+  for (const int64_t n : {2, 30, 300}) {
+    NDArray x({n, 3}, DTypeOf<T>::value);
+    T* const values = x.mutable_data<T>();
+    for (int64_t i = 0; i < x.NumElements(); ++i) {
+      const float choice[] = {0.0f, -0.0f, 1.0f, -2.0f};
+      values[i] = T(choice[random() % (i % 3 == 2 ? 2 : 4)]);
+    }
+    for (const NDArray& lanes : {x, x.Transpose().Dup().Transpose()}) {
+      for (const bool descending : {false, true}) {
+        const NDArray sorted = Sort(lanes, 0, descending);
+        for (int64_t lane = 0; lane < 3; ++lane) {
+          std::vector<float> expected;
+          for (int64_t i = 0; i < n; ++i) expected.push_back(lanes.At<T>({i, lane}));
+          std::stable_sort(expected.begin(), expected.end(),
+                           [&](float a, float b) { return descending ? a > b : a < b; });
+          for (int64_t i = 0; i < n; ++i) {
+            ASSERT_EQ(std::bit_cast<uint32_t>(static_cast<float>(sorted.At<T>({i, lane}))),
+                      std::bit_cast<uint32_t>(expected[static_cast<size_t>(i)]))
+                << n << ", " << descending << ", lane " << lane << ", element " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SortKernel, ZerosOfBothSignsKeepTheirOrder) {
+  CheckOrderOfZeros<float>();
+  CheckOrderOfZeros<double>();
+  CheckOrderOfZeros<Float16>();
 }
 
 }  // namespace

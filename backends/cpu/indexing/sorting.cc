@@ -75,6 +75,25 @@ Key Turned(Key key, bool descending) {
   return descending ? static_cast<Key>(~key) : key;
 }
 
+// -0 and 0 have keys of their own, so that they can be had back, and are equals: as the lane has them.
+template <typename T>
+void KeepOrderOfZeros(const T* x, int64_t stride, bool descending, KeyItem<T>* sorted, int64_t n) {
+  if constexpr (kIsFloat<T>) {
+    using Key = SortKey<T>;
+    const Key zero = Turned(KeyOf<T, true>(T(0.0f)), descending),
+              negative = Turned(KeyOf<T, true>(T(-0.0f)), descending);
+    const KeyItem<T> low{std::min(zero, negative), {}}, high{std::max(zero, negative), {}};
+    const auto is_less = [](const KeyItem<T>& a, const KeyItem<T>& b) { return a.key < b.key; };
+    KeyItem<T>* at = std::lower_bound(sorted, sorted + n, low, is_less);
+    KeyItem<T>* const end = std::upper_bound(at, sorted + n, high, is_less);
+    if (at == end || at->key == end[-1].key) return;  // of one sign
+    for (int64_t i = 0; at != end; ++i) {
+      const Key key = Turned(KeyOf<T, true>(x[i * stride]), descending);
+      if (key == zero || key == negative) (at++)->key = key;
+    }
+  }
+}
+
 template <typename T>
 void Sort(const KernelCall& call) {
   const bool descending = call.attrs<SortAttributes>().descending;
@@ -85,7 +104,8 @@ void Sort(const KernelCall& call) {
         for (int64_t i = 0; i < n; ++i) {
           items[i].key = Turned(KeyOf<T, true>(x[i * split.inner]), descending);
         }
-        const KeyItem<T>* sorted = RadixSort(items, items + n, n);
+        KeyItem<T>* const sorted = RadixSort(items, items + n, n);
+        KeepOrderOfZeros(x, split.inner, descending, sorted, n);
         for (int64_t i = 0; i < n; ++i) {
           z[at + i * split.inner] = ValueOf<T>(Turned(sorted[i].key, descending));
         }

@@ -1,0 +1,115 @@
+// Gradients where a formula would be 0 times infinity, and of functions that overwrite what they made on the way.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/statistics.h"
+
+namespace tidepool {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+using Function = std::function<NDArray(const NDArray&)>;
+
+NDArray F(std::vector<double> values) {
+  return FromValues(absl::MakeConstSpan(values), {static_cast<int64_t>(values.size())});
+}
+
+// Of the sum of what the function makes of x.
+std::vector<double> GradientOf(const Function& function, const NDArray& x) {
+  GradientTape tape;
+  tape.Watch(x);
+  tape.Backward(Sum(function(x)));
+  return tape.Gradient(x).ToVector<double>();
+}
+
+using Numbers = std::vector<double>;
+
+TEST(Corners, ReductionsWithoutNaN) {
+  const NDArray x = F({1, kNaN, 4, 2, kNaN, kNaN}).Reshape({2, 3});
+  const auto rows = [](NDArray (*reduce)(const NDArray&, const Axes&, bool)) {
+    return [reduce](const NDArray& a) { return reduce(a, 1, false) * F({10, 100}); };
+  };
+  EXPECT_EQ(GradientOf(rows(&NanMax), x), (Numbers{0, 0, 10, 100, 0, 0}));
+  EXPECT_EQ(GradientOf(rows(&NanMin), x), (Numbers{10, 0, 0, 100, 0, 0}));
+  EXPECT_EQ(GradientOf(rows(&NanSum), x), (Numbers{10, 0, 10, 100, 0, 0}));
+  EXPECT_EQ(GradientOf(rows(&NanMean), x), (Numbers{5, 0, 5, 100, 0, 0}));
+  // Of nothing but NaN nothing flows.
+  EXPECT_EQ(GradientOf([](const NDArray& a) { return NanMax(a); }, F({kNaN, kNaN})),
+            (Numbers{0, 0}));
+}
+
+TEST(Corners, DeviationOfEquals) {
+  const auto of_rows = [](const NDArray& a) { return Std(a, 1) * F({1, 10}); };
+  // (x - mean) / (count * deviation) for the second row.
+  EXPECT_EQ(GradientOf(of_rows, F({5, 5, 1, 3}).Reshape({2, 2})), (Numbers{0, 0, -5, 5}));
+  EXPECT_EQ(GradientOf([](const NDArray& a) { return Std(a); }, F({7})), (Numbers{0}));
+  const NDArray half = Cast(F({1, 3}), DType::kFloat16);
+  GradientTape tape;
+  tape.Watch(half);
+  tape.Backward(Std(half));
+  EXPECT_EQ(Cast(tape.Gradient(half), DType::kFloat64).ToVector<double>(), (Numbers{-0.5, 0.5}));
+}
+
+TEST(Corners, Powers) {
+  EXPECT_EQ(GradientOf([](const NDArray& a) { return Power(a, 0); }, F({0, 2, -3, kInf})),
+            (Numbers{0, 0, 0, 0}));
+  EXPECT_EQ(GradientOf([](const NDArray& a) { return Power(a, 1); }, F({0, 2})), (Numbers{1, 1}));
+  EXPECT_EQ(GradientOf(
+                [](const NDArray& a) {
+                  return Power(a, F({0, 1, 2, -1, 3}));
+                },
+                F({0, 0, 0, 0, 2})),
+            (Numbers{0, 1, 0, -kInf, 12}));
+  EXPECT_EQ(GradientOf([](const NDArray& y) { return Power(0, y); }, F({0, 2, -1})),
+            (Numbers{0, 0, -kInf}));
+  EXPECT_EQ(GradientOf(
+                [](const NDArray& y) {
+                  return Power(F({0, 1}), y);
+                },
+                F({2, 2})),
+            (Numbers{0, 0}));
+  EXPECT_NEAR(GradientOf([](const NDArray& y) { return Power(2, y); }, F({3}))[0], 8 * std::log(2),
+              1e-14);
+  // Twice over.
+  const NDArray x = F({0, 0, 0, 3});
+  GradientTape outer;
+  outer.Watch(x);
+  NDArray first;
+  {
+    GradientTape inner;
+    inner.Watch(x);
+    inner.Backward(Sum(Power(x, F({0, 1, 2, 3}))));
+    first = inner.Gradient(x);
+  }
+  EXPECT_EQ(first.ToVector<double>(), (Numbers{0, 1, 0, 27}));
+  outer.Backward(Sum(first));
+  EXPECT_EQ(outer.Gradient(x).ToVector<double>(), (Numbers{0, 0, 2, 18}));
+}
+
+TEST(Corners, AngleOfNothing) {
+  EXPECT_EQ(GradientOf(
+                [](const NDArray& a) {
+                  return Atan2(a, F({0, 2}));
+                },
+                F({0, 0})),
+            (Numbers{0, 0.5}));
+  EXPECT_EQ(GradientOf(
+                [](const NDArray& a) {
+                  return Atan2(F({0, 2}), a);
+                },
+                F({0, 0})),
+            (Numbers{0, -0.5}));
+}
+
+}  // namespace
+}  // namespace tidepool
