@@ -163,12 +163,6 @@ bool Pool::FitToLive() noexcept {
   return true;
 }
 
-void Pool::TakeSmallChunks() noexcept {
-  constexpr size_t kSmall = size_t{64} << 10;
-  if (grows_) return;
-  span_bytes_ = shared_bytes_ = std::min(span_bytes_, kSmall);
-}
-
 // A chunk for requests of which it does not hold many is as long as those.
 size_t Pool::ChunkBytesFor(size_t bytes, bool coarse) const {
   if (coarse) return std::max(bytes, grows_ ? kCoarseChunkBytes : chunk_bytes_);

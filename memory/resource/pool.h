@@ -164,9 +164,6 @@ class Pool final : public MemoryResource {
   bool has_arena() const { return arena_ != nullptr; }          // as above
 
   // As MemoryResource says; TrimIdle ends a use.
-  // From here on chunks are small, and larger requests have one each: what is released goes back alone, which costs a call of
-  // what it wraps each time. For who has been refused memory. Of a pool that does not grow.
-  void TakeSmallChunks() noexcept;
   size_t Trim() noexcept override;
   size_t TrimIdle(int uses) noexcept override;
   // Of a pool that grows: whether more is owned than it keeps for what was live, as after a time in

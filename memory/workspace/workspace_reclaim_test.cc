@@ -130,36 +130,6 @@ TEST_F(WorkspaceReclaim, CyclesThatFitThePagesLeaveTheirPlanBeforeALimitRefuses)
   }
 }
 
-// Nobody has planned it yet, so what it releases leaves holes among what stays; blocks of many to a chunk could not go back for
-// the last one, and no cycle ever ended to be learned from.
-TEST_F(WorkspaceReclaim, ANewWorkspaceIsServedBelowALimitThatIsHardlyMoreThanWhatIsAlive) {
-  int number = 0;
-  for (const int64_t limit : {2730000, 3500000, 4500000}) {
-    MemoryOwner& owner = MemoryOwner::Process().Child(absl::StrCat("tight ", number++));
-    MemoryBudget::Global().SetOwnerLimit(owner, Host(), limit);
-    {
-      const MemoryOwnerScope here(owner);
-      Workspace workspace("tight", WorkspaceConfig());
-      int served = 0;
-      for (int step = 0; step < 100; ++step) {
-        const WorkspaceScope scope(workspace);
-        std::vector<BufferHandle> arrays;
-        try {
-          for (int i = 0; i < 9; ++i) arrays.emplace_back(AllocateHere(300000));
-          for (size_t i = 0; i < 9; ++i) {
-            if (i % 3 != 0) arrays[i].Reset();
-          }
-          arrays.emplace_back(AllocateHere(1800000));
-          ++served;
-        } catch (const OutOfMemoryError&) {
-        }
-      }
-      EXPECT_GE(served, 98) << limit;
-    }
-    MemoryBudget::Global().SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
-  }
-}
-
 TEST_F(WorkspaceReclaim, RunNowGivesIdlePagesBackAndTheNextCycleTakesThemAgain) {
   Workspace workspace("idle", WorkspaceConfig::Training());
   for (int i = 0; i < 3; ++i) Cycle(workspace, 4 * kMiB);

@@ -56,7 +56,7 @@ WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment
     options.prefault = false;  // spills are rare and of unknown use
     options.owner = &owner;
     MemoryResource& pages = blocks_.Add<PagesResource>(options, provider);
-    pool_ = &blocks_.Add<Pool>(pages, config.temp_block_size, alignment);
+    blocks_.Add<Pool>(pages, config.temp_block_size, alignment);
   }
 }
 
@@ -74,7 +74,6 @@ Allocation WorkspaceSpills::Allocate(size_t bytes, size_t rounded) {
     return block;
   } catch (...) {
     owned_.Set(blocks_.owned_bytes());  // what was kept may have gone to make room
-    if (pool_ != nullptr) pool_->TakeSmallChunks();
     throw;
   }
 }

@@ -4,9 +4,7 @@
 // Which of them it is, is a composition of resources (memory/resource); what is added here is how long
 // chunks are kept, and that they are a part of what the workspace owns.
 //
-// Errors: OutOfMemoryError, nothing changed, but that from then on larger blocks of a pool have chunks of their own: a cycle
-// that nobody has planned yet takes hardly more than what is alive the next time, as what it releases goes back before it is
-// refused. Threads: whoever is inside the workspace's gate.
+// Errors: OutOfMemoryError, nothing changed. Threads: whoever is inside the workspace's gate.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SPILLS_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_WORKSPACE_SPILLS_H_
 
@@ -22,8 +20,6 @@
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
-
-class Pool;
 
 class WorkspaceSpills {
  public:
@@ -69,7 +65,6 @@ class WorkspaceSpills {
   const size_t alignment_;
   MemoryOwner& owner_;
   ResourceStack blocks_;
-  Pool* pool_ = nullptr;  // in it; null: another resource
   OwnedBytes::Part owned_;
   bool spilled_ = false;  // in this cycle
   int idle_cycles_ = 0;   // running, that did not spill
