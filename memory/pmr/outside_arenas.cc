@@ -43,14 +43,12 @@ LargeBlock* KeptLarge::Take(size_t bytes) noexcept {
 
 LargeBlock* KeptLarge::Keep(LargeBlock* block) noexcept {
   constexpr int kInVain = 8;
-  if (block != nullptr) {
-    if (most_ > 0) {
-      LargeBlock* const last = count_ == kMost ? blocks_[--count_] : nullptr;
-      std::copy_backward(blocks_, blocks_ + count_, blocks_ + count_ + 1);
-      blocks_[0] = block;
-      ++count_;
-      block = last;
-    }
+  if (block != nullptr && most_ > 0) {
+    LargeBlock* const last = count_ == kMost ? blocks_[--count_] : nullptr;
+    std::copy_backward(blocks_, blocks_ + count_, blocks_ + count_ + 1);
+    blocks_[0] = block;
+    ++count_;
+    block = last;
   }
   if (block == nullptr && count_ > most_) block = blocks_[--count_];
   if (block == nullptr) return nullptr;

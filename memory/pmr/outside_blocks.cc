@@ -185,7 +185,8 @@ void* OutsideBlocks::AllocateLarge(size_t bytes, size_t alignment) {
 Allocation OutsideBlocks::TryTakeLarge(size_t bytes) {
   const Allocation memory = large_.Allocate(bytes, alignof(LargeBlock));
   if (memory) {
-    kept_.Uses(used_ += bytes);
+    used_ += bytes;
+    kept_.Uses(used_);
   }
   return memory;
 }
@@ -193,7 +194,8 @@ Allocation OutsideBlocks::TryTakeLarge(size_t bytes) {
 Allocation OutsideBlocks::TryTakeChunk() {
   const Allocation chunk = pool_.Allocate(kBlockChunkBytes, kBlockChunkBytes);
   if (chunk) {
-    kept_.Uses(used_ += kBlockChunkBytes);
+    used_ += kBlockChunkBytes;
+    kept_.Uses(used_);
   }
   return chunk;
 }

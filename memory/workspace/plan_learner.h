@@ -311,8 +311,6 @@ class PlanLearner {
   const LearnedCycle* next_ = nullptr;      // of plans_
   const LearnedCycle* expected_ = nullptr;  // likewise; null: next_
   bool expects_order_ = false;
-  int order_trust_ =
-      0;  // of orders that came before: at least 0, it is expected that they come again
   PlanningEffort effort_;
   size_t served_ = 0;  // requests since a family was planned, about
   // The same for planning that only saves pages, and how many are to be served for each request that is planned: twice
