@@ -258,6 +258,7 @@ void PlanLearner::Use(const LearnedCycle* cycle, bool followed) noexcept {
   plans_.Use(cycle, cycles_, followed);
   // The only plan there is pays when cycles that follow it follow one another.
   LearnedCycle& used = plans_.last_used();
+  if (followed) used.refused = false;
   if (!followed || used.paid || (!keeps_plans() && !comes_again_)) return;
   used.paid = true;
   effort_.Paid();

@@ -42,6 +42,7 @@
 #include "tidepool/memory/workspace/plan_set.h"
 #include "tidepool/memory/workspace/planning_effort.h"
 #include "tidepool/memory/workspace/recent_peak.h"
+#include "tidepool/memory/workspace/refused_request.h"
 #include "tidepool/memory/workspace/request_slot.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
@@ -65,6 +66,8 @@ struct EndedCycle {
   size_t reach = 0;        // the pages that would have served all of it as it came
   size_t roomy_reach = 0;  // likewise, with room for larger gaps
   size_t room = SIZE_MAX;  // that limits leave beside all there is
+  // Memory was refused to its last request, which is not among these; null: not so. It may have failed for that.
+  const RefusedRequest* refused = nullptr;
 
   // It left its plan, or had none, or was to be recorded.
   bool is_recorded() const { return !recorder->requests().empty(); }
@@ -96,11 +99,12 @@ struct Lesson {
 
 // A plan that is to be made. What it points to lives as long.
 struct WantedPlan {
-  enum class Kind : uint8_t { kCycle, kBeginning, kAlone };
+  enum class Kind : uint8_t { kCycle, kBeginning, kAlone, kRefused };
   Kind kind = Kind::kCycle;
   uint64_t learning = 0;   // what was learned is given up from time to time; of which one it is
   size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
-  size_t most_peak = SIZE_MAX;  // of the pages, where what is alive at once fits into so much
+  // Of the pages, where what is alive at once fits into so much. kRefused: in any case.
+  size_t most_peak = SIZE_MAX;
   size_t alignment = 0;
   bool pins = false;         // kCycle: around what other plans have
   bool may_give_up = false;  // kCycle: with all that begin alike, where these need too much
@@ -111,7 +115,7 @@ struct WantedPlan {
   std::vector<std::shared_ptr<const CyclePlan>>
       family;                              // of others that begin alike; empty: none, or too many
   std::shared_ptr<const CyclePlan> whole;  // kBeginning: of which it is one
-  MappedVector<LifetimeBuffer> seen;       // kAlone: the longest lifetimes
+  MappedVector<LifetimeBuffer> seen;       // kAlone: the longest lifetimes; kRefused: of these
   size_t most_alive = 0;                   // kAlone: at once in one of those cycles, bytes
   size_t peak_to_beat = 0;                 // kAlone
   size_t loose_of =
@@ -255,6 +259,11 @@ class PlanLearner {
   void RecordAgain() noexcept;
   void DecideToRecord() noexcept;
   void ForgetGuesses() noexcept;
+  // Memory that is refused (plan_learner_refused.cc).
+  std::optional<WantedPlan> ObserveRefused(const EndedCycle& cycle);
+  void AdoptRefused(bool fits) noexcept;
+  bool IsRefused(const CyclePlan* plan) const;
+  void ForgetRefused(const CyclePlan& longer) noexcept;
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
   void ExpectSteady(const EndedCycle& cycle) noexcept;
@@ -319,6 +328,8 @@ class PlanLearner {
   size_t price_of_pages_ = kLeastPriceOfPages;
   uint64_t plans_made_ = 0;
   uint64_t plans_improved_ = 0;
+  bool any_refused_ = false;                              // of plans_, perhaps
+  uint64_t refusals_to_skip_ = 0, refusals_skipped_ = 0;  // so many more; the last time
   LoosePlans loose_;
   uint64_t plans_given_up_ = 0;
   // Cycles of loose plans, with no other without a plan in between and none that is looked at. After a few the next ones

@@ -76,6 +76,7 @@ PlanLearner::Shape PlanLearner::ShapeOf(const EndedCycle& cycle) {
 }
 
 std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
+  if (cycle.refused != nullptr) return ObserveRefused(cycle);
   if (ObserveSteady(cycle)) return std::nullopt;
   steady_ = expected_ = nullptr;
   if (lifetimes_wanted_ > 0) --lifetimes_wanted_;
@@ -236,7 +237,7 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   }
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kCycle);
   if (!wanted.has_value()) return wanted;
-  wanted->pins = keeps_plans();
+  wanted->pins = keeps_plans() && !IsRefused(cycle.recorder->left_plan());
   wanted->may_give_up = MayGiveUp(cycle);
   wanted->family = *std::move(family);
   if (same == nullptr) return wanted;

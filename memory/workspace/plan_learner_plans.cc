@@ -179,6 +179,10 @@ MadePlans PlanLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycl
       return Made(wanted, Beginning(*wanted.whole, cycle.made.count(), wanted.alignment), 0);
     case WantedPlan::Kind::kAlone:
       return MakeAlone(wanted);
+    case WantedPlan::Kind::kRefused: {
+      PlacedRequests placed = PlaceRequests(wanted.seen, {}, wanted.alignment);
+      return placed.peak_bytes <= wanted.most_peak ? Made(wanted, std::move(placed), 0) : nullptr;
+    }
   }
   return nullptr;
 }
@@ -196,7 +200,7 @@ std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle
   size_t requests = cycle.made.count();
   for (uint32_t i = alike.begin; i < alike.end; ++i) {
     const LearnedCycle& other = plans[i];
-    if (&other == own) continue;
+    if (&other == own || other.refused) continue;
     const uint64_t may_stay_away =
         own != nullptr ? std::min(2 * other.away, PlanSet::kMostCyclesAway) : 0;
     if (since > 0 && other.came_at <= since && cycles_ - other.came_at > may_stay_away) continue;
@@ -226,6 +230,7 @@ bool PlanLearner::Affords(const Family& family, bool mends) noexcept {
 
 const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans& made) {
   if (!in_making_.End(wanted.learning)) return nullptr;
+  if (wanted.kind == WantedPlan::Kind::kRefused) AdoptRefused(/*fits=*/made != nullptr);
   if (wanted.kind == WantedPlan::Kind::kAlone && !wanted.family.empty()) {
     price_of_pages_ =
         made != nullptr ? kLeastPriceOfPages : std::min(2 * price_of_pages_, kMostPriceOfPages);
@@ -261,12 +266,16 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
     plans_made_ += made->others.size();
     Changed();
   }
+  if (any_refused_) ForgetRefused(plan);
   const LearnedCycle* const added = Install(made->plan);
   if (is_new) {
     // Of a cycle that was never seen before, as far as is known.
     plans_.last_used().most_alive = made->plan->most_alive_bytes();
     plans_.last_used().guessed = keeps_plans() && !comes_again_ && !effort_.waits();
     effort_.Spent(added->plan->requests.size(), cycles_);
+  }
+  if (wanted.kind == WantedPlan::Kind::kRefused) {
+    plans_.last_used().refused = any_refused_ = true;
   }
   plans_.SetAlone(wanted.kind == WantedPlan::Kind::kAlone, cycles_, std::move(longer));
   DecideToRecord();

@@ -77,6 +77,8 @@ struct CycleHistory {
   bool paid = false;      // it was worth making: cycles follow it
   bool guessed = false;   // made when its cycle was first seen
   bool goes = false;      // is being forgotten
+  // Of a cycle that memory was refused in, up to there, and no cycle has followed it to its end: the others do not go by it.
+  bool refused = false;
   bool loaded = false;    // of a file, and no cycle has followed it yet: pages are not made for it
   // Made of the lifetimes of a few cycles, whatever there were before: then, the last time.
   bool alone = false;

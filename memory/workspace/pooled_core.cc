@@ -92,10 +92,15 @@ void WorkspaceCore::TakePagesForLoaded(size_t rounded) noexcept {
 void WorkspaceCore::EndPooled(bool failed) noexcept {
   if (!undecided_ && serves_from_pages() && learns_lifetimes()) {
     follower_.Finish(made());
+    EndedCycle ended = Ended();
     if (!failed) {
       counters.peak_cycle_bytes =
           std::max<size_t>(counters.peak_cycle_bytes, counters.bytes_this_cycle);
-      pool_->learner.Observe(Ended(), followed_version_);
+      pool_->learner.Observe(ended, followed_version_);
+    }
+    if (EndedRefused()) {
+      ended.refused = &refused_request_;
+      pool_->learner.Observe(ended, followed_version_);
     }
   }
   if (!failed) spills_.EndCycle();

@@ -99,7 +99,7 @@ class SharedLearner {
     Kept kept() const { return learner_.plans().list(); }
 
     static bool AsExpected(const EndedCycle& cycle) noexcept {
-      return cycle.misses == 0 && cycle.followed != nullptr;
+      return cycle.misses == 0 && cycle.followed != nullptr && cycle.refused == nullptr;
     }
     std::optional<WantedPlan> Observe(const EndedCycle& cycle);
     static Plan MakePlan(const WantedPlan& wanted, const EndedCycle& cycle) {

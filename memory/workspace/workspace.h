@@ -66,7 +66,7 @@ struct WorkspaceStats {
   uint64_t leaked_arrays = 0;   // alive when their cycle ended
   uint64_t leaked_blocks = 0;   // of containers (memory/pmr), likewise
   size_t block_bytes = 0;       // kept for such blocks, beside the pages
-  uint64_t failed_cycles = 0;   // left by an exception; they teach nothing
+  uint64_t failed_cycles = 0;   // left by an exception; they teach what memory was refused to
   uint64_t findings = 0;        // of the cycle detector (cycle_detector.h)
   uint64_t host_fallbacks = 0;  // operators meant for the device that ran on the host
   uint64_t mirror_copies_to_host = 0;    // of arrays on a device, and their bytes

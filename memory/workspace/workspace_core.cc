@@ -236,10 +236,13 @@ void WorkspaceCore::FinishCycle(bool failed) noexcept {
   }
   if (pool_ != nullptr) {
     EndPooled(failed);
-  } else if (!failed && !is_ring_slot_) {
+  } else if (failed) {
+    LearnFromFailed();
+  } else if (!is_ring_slot_) {
     LearnFromCycle();
     spills_.EndCycle();
   }
+  if (refused_request_.is_noted()) refused_request_.Clear();
   ranges_.End();
   counters.bytes_last_cycle = counters.bytes_this_cycle;
   counters.bytes_this_cycle = 0;
@@ -326,7 +329,7 @@ void WorkspaceCore::DropAllUnseen() noexcept {
 void WorkspaceCore::AccountState() noexcept {
   const size_t bytes = slots_.capacity() * sizeof(RequestSlot) + records_.state_bytes() +
                        learner_.state_bytes() + follower_.state_bytes() + ranges_.state_bytes() +
-                       findings_.state_bytes();
+                       findings_.state_bytes() + refused_request_.state_bytes();
   slots_reported_ = slots_.size();
   plans_reported_ = learner_.version();
   const int64_t change = static_cast<int64_t>(bytes) - state_reported_;

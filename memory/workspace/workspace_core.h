@@ -38,6 +38,7 @@
 #include "tidepool/memory/workspace/plan_learner.h"
 #include "tidepool/memory/workspace/plan_search.h"
 #include "tidepool/memory/workspace/pool_memory.h"
+#include "tidepool/memory/workspace/refused_request.h"
 #include "tidepool/memory/workspace/request_slot.h"
 #include "tidepool/memory/workspace/thread_state.h"
 #include "tidepool/memory/workspace/two_ended_ranges.h"
@@ -91,8 +92,7 @@ class WorkspaceCore final : public BufferOwner {
   void GoesAfter(uint16_t queues) noexcept override;
 
   // ---- between cycles: of a closed workspace --------------------------------------------------
-  // Keeps it closed meanwhile: a thread that wants to enter waits. Throws when it is open, and in a
-  // callback that would have to wait.
+  // Keeps it closed meanwhile: a thread that wants to enter waits. Throws when it is open, and in a callback that would wait.
   class Maintenance {
    public:
     Maintenance(WorkspaceCore& core, const char* operation);
@@ -113,8 +113,8 @@ class WorkspaceCore final : public BufferOwner {
   std::string PlanReport();
   // The Reclaimer's, on any thread: gives back what `depth` allows, of an open one at its cycle's end. Returns bytes.
   int64_t Reclaim(ReclaimDepth depth) noexcept;
-  // The Workspace is gone. Frees the core once no buffer, no scope and no maintenance needs it,
-  // which may be further out on this thread's stack. Waits for nobody in a callback.
+  // The Workspace is gone. Frees the core once no buffer, no scope and no maintenance needs it, which may be further out on
+  // this thread's stack. Waits for nobody in a callback.
   void Abandon() noexcept;
 
   // ---- blocks without records, of containers (cycle_memory.h, workspace_blocks.cc) -------------
@@ -124,11 +124,9 @@ class WorkspaceCore final : public BufferOwner {
   // Null: none. Any thread, as AttachBlocks(): false when there is one already.
   CycleMemory* block_memory() const { return spills_.beside(); }
   bool AttachBlocks(CycleMemory* memory) noexcept { return spills_.SetBeside(memory); }
-  // On the thread that has it open. Whether so many bytes may be taken; throws by the spill policy,
-  // after what blocks have without using it was given back.
+  // On the thread that has it open. Throws by the spill policy, after what blocks have without using it was given back.
   void CheckBlockBytes(size_t bytes) { limits_together_ ? CheckTogether(bytes, "blocks") : void(); }
-  // Whether blocks may be had in the cycle that `thread` has open: from its beginning until they are
-  // counted at its end, however much is done after that.
+  // Whether blocks may be had in the cycle that `thread` has open: from its beginning until they are counted at its end.
   bool serves_blocks_on(const void* thread) const { return is_open_on(thread) && serves_blocks_; }
   void AddBlockBytes(int64_t bytes) noexcept {
     account_.AddUsed(bytes);
@@ -137,37 +135,32 @@ class WorkspaceCore final : public BufferOwner {
   OwnedBytes& owned_bytes() { return owned_; }
 
   // ---- as the slot of a ring (ring_slot_core.cc) ----------------------------------------------
-  // A cycle of a slot begins on the producer's thread, is handed over to leases that belong to no
-  // thread, and ends with the last of them. The ring learns for its slots.
-  //
+  // A cycle of a slot begins on the producer's thread, is handed over to leases that belong to no thread, and ends with
+  // the last of them. The ring learns for its slots.
   // `name` is the Reclaimer's for it, which asks `may_reclaim` first.
   static WorkspaceCore* NewRingSlot(std::string id, WorkspaceConfig config, Device device,
                                     const std::string& name, std::function<bool()> may_reclaim);
   // Generations are the ring's: before the cycle is entered.
   void SetGeneration(uint64_t g) noexcept { stamp_.store(2 * g - 2, std::memory_order_relaxed); }
-  // The end of the outermost scope hands the cycle over instead of ending it.
-  // `writes_down`: with its lifetimes until then recorded.
+  // The end of the outermost scope hands the cycle over, `writes_down`: with its lifetimes until then recorded.
   void HandOverAtEnd(bool hands_over, bool writes_down = false) noexcept {
     hands_over_ = hands_over;
     writes_down_ = writes_down;
   }
   void LimitLive() noexcept { limits_live_ = true; }
-  // What was handed over; stays until the last lease is gone.
-  EndedCycle Ended() const;
+  EndedCycle Ended() const;  // what was handed over; stays until the last lease is gone
   void EndLease() noexcept;  // the last one is gone
   // Under Maintenance: what the ring has learned, from the next cycle on. Throws for memory; cycles are served all the same then.
   void Follow(const Lesson& lesson);
-  // By who has taken the slot.
-  void Expect(const LearnedCycle* next) noexcept { follower_.Expect(next); }
+  void Expect(const LearnedCycle* next) noexcept { follower_.Expect(next); }  // its taker
   void TrimSpills() noexcept { spills_.Trim(); }
   // Between cycles: the initial size is left, and nothing is followed until Follow(). Throws as Maintenance does.
   void GiveBackLearned();
 
   // For a step budget: a cycle leaves its plan rather than have outside what fits the pages, which do not grow for how arrays lie.
   void KeepWithinPages();
-  uint64_t refused() const {
-    return refused_;
-  }  // requests, ever; by whoever is inside, or between cycles
+  // Requests, ever; by whoever is inside, or between cycles.
+  uint64_t refused() const { return refused_; }
 
   // ---- as one of a pool's (pooled_core.cc) ------------------------------------------------------
   static WorkspaceCore* NewPooled(std::string id, WorkspaceConfig config, Device device,
@@ -251,6 +244,9 @@ class WorkspaceCore final : public BufferOwner {
 
   // Learning (workspace_learning.cc).
   void LearnFromCycle() noexcept;
+  void LearnFromFailed() noexcept;
+  bool EndedRefused() const { return refused_request_.ended(slot_count_); }
+  void Teach(bool failed) noexcept;
   void LearnFrom(const EndedCycle& cycle);
   size_t RoomUnderLimits() const;
   void GiveAhead(bool asked) noexcept;
@@ -293,6 +289,8 @@ class WorkspaceCore final : public BufferOwner {
   void MakeHolesFor(size_t rounded) noexcept;
   size_t LargestGap();
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
+  Allocation AllocateOutside(size_t bytes, size_t rounded);  // workspace_refusals.cc
+  void NoteRefused(size_t rounded) noexcept;
   void CheckMaySpill(size_t bytes);
   void CheckSpilled(const Allocation& spill, size_t bytes, size_t rounded);
   void CheckTogether(size_t bytes, const char* what);  // workspace_blocks.cc
@@ -367,6 +365,7 @@ class WorkspaceCore final : public BufferOwner {
   bool unrecorded_ = false;             // requests without slots are served from the free ranges
   uint64_t misses_ = 0;                 // in this cycle
   uint64_t refused_ = 0;
+  RefusedRequest refused_request_;
   uint64_t followed_version_ = 0;  // of what was learned
   int64_t block_bytes_ = 0;        // in use by blocks, where limits_together_
   bool watches_limit_ = false;     // in this cycle: more may be alive than the pages have

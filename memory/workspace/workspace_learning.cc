@@ -81,15 +81,34 @@ void WorkspaceCore::LearnFromCycle() noexcept {
   counters.peak_cycle_bytes =
       std::max<size_t>(counters.peak_cycle_bytes, counters.bytes_this_cycle);
   if (follower_.undisturbed() && learner_.version() == followed_version_ &&
+      !refused_request_.is_noted() &&
       learner_.ObserveSteady(follower_.followed(), slot_count_, misses_,
                              counters.bytes_this_cycle)) {
     return;
   }
   follower_.Finish(made());
   if (follower_.TrimUnused()) AccountState();
+  Teach(/*failed=*/false);
+}
+
+// A cycle that has failed teaches what memory was refused to, if that was the last thing it wanted.
+void WorkspaceCore::LearnFromFailed() noexcept {
+  if (!EndedRefused()) return;
+  follower_.Finish(made());
+  Teach(/*failed=*/true);
+}
+
+void WorkspaceCore::Teach(bool failed) noexcept {
   try {
-    LearnFrom(Ended());
+    // What it followed is there until the next lesson is taken.
+    EndedCycle ended = Ended();
+    if (!failed) LearnFrom(ended);
+    if (EndedRefused()) {
+      ended.refused = &refused_request_;
+      LearnFrom(ended);
+    }
     FollowLearned();
+    if (failed) return;
     // What a file says that no cycle has followed to its end is not touched ahead, nor are the gaps that it may have
     // between buffers.
     const LearnedCycle* const followed = follower_.followed();

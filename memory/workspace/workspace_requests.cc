@@ -154,10 +154,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
     ++counters.hits;
   } else {
     ++refused_;
-    CheckMaySpill(rounded);
-    MakeHolesFor(rounded);
-    const Allocation spill = spills_.Allocate(bytes, rounded);
-    CheckSpilled(spill, bytes, rounded);
+    const Allocation spill = AllocateOutside(bytes, rounded);
     --refused_;
     data = spill.data;
     token = spill.token;
@@ -360,36 +357,6 @@ void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
   }
   const TwoEndedRanges::Range range = ranges_.Take(rounded, offset);
   return range != TwoEndedRanges::Range::kNone ? TokenOf(range) : nullptr;
-}
-
-// Under kReallocate a cycle may not need more than max_size: what is alive at once was looked at where
-// lifetimes are learned, else it is the sum of its requests.
-void WorkspaceCore::CheckMaySpill(size_t bytes) {
-  if (config.policy_spill == SpillPolicy::kFail && config.debug_mode == DebugMode::kDisabled) {
-    const size_t capacity = pages_.capacity();
-    // Requests one behind the other take what was released in the cycle as well.
-    const auto arrays = static_cast<size_t>(account_.used_bytes() - block_bytes_);
-    const size_t free = capacity - (uses_ranges_ ? arrays : counters.cursor.get());
-    ThrowOutOfMemory(
-        {memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"},
-        "policy_spill kFail",
-        absl::StrCat("workspace [", id, "] is full: request of ", bytes, " bytes, ", free, " of ",
-                     capacity, " bytes free",
-                     uses_ranges_ ? absl::StrCat(", ", LargestGap(), " of them in one piece")
-                                  : std::string(),
-                     ", policy_spill kFail"),
-        MemoryTracker::Global().Snapshot().ToString());
-  }
-  if (config.policy_spill != SpillPolicy::kReallocate || config.max_size == 0 || limits_live_)
-    return;
-  const size_t before = counters.bytes_this_cycle + static_cast<size_t>(block_bytes_);
-  if (bytes <= config.max_size && before <= config.max_size - bytes) return;
-  ThrowOutOfMemory({memory_device_, &memory_owner, static_cast<int64_t>(bytes), "an array"},
-                   "max_size",
-                   absl::StrCat("workspace [", id, "]: a request of ", bytes,
-                                " bytes: the cycle needs ", before + bytes, " bytes, max_size is ",
-                                config.max_size, ", policy_spill kReallocate"),
-                   MemoryTracker::Global().Snapshot().ToString());
 }
 
 }  // namespace tidepool

@@ -1,0 +1,218 @@
+// Cycles that memory is refused in, though what they have alive at once would fit: what is learned of them.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_pool.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+BufferHandle New(size_t bytes) { return BufferHandle(AllocateHere(bytes)); }
+
+// Nine arrays of which the third, the sixth and the ninth are kept, and a large one: 2.7 MB at once.
+void LargeBehindSmall() {
+  std::vector<BufferHandle> arrays;
+  for (int i = 0; i < 9; ++i) arrays.push_back(New(300000));
+  for (int i = 0; i < 9; ++i) {
+    if (i % 3 != 0) arrays[i].Reset();
+  }
+  BufferHandle large = New(1800000);
+}
+constexpr int64_t kLargeBehindSmall = 9 * 300032 + 64;
+
+// The memory of what runs within has a limit, as that of one owner.
+class Limited {
+ public:
+  explicit Limited(int64_t bytes)
+      : owner_(MemoryOwner::Process().Child(absl::StrCat("limited ", ++made_))), as_(owner_) {
+    MemoryBudget::Global().SetOwnerLimit(owner_, Host(), bytes);
+  }
+  ~Limited() { MemoryBudget::Global().SetOwnerLimit(owner_, Host(), MemoryBudget::kUnlimited); }
+
+ private:
+  static int made_;
+  MemoryOwner& owner_;
+  MemoryOwnerScope as_;
+};
+int Limited::made_ = 0;
+
+// How many of `cycles` cycles fail, and how many of the last quarter of them.
+struct Failures {
+  int all = 0;
+  int late = 0;
+};
+Failures Repeat(int cycles, const std::function<void(int)>& cycle) {
+  Failures failures;
+  for (int i = 0; i < cycles; ++i) {
+    try {
+      cycle(i);
+    } catch (const OutOfMemoryError&) {
+      ++failures.all;
+      failures.late += i >= cycles - cycles / 4;
+    }
+  }
+  return failures;
+}
+
+TEST(WorkspaceRefused, AStepThatFitsIsNotRefusedForEverWhereItsWorkspaceIsNew) {
+  for (const int64_t limit : {kLargeBehindSmall + 8192, int64_t{3500000}, int64_t{4500000}}) {
+    const Limited limited(limit);
+    Workspace workspace("step");
+    const Failures failures = Repeat(20, [&](int) {
+      WorkspaceScope scope(workspace);
+      LargeBehindSmall();
+    });
+    EXPECT_LE(failures.all, 1) << limit;
+    EXPECT_EQ(workspace.stats().failed_cycles, static_cast<uint64_t>(failures.all));
+    EXPECT_LE(static_cast<int64_t>(workspace.size()), limit);
+  }
+}
+
+// The error is met within the scope, by a program that has no exceptions of its own.
+TEST(WorkspaceRefused, NorWhereTheErrorIsMetWithinTheCycle) {
+  const Limited limited(3500000);
+  Workspace workspace("step");
+  int refused = 0;
+  for (int i = 0; i < 20; ++i) {
+    WorkspaceScope scope(workspace);
+    try {
+      LargeBehindSmall();
+    } catch (const OutOfMemoryError&) {
+      ++refused;
+    }
+  }
+  EXPECT_LE(refused, 1);
+}
+
+TEST(WorkspaceRefused, NorInAPool) {
+  const Limited limited(3500000);
+  WorkspacePool pool("requests");
+  const Failures failures = Repeat(20, [&](int) {
+    const WorkspaceLease lease = pool.Lease();
+    WorkspaceScope scope(*lease);
+    LargeBehindSmall();
+  });
+  EXPECT_LE(failures.all, 1);
+}
+
+// Pages of one size and nothing beside them.
+TEST(WorkspaceRefused, NorInPagesOfAFixedSize) {
+  WorkspaceConfig config;
+  config.initial_size = static_cast<size_t>(kLargeBehindSmall);
+  config.policy_spill = SpillPolicy::kFail;
+  Workspace workspace("step", config);
+  const Failures failures = Repeat(20, [&](int) {
+    WorkspaceScope scope(workspace);
+    LargeBehindSmall();
+  });
+  EXPECT_LE(failures.all, 1);
+}
+
+// A cycle of many requests comes further each time, though where it is refused it has not been before.
+TEST(WorkspaceRefused, DrawnStepsOfManyRequestsComeThrough) {
+  for (const size_t most : {size_t{100000}, size_t{2000000}}) {
+    for (int seed = 1; seed <= 12; ++seed) {
+      std::mt19937_64 random(static_cast<uint64_t>(seed));
+      // Positive: an array of so many bytes; else the one with that number goes.
+      std::vector<int64_t> steps;
+      std::vector<int64_t> sizes;
+      std::vector<size_t> alive;
+      int64_t now = 0, peak = 0;
+      while (sizes.size() < 60) {
+        if (alive.size() > 4 && random() % 100 < 48) {
+          std::swap(alive[random() % alive.size()], alive.back());
+          now -= sizes[alive.back()];
+          steps.push_back(-static_cast<int64_t>(alive.back()));
+          alive.pop_back();
+          continue;
+        }
+        const auto bytes = static_cast<int64_t>(64 * (1 + random() % (most / 64)));
+        alive.push_back(sizes.size());
+        sizes.push_back(bytes);
+        steps.push_back(bytes);
+        peak = std::max(peak, now += bytes);
+      }
+      const auto play = [&](Workspace& workspace) {
+        WorkspaceScope scope(workspace);
+        std::vector<BufferHandle> arrays;
+        for (const int64_t step : steps) {
+          if (step > 0) {
+            arrays.push_back(New(static_cast<size_t>(step)));
+          } else {
+            arrays[static_cast<size_t>(-step)].Reset();
+          }
+        }
+      };
+      WorkspaceConfig config;
+      config.plan_search_seconds = 0;
+      Workspace unlimited("unlimited", config);
+      for (int i = 0; i < 3; ++i) play(unlimited);
+      const Limited limited(peak + peak / 10 + 65536);
+      Workspace workspace("step", config);
+      const Failures failures = Repeat(100, [&](int) { play(workspace); });
+      EXPECT_EQ(failures.late, 0) << most << " " << seed;
+      EXPECT_LE(failures.all, 30) << most << " " << seed;
+      EXPECT_EQ(workspace.stats().plans_kept, 1u) << "beginnings of it are not kept beside it";
+      EXPECT_EQ(workspace.stats().planned_peak_bytes, unlimited.stats().planned_peak_bytes)
+          << "nor is it planned around them";
+    }
+  }
+}
+
+// What is asked for in vain, each time, and done without is no reason for larger pages nor for other plans.
+TEST(WorkspaceRefused, WhatCannotBeHadIsNotPlannedFor) {
+  for (const bool fails : {false, true}) {
+    const Limited limited(8000000);
+    Workspace workspace("hopeful");
+    for (int i = 0; i < 40; ++i) {
+      try {
+        WorkspaceScope scope(workspace);
+        BufferHandle a = New(400000), b = New(600000);
+        a.Reset();
+        try {
+          New(size_t{1} << 33);
+        } catch (const OutOfMemoryError&) {
+          if (fails && i % 2 == 0) throw;
+        }
+        BufferHandle c = New(400000);
+      } catch (const OutOfMemoryError&) {
+      }
+    }
+    EXPECT_EQ(workspace.size(), 1000000u) << fails;
+    EXPECT_EQ(workspace.stats().plans, 1u) << fails;
+  }
+}
+
+// Each cycle is another one, and would be served when it came again: planning for them does not go on for ever.
+TEST(WorkspaceRefused, StepsThatNeverComeAgainAreNotPlannedForEver) {
+  const Limited limited(4500000);
+  Workspace workspace("ever different");
+  std::mt19937_64 random(1);
+  Repeat(2000, [&](int) {
+    WorkspaceScope scope(workspace);
+    std::vector<BufferHandle> arrays;
+    for (int i = 0; i < 9; ++i) arrays.push_back(New(200000 + 64 * (random() % 1500)));
+    for (int i = 0; i < 9; ++i) {
+      if (i % 3 != 0) arrays[i].Reset();
+    }
+    BufferHandle large = New(2700000 + 64 * (random() % 4000));
+  });
+  EXPECT_LE(workspace.stats().plans, 64u);
+}
+
+}  // namespace
+}  // namespace tidepool
