@@ -79,7 +79,7 @@ struct CycleHistory {
   bool goes = false;      // is being forgotten
   // Of a cycle that memory was refused in, up to there, and no cycle has followed it to its end: the others do not go by it.
   bool refused = false;
-  bool loaded = false;    // of a file, and no cycle has followed it yet: pages are not made for it
+  bool loaded = false;  // of a file, and no cycle has followed it yet: pages are not made for it
   // Made of the lifetimes of a few cycles, whatever there were before: then, the last time.
   bool alone = false;
   uint64_t alone_at = 0;
