@@ -167,6 +167,7 @@ bool Pool::FitToLive() noexcept {
 size_t Pool::ChunkBytesFor(size_t bytes, bool coarse) const {
   if (coarse) return std::max(bytes, grows_ ? kCoarseChunkBytes : chunk_bytes_);
   const size_t count = span_bytes_ / bytes;
+  if (count < kMany && chunks_of_one_) return bytes;
   return count >= kMany ? span_bytes_ : std::max<size_t>(count, 1) * bytes;
 }
 

@@ -171,6 +171,9 @@ class Pool final : public MemoryResource {
   // more, and who keeps such blocks between uses without need may release them, so that they gather
   // in few chunks and the others go. A look at each chunk.
   bool FitToLive() noexcept;
+  // From now on, where fewer than 16 requests fit into a chunk, each has one of its own, which goes back without the others: for
+  // who was refused memory beside what its blocks had left free between them. More system calls; nothing else changes.
+  void TakeChunksOfOne() noexcept { chunks_of_one_ = true; }
   // The chunks without live blocks whose token, of what it wraps, `goes` says so of. Returns bytes.
   size_t TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept;
 
@@ -277,6 +280,7 @@ class Pool final : public MemoryResource {
   const size_t chunk_bytes_;
   const size_t alignment_;
   const bool grows_;
+  bool chunks_of_one_ = false;
   const size_t coarse_alignment_;
   const size_t chunk_alignment_;
   const bool on_host_;  // only its addresses have an AddressSanitizer shadow

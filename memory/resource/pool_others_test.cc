@@ -165,5 +165,31 @@ TEST(Pool, GivesBackTheChunksThatItIsTold) {
   EXPECT_EQ(pool.chunk_count(), 1u);
 }
 
+// Of blocks that lie by themselves all that is released goes back; small ones share chunks all the same.
+TEST(Pool, ChunksOfOneBlockGoBackWithoutTheOthers) {
+  for (const bool of_one : {false, true}) {
+    PagesResource pages(Untouched());
+    Pool pool(pages, size_t{1} << 20, 64);
+    if (of_one) pool.TakeChunksOfOne();
+    std::vector<Allocation> blocks;
+    for (int i = 0; i < 9; ++i) blocks.push_back(pool.Allocate(300000, 64));
+    for (int i = 0; i < 9; ++i) {
+      if (i % 3 != 0) pool.Release(blocks[i].token, 300000, 64);
+    }
+    pool.Trim();
+    const size_t kept = pool.owned_bytes();
+    if (of_one) {
+      EXPECT_LE(kept, 3u * (300000 + 8192));
+    } else {
+      EXPECT_GE(kept, 8u * 300000);
+    }
+    for (int i = 0; i < 9; i += 3) pool.Release(blocks[i].token, 300000, 64);
+    const Allocation first = pool.Allocate(1000, 64), second = pool.Allocate(1000, 64);
+    EXPECT_EQ(second.data - first.data, 1024);
+    pool.Release(first.token, 1000, 64);
+    pool.Release(second.token, 1000, 64);
+  }
+}
+
 }  // namespace
 }  // namespace tidepool

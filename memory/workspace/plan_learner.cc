@@ -107,6 +107,7 @@ void PlanLearner::FollowTotals(bool may_shrink) noexcept {
 // What no plan serves comes out of pages that are large enough. Where these have the usual gaps and it does not fit
 // them, again and again, they get larger ones.
 void PlanLearner::AddReach(const EndedCycle& cycle, bool unserved) noexcept {
+  if (cycles_ < reach_from_) return;
   const bool tight = unserved && cycle.reach <= bytes_ && cycle.roomy_reach > cycle.reach;
   // What has outgrown by a little the pages that were large enough for all such cycles of late goes on growing, perhaps: a
   // cache of keys and values does, in each cycle, and would ask the system each time.

@@ -370,6 +370,9 @@ class PlanLearner {
   uint64_t ahead_from_ = 0;  // cycles_
   uint64_t ahead_wait_ = kFewestCyclesWithoutAhead;
   size_t unplanned_bytes_ = 0;
+  // Without pages for them from then on, as limits refused what such cycles lacked beside these; cycles_, and as ahead_wait_.
+  uint64_t reach_from_ = 0;
+  uint64_t reach_wait_ = kFewestCyclesWithoutAhead;
   int oversized_cycles_ = 0;  // running
 };
 

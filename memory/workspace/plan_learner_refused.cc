@@ -16,6 +16,12 @@ namespace tidepool {
 std::optional<WantedPlan> PlanLearner::ObserveRefused(const EndedCycle& cycle) {
   if (is_off() || !learns_lifetimes()) return std::nullopt;
   const RefusedRequest& refused = *cycle.refused;
+  // Of a pool: what it had of the pages leaves gaps that nobody else gets.
+  if (keeps_outliers_ && cycle.followed == nullptr && unplanned_bytes_ > 0) {
+    ForgetReach();
+    reach_from_ = cycles_ + reach_wait_;
+    reach_wait_ = std::min(2 * reach_wait_, kMostCyclesWithoutAhead);
+  }
   Shape shape = ShapeOf(cycle);
   shape = {ExtendSignature(shape.signature, refused.bytes()), shape.requests + 1};
   if (refusals_to_skip_ > 0) {

@@ -75,6 +75,11 @@ PoolMemory::Range PoolMemory::TakeFromBlocks(size_t bytes) {
   return TakeFromAny(bytes);  // the lock was given up
 }
 
+void PoolMemory::TakeChunksOfOne() noexcept {
+  Lock lock(mutex_);
+  pool_->TakeChunksOfOne();
+}
+
 void PoolMemory::EndUseOfBlocks() noexcept {
   const uint64_t taken = taken_chunks_->taken();
   const bool asked = std::exchange(chunks_before_, taken) != taken;

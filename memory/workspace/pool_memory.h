@@ -96,6 +96,8 @@ class PoolMemory {
   // Blocks of any size, in chunks of temp_block_size: free ranges, or else the system's.
   MemoryResource& blocks() { return blocks_; }
 
+  // Of blocks, as Pool::TakeChunksOfOne().
+  void TakeChunksOfOne() noexcept;
   // Gives back what is not in use. Returns bytes.
   size_t Trim() noexcept;
   Usage usage() const;

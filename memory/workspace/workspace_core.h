@@ -126,7 +126,7 @@ class WorkspaceCore final : public BufferOwner {
   bool AttachBlocks(CycleMemory* memory) noexcept { return spills_.SetBeside(memory); }
   // On the thread that has it open. Throws by the spill policy, after what blocks have without using it was given back.
   void CheckBlockBytes(size_t bytes) { limits_together_ ? CheckTogether(bytes, "blocks") : void(); }
-  // Whether blocks may be had in the cycle that `thread` has open: from its beginning until they are counted at its end.
+  // In the cycle that `thread` has open, from its beginning until they are counted at its end.
   bool serves_blocks_on(const void* thread) const { return is_open_on(thread) && serves_blocks_; }
   void AddBlockBytes(int64_t bytes) noexcept {
     account_.AddUsed(bytes);
@@ -144,8 +144,7 @@ class WorkspaceCore final : public BufferOwner {
   void SetGeneration(uint64_t g) noexcept { stamp_.store(2 * g - 2, std::memory_order_relaxed); }
   // The end of the outermost scope hands the cycle over, `writes_down`: with its lifetimes until then recorded.
   void HandOverAtEnd(bool hands_over, bool writes_down = false) noexcept {
-    hands_over_ = hands_over;
-    writes_down_ = writes_down;
+    hands_over_ = hands_over, writes_down_ = writes_down;
   }
   void LimitLive() noexcept { limits_live_ = true; }
   EndedCycle Ended() const;  // what was handed over; stays until the last lease is gone
@@ -221,8 +220,7 @@ class WorkspaceCore final : public BufferOwner {
   void BeginFollowing();
   void PrepareQuickRequests();
   void EndQuickRequests() noexcept;
-  // Something lies beside the pages: each request of this cycle looks at the limit from here on.
-  void WatchLimit() noexcept;
+  void WatchLimit() noexcept;  // something lies beside the pages: each request looks at it
   void DropLive(bool failed) noexcept;
   uint64_t DropBuffer(Buffer* buffer, bool failed) noexcept;
   void DropAllUnseen() noexcept;
@@ -290,6 +288,9 @@ class WorkspaceCore final : public BufferOwner {
   size_t LargestGap();
   void* PlaceInFreeRange(size_t rounded, size_t* offset) noexcept;
   Allocation AllocateOutside(size_t bytes, size_t rounded);  // workspace_refusals.cc
+  void LieByThemselvesWhereTight(size_t rounded) noexcept;
+  void LieByThemselves() noexcept;
+  bool GaveGaps(size_t rounded);
   void NoteRefused(size_t rounded) noexcept;
   void CheckMaySpill(size_t bytes);
   void CheckSpilled(const Allocation& spill, size_t bytes, size_t rounded);
@@ -388,7 +389,7 @@ class WorkspaceCore final : public BufferOwner {
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
   bool limits_live_ = LimitsLive(config);       // a temporary slot's: its ring's
   bool is_ring_slot_ = false, hands_over_ = false, writes_down_ = false,
-       keeps_within_pages_ = false;
+       keeps_within_pages_ = false, lies_apart_ = false;
   LeasedSide<StdSync> leased_;
 };
 

@@ -25,9 +25,6 @@ constinit std::atomic<size_t> raised_by_touching{0};
 // What the Reclaimer gives back between two looks at who waits: tens of milliseconds at most.
 constexpr size_t kReclaimStepBytes = size_t{256} << 20;
 
-// A smaller hole costs more than it gives.
-constexpr size_t kLeastHole = size_t{1} << 20;
-
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 size_t RoundDown(size_t n, size_t unit) { return n & ~(unit - 1); }
 
@@ -190,16 +187,16 @@ void WorkspacePages::Prefault(size_t bytes) noexcept {
 }
 
 // Of one range as much as is wanted. What is above all that is in use is one more.
-void WorkspacePages::MakeHoles(TwoEndedRanges& ranges, size_t bytes) noexcept {
+void WorkspacePages::MakeHoles(TwoEndedRanges& ranges, size_t bytes, size_t least) noexcept {
   if (file_ != nullptr) return;
   ranges.Merge();
   const size_t before = pages_.committed_bytes();
   for (;;) {
     const size_t given = before - pages_.committed_bytes();
     if (given >= bytes) break;
-    const size_t wanted = std::max(RoundUp(bytes - given, alignment_), kLeastHole);
+    const size_t wanted = std::max(RoundUp(bytes - given, alignment_), least);
     const size_t above = ranges.end() - ranges.top(), largest = ranges.largest_free();
-    if (std::max(above, largest) < kLeastHole) break;
+    if (std::max(above, largest) < least) break;
     if (largest < wanted && above > largest) {
       const size_t begin = ranges.end() - std::min(above, wanted);
       if (!pages_.MakeHole(begin, ranges.end() - begin)) break;

@@ -26,6 +26,8 @@
 
 namespace tidepool {
 
+// A smaller hole costs more than it gives, where nothing is refused.
+inline constexpr size_t kLeastHole = size_t{1} << 20;
 // So much beside what is needed is not worth giving memory back in the middle of a cycle.
 inline constexpr size_t kWorthHoles = size_t{8} << 20;
 // Pages for so much alive, with gaps between: where these do not serve it, larger ones might not either.
@@ -70,7 +72,8 @@ class WorkspacePages {
   // Within a cycle: memory of what `ranges`, of these pages, has free goes back, `bytes` of it or as much as there
   // is in pieces worth it. Nobody gets these ranges until FillHoles(), which comes after the cycle and before
   // anything else here; where it is refused, the pages are taken again before the next one.
-  void MakeHoles(TwoEndedRanges& ranges, size_t bytes) noexcept;
+  // `least`: of such a piece.
+  void MakeHoles(TwoEndedRanges& ranges, size_t bytes, size_t least = kLeastHole) noexcept;
   bool has_holes() const { return pages_.hole_end() > 0; }
   void FillHoles() noexcept;
 

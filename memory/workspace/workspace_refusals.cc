@@ -13,16 +13,62 @@
 namespace tidepool {
 
 Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
-  try {
-    CheckMaySpill(rounded);
-    MakeHolesFor(rounded);
-    const Allocation spill = spills_.Allocate(bytes, rounded);
-    CheckSpilled(spill, bytes, rounded);
-    return spill;
-  } catch (const OutOfMemoryError&) {
-    NoteRefused(rounded);
-    throw;
+  LieByThemselvesWhereTight(rounded);
+  for (bool again = false;; again = true) {
+    try {
+      CheckMaySpill(rounded);
+      MakeHolesFor(rounded);
+      const Allocation spill = spills_.Allocate(bytes, rounded);
+      CheckSpilled(spill, bytes, rounded);
+      return spill;
+    } catch (const OutOfMemoryError&) {
+      if (!again && GaveGaps(rounded)) continue;
+      NoteRefused(rounded);
+      throw;
+    }
   }
+}
+
+// Blocks outside share chunks, and what is released of them is of use for others of their size only. Where limits leave little
+// more than what they have, they lie by themselves, so that all that is released goes back.
+void WorkspaceCore::LieByThemselvesWhereTight(size_t rounded) noexcept {
+  constexpr size_t kRoom = 16;
+  if (lies_apart_ || RoomUnderLimits() / kRoom >=
+                         std::max(spills_.owned_bytes() + rounded, config.temp_block_size))
+    return;
+  LieByThemselves();
+}
+
+void WorkspaceCore::LieByThemselves() noexcept {
+  lies_apart_ = true;
+  pool_ != nullptr ? pool_->memory.TakeChunksOfOne() : spills_.TakeChunksOfOne();
+}
+
+// A request is refused. Whether it may be served when it asks again, as what it lacks lay free between arrays, in the pages,
+// and went back. What lies between blocks outside cannot: those of later cycles will lie by themselves. Throws std::bad_alloc.
+bool WorkspaceCore::GaveGaps(size_t rounded) {
+  if (!uses_ranges_ || pool_ != nullptr || is_ring_slot_ || limits_live_ ||
+      config.policy_spill == SpillPolicy::kFail || pages_.is_mapped_file()) {
+    return false;
+  }
+  const size_t left = RoomUnderLimits();
+  const size_t missing = left == SIZE_MAX ? rounded : rounded - std::min(left, rounded);
+  const auto used = static_cast<size_t>(account_.used_bytes()) - spilled_bytes_alive_;
+  const size_t in_pages = pages_.capacity() - std::min(used, pages_.capacity());
+  const size_t outside =
+      spills_.owned_bytes() - std::min(spilled_bytes_alive_, spills_.owned_bytes());
+  if (missing > in_pages + outside) return false;  // it would not fit
+  if (outside > 0) LieByThemselves();
+  if (missing > in_pages) return false;
+  if (follower_.plan() != nullptr) follower_.LeaveFromHere(made());
+  EndQuickRequests();
+  if (!ranges_.begun() || ranges_.begin() > 0) LeavePlan();
+  if (!ranges_.begun() || ranges_.begin() > 0) return false;  // without memory to leave it
+  // The block has whole pages and a readable tail; of a piece the first and the last page may stay.
+  constexpr size_t kPage = 4096;
+  const auto before = owned_.bytes();
+  pages_.MakeHoles(ranges_, missing + 2 * kPage, 4 * kPage);
+  return owned_.bytes() < before;
 }
 
 void WorkspaceCore::NoteRefused(size_t rounded) noexcept {

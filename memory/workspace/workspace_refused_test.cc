@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <string>
@@ -76,7 +77,8 @@ TEST(WorkspaceRefused, AStepThatFitsIsNotRefusedForEverWhereItsWorkspaceIsNew) {
       WorkspaceScope scope(workspace);
       LargeBehindSmall();
     });
-    EXPECT_LE(failures.all, 1) << limit;
+    // Blocks that lie by themselves have whole pages.
+    EXPECT_LE(failures.all, limit < 3000000 ? 2 : 0) << limit;
     EXPECT_EQ(workspace.stats().failed_cycles, static_cast<uint64_t>(failures.all));
     EXPECT_LE(static_cast<int64_t>(workspace.size()), limit);
   }
@@ -197,19 +199,47 @@ TEST(WorkspaceRefused, WhatCannotBeHadIsNotPlannedFor) {
   }
 }
 
-// Each cycle is another one, and would be served when it came again: planning for them does not go on for ever.
+// What a request needs to fit beside what is alive lies in gaps: of blocks outside, and of the pages.
+TEST(WorkspaceRefused, StepsThatNeverComeAgainAreServedWithinWhatTheyNeed) {
+  for (const bool pooled : {false, true}) {
+    const Limited limited(4500000);
+    Workspace workspace("ever different");
+    WorkspacePool pool("ever different");
+    std::mt19937_64 random(1);
+    const Failures failures = Repeat(1000, [&](int) {
+      WorkspaceLease lease;
+      if (pooled) lease = pool.Lease();
+      WorkspaceScope scope(pooled ? *lease : workspace);
+      std::vector<BufferHandle> arrays;
+      for (int i = 0; i < 9; ++i) arrays.push_back(New(200000 + 64 * (random() % 1500)));
+      for (int i = 0; i < 9; ++i) {
+        if (i % 3 != 0) arrays[i].Reset();
+      }
+      BufferHandle large = New(2700000 + 64 * (random() % 4000));
+      std::memset(large->data, 1, large->bytes);
+      for (int i = 0; i < 9; i += 3) std::memset(arrays[i]->data, 2, arrays[i]->bytes);
+    });
+    // A pool does without memory for what has no plan once it has seen that it is in the way, for ever longer.
+    EXPECT_LE(failures.all, pooled ? 30 : 2) << pooled;
+    EXPECT_LE(failures.late, pooled ? 6 : 0) << pooled;
+    EXPECT_LE(workspace.stats().plans, 64u);
+  }
+}
+
+// Nor are plans made for ever of what comes once and cannot be served.
 TEST(WorkspaceRefused, StepsThatNeverComeAgainAreNotPlannedForEver) {
   const Limited limited(4500000);
   Workspace workspace("ever different");
   std::mt19937_64 random(1);
-  Repeat(2000, [&](int) {
+  Repeat(400, [&](int) {
     WorkspaceScope scope(workspace);
     std::vector<BufferHandle> arrays;
-    for (int i = 0; i < 9; ++i) arrays.push_back(New(200000 + 64 * (random() % 1500)));
-    for (int i = 0; i < 9; ++i) {
-      if (i % 3 != 0) arrays[i].Reset();
+    for (int i = 0; i < 2000; ++i) {
+      arrays.push_back(New(1000 + 64 * (random() % 15)));
+      if (i % 2 == 0) arrays.back().Reset();
     }
-    BufferHandle large = New(2700000 + 64 * (random() % 4000));
+    std::vector<BufferHandle> others;
+    for (int i = 0; i < 3000; ++i) others.push_back(New(1000 + 64 * (random() % 50)));
   });
   EXPECT_LE(workspace.stats().plans, 64u);
 }

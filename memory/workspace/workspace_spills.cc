@@ -56,7 +56,7 @@ WorkspaceSpills::WorkspaceSpills(const WorkspaceConfig& config, size_t alignment
     options.prefault = false;  // spills are rare and of unknown use
     options.owner = &owner;
     MemoryResource& pages = blocks_.Add<PagesResource>(options, provider);
-    blocks_.Add<Pool>(pages, config.temp_block_size, alignment);
+    pool_ = &blocks_.Add<Pool>(pages, config.temp_block_size, alignment);
   }
 }
 

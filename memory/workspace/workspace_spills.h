@@ -14,6 +14,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/resource/memory_resource.h"
+#include "tidepool/memory/resource/pool.h"
 #include "tidepool/memory/resource/resource_stack.h"
 #include "tidepool/memory/workspace/cycle_memory.h"
 #include "tidepool/memory/workspace/owned_bytes.h"
@@ -41,6 +42,10 @@ class WorkspaceSpills {
   }
   // Gives back what is kept and not in use.
   void Trim() noexcept;
+  // From now on blocks that are not small go back by themselves (Pool::TakeChunksOfOne).
+  void TakeChunksOfOne() noexcept {
+    if (pool_ != nullptr) pool_->TakeChunksOfOne();
+  }
   bool keeps_any() const { return owned_.bytes() > 0; }
   size_t owned_bytes() const { return owned_.bytes(); }  // in use or kept
 
@@ -65,6 +70,7 @@ class WorkspaceSpills {
   const size_t alignment_;
   MemoryOwner& owner_;
   ResourceStack blocks_;
+  Pool* pool_ = nullptr;  // of blocks_, where there is one
   OwnedBytes::Part owned_;
   bool spilled_ = false;  // in this cycle
   int idle_cycles_ = 0;   // running, that did not spill
