@@ -65,7 +65,7 @@ void WorkspaceCore::ReleaseRange(Buffer* buffer) noexcept {
   if (slot < slots_end_) slots_[slot] = RequestSlot::Released(slot_count_);
   pages_.Poison(buffer->data, bytes);
   const TwoEndedRanges::Range range = RangeOf(std::exchange(buffer->request.spill, nullptr));
-  records_.Put(buffer);
+  records_.PutOfMany(buffer);
   account_.SubUsed(static_cast<int64_t>(bytes));
   ranges_.Give(range, bytes);
 }

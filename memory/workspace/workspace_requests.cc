@@ -101,8 +101,7 @@ Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
   size_t offset = 0;
   const TwoEndedRanges::Range range = ranges_.Take(rounded, &offset);
   if (range == TwoEndedRanges::Range::kNone) return AllocateSlowly(bytes);
-  records_.Take();
-  records_.FetchNext();
+  records_.TakeOfMany(buffer);
   buffer->data = pages_.base() + offset;
   pages_.Unpoison(buffer->data, rounded);
   buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
