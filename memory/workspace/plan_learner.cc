@@ -190,6 +190,7 @@ void PlanLearner::Forget() noexcept {
   effort_.Forget(cycles_);
   loose_.Clear();
   loose_cycles_ = 0;
+  crowd_ = 0;
   missing_cycles_ = inexact_cycles_ = 0;
   watched_ = {};
   watch_ = {};

@@ -328,6 +328,9 @@ class PlanLearner {
   size_t price_of_pages_ = kLeastPriceOfPages;
   uint64_t plans_made_ = 0;
   uint64_t plans_improved_ = 0;
+  // What one of more kinds than are planned together begins with that left its plan, the last time; cycles_.
+  size_t crowd_ = 0;
+  uint64_t crowd_at_ = 0;
   bool any_refused_ = false;                              // of plans_, perhaps
   uint64_t refusals_to_skip_ = 0, refusals_skipped_ = 0;  // so many more; the last time
   LoosePlans loose_;

@@ -224,6 +224,8 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   if (keeps_plans()) family = FamilyOf(cycle, same, 0);
   if (!family.has_value() && same != nullptr &&
       cycles_ - same->learned_at < uint64_t{1} << std::min(same->remade, kMostDoublings)) {
+    crowd_ = cycle.first_bytes();
+    crowd_at_ = cycles_;
     effort_.PutOff();
     return std::nullopt;
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/workspace/plan_family.h"
 #include "tidepool/memory/workspace/plan_learner.h"
 
 namespace tidepool {
@@ -11,6 +12,8 @@ namespace {
 
 // Kinds beyond it are counted only.
 constexpr size_t kMostLines = 16;
+// What has not happened in so many is over.
+constexpr uint64_t kCrowdCycles = 1024;
 
 }  // namespace
 
@@ -36,6 +39,11 @@ std::string PlanLearner::Report() const {
   }
   if (kinds.size() > kMostLines) {
     absl::StrAppend(&text, "and for ", kinds.size() - kMostLines, " other kinds likewise\n");
+  }
+  if (crowd_ > 0 && cycles_ - crowd_at_ < kCrowdCycles) {
+    absl::StrAppend(&text, "cycles leave their plans where more than ", kMostFamilyMembers,
+                    " kinds begin with ", crowd_,
+                    " bytes: so many are not planned together, and each is in others' way\n");
   }
   if (effort_.are_hardly_followed()) {
     absl::StrAppend(

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/testing/simulated_device.h"
@@ -305,6 +307,28 @@ TEST(WorkspaceKinds, LoadedPlansServeEachKindAtOnce) {
   for (int i = 0; i < 200; ++i) run(second, random() % kinds.size());
   EXPECT_EQ(second.stats().misses, 0u);
   EXPECT_EQ(second.stats().spills, 0u);
+}
+
+// More kinds than are planned together are in one another's way for ever; the report says so while that lasts.
+TEST(WorkspaceKinds, TheReportTellsOfMoreKindsThanArePlannedTogether) {
+  std::mt19937_64 random(7);
+  Kind beginning;
+  Extend(random, 6, 100, &beginning);
+  std::vector<Kind> kinds;
+  for (int i = 0; i < 560; ++i) {
+    kinds.push_back(beginning);
+    Extend(random, 6, 100, &kinds.back());
+    DrawLives(random, &kinds.back());
+  }
+  Workspace workspace("crowd", Learning());
+  const auto crowd = testing::HasSubstr(
+      absl::StrCat("more than 512 kinds begin with ", kinds[0][0].bytes, " bytes"));
+  for (int i = 0; i < 4000; ++i) Cycle(workspace, kinds[random() % 400]);
+  EXPECT_THAT(workspace.PlanReport(), testing::Not(crowd));
+  for (int i = 0; i < 12000; ++i) Cycle(workspace, kinds[random() % kinds.size()]);
+  EXPECT_THAT(workspace.PlanReport(), crowd);
+  InTurns(workspace, {kinds[0]}, 1100);
+  EXPECT_THAT(workspace.PlanReport(), testing::Not(crowd));
 }
 
 }  // namespace
