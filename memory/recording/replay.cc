@@ -193,6 +193,7 @@ struct Told {
   bool ran = false;
   ReplayRun run;
   int64_t system_calls = -1;
+  double planning_seconds = -1;
   char text[256] = {};
 };
 
@@ -210,12 +211,16 @@ Told RunHere(const ReplayScript& script, const std::string& allocator, Device de
       std::snprintf(told.text, sizeof(told.text), "%s", absent.c_str());
       return told;
     }
+    if (counts) place->WatchPlanning();
     const auto runner = std::make_unique<Runner>(script, *place);
     PrefaultProgram();  // what grows from here on is memory
     malloc_trim(0);     // nothing is served from what was there before
     const int64_t before = MemorySystemCalls();
     told.run = runner->Run(device);
-    if (counts) told.system_calls = MemorySystemCalls() - before;
+    if (counts) {
+      told.system_calls = MemorySystemCalls() - before;
+      told.planning_seconds = place->planning_seconds();
+    }
     told.ran = true;
   } catch (const std::exception& error) {
     std::snprintf(told.text, sizeof(told.text), "%s", error.what());
@@ -358,6 +363,7 @@ ReplayResult Replay(const ReplayScript& script, const std::string& allocator,
     const Told told = RunInAnotherProcess(script, allocator, options.device, /*counts=*/true);
     result.system_calls = told.ran ? told.system_calls : -1;
     result.why = told.text;
+    if (told.ran) result.planning_seconds = told.planning_seconds;
   }
   return result;
 }

@@ -89,6 +89,7 @@ struct ReplayRun {
   int64_t page_faults = 0;                   // of the process
   int64_t refused = 0;                       // requests
   int64_t hits = 0, misses = 0, spills = 0;  // of workspaces
+  int64_t plans = 0;                         // that they made
 };
 
 // What Replay() measured.
@@ -99,6 +100,8 @@ struct ReplayResult {
   // Of all threads, of one further run, as StartCountingMemorySystemCalls; below 0: not counted, `why`.
   int64_t system_calls = -1;
   std::string why;
+  // Of that run too: what begins and ends of cycles took that made a plan, summed over threads. Below 0: not measured.
+  double planning_seconds = -1;
 
   // By time. Only where there are runs.
   const ReplayRun& median() const { return runs[runs.size() / 2]; }
@@ -108,7 +111,7 @@ struct ReplayResult {
 struct ReplayOptions {
   int runs = 5;                    // at least 1
   Device device = Host();          // of workspace, pool and heap; others are the host's
-  bool count_system_calls = true;  // by one further run
+  bool count_system_calls = true;  // by one further run, which also tells what planning takes
 };
 
 // Names of all allocators there are anywhere.

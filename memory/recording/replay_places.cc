@@ -1,6 +1,7 @@
 #include "tidepool/memory/recording/replay_places.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -135,11 +136,14 @@ class WorkspacePlace final : public ReplayPlace {
       : script_(script), device_(device), raw_(raw) {}
   std::unique_ptr<ReplayThread> ForThread() override { return std::make_unique<Thread>(*this); }
   bool writes_bytes() const override { return device_ == Host(); }
+  void WatchPlanning() override { watches_planning_ = true; }
   void AddCounts(ReplayRun& run) const override {
     run.hits += hits_;
     run.misses += misses_;
     run.spills += spills_;
+    run.plans += plans_;
   }
+  double planning_seconds() const override { return planning_.count(); }
 
  private:
   class Thread final : public ReplayThread {
@@ -153,7 +157,9 @@ class WorkspacePlace final : public ReplayPlace {
         place_.hits_ += static_cast<int64_t>(stats.hits);
         place_.misses_ += static_cast<int64_t>(stats.misses);
         place_.spills_ += static_cast<int64_t>(stats.spills);
+        place_.plans_ += static_cast<int64_t>(stats.plans);
       }
+      place_.planning_ += planning_;
     }
     void* Allocate(const ReplayScript::Block& block, void** data) override {
       if (place_.raw_) {
@@ -183,14 +189,29 @@ class WorkspacePlace final : public ReplayPlace {
         workspace = std::make_unique<Workspace>(
             absl::StrCat("replay of ", name.empty() ? "a period" : name), config, place_.device_);
       }
-      scopes_.emplace_back(*workspace);
+      WithPlanningWatched(*workspace, [&] { scopes_.emplace_back(*workspace); });
+      open_.push_back(workspace.get());
     }
     void EndCycle() override {
-      if (!scopes_.empty()) scopes_.pop_back();
+      if (scopes_.empty()) return;
+      WithPlanningWatched(*open_.back(), [&] { scopes_.pop_back(); });
+      open_.pop_back();
     }
 
    private:
+    template <typename Change>
+    void WithPlanningWatched(const Workspace& workspace, const Change& change) {
+      if (!place_.watches_planning_) return change();
+      const uint64_t plans = workspace.stats().plans;
+      const auto begin = std::chrono::steady_clock::now();
+      change();
+      const auto end = std::chrono::steady_clock::now();
+      if (workspace.stats().plans != plans) planning_ += end - begin;
+    }
+
     WorkspacePlace& place_;
+    std::chrono::duration<double> planning_{0};
+    std::vector<const Workspace*> open_;  // of scopes_
     std::map<std::pair<uint32_t, size_t>, std::unique_ptr<Workspace>> workspaces_;
     std::deque<WorkspaceScope> scopes_;
   };
@@ -202,8 +223,10 @@ class WorkspacePlace final : public ReplayPlace {
   const ReplayScript& script_;
   const Device device_;
   const bool raw_;
-  std::mutex mutex_;
-  int64_t hits_ = 0, misses_ = 0, spills_ = 0;  // guarded by it
+  bool watches_planning_ = false;
+  std::mutex mutex_;  // guards what is below
+  int64_t hits_ = 0, misses_ = 0, spills_ = 0, plans_ = 0;
+  std::chrono::duration<double> planning_{0};
 };
 
 }  // namespace

@@ -29,8 +29,12 @@ class ReplayPlace {
   virtual ~ReplayPlace() = default;
   virtual std::unique_ptr<ReplayThread> ForThread() = 0;
   virtual bool writes_bytes() const { return true; }  // the host may
+  // From here on the time of planning is measured, at two looks at the clock for each begin and end of a cycle. Before its
+  // threads.
+  virtual void WatchPlanning() {}
   // Of workspaces, when its threads have ended.
   virtual void AddCounts(ReplayRun&) const {}
+  virtual double planning_seconds() const { return 0; }
 };
 
 // Null with `absent` where this machine has none of that name, or not for that device. Throws kInvalidArgument for a name

@@ -206,6 +206,7 @@ TEST(Replay, InAWorkspaceIsPlannedByTheCyclesOfTheRecord) {
   const ReplayRun& run = result.runs[0];
   EXPECT_EQ(run.hits + run.spills, 50 * 11);
   EXPECT_GE(run.hits, 49 * 11);
+  EXPECT_EQ(run.plans, 1);  // of fifty equal cycles
   EXPECT_LT(run.peak_bytes, static_cast<int64_t>(16 * kMiB));
   // Without marks the period is found.
   std::erase_if(maker.record().events, [](const RecordEvent& event) {
@@ -214,6 +215,30 @@ TEST(Replay, InAWorkspaceIsPlannedByTheCyclesOfTheRecord) {
   const ReplayScript unmarked(maker.record());
   EXPECT_FALSE(unmarked.cycles_by_marks());
   EXPECT_GE(unmarked.cycles().size(), 40u);
+}
+
+// What planning takes is told of a further run, of what plans alone.
+TEST(Replay, TellsWhatPlanningTakes) {
+  Maker maker;
+  for (uint64_t cycle = 1; cycle <= 20; ++cycle) {
+    maker.Cycle(0, true, "step", cycle);
+    for (uint64_t i = 0; i < 500; ++i) maker.Free(0, maker.Make(0, 100 * (i + 1)));
+    maker.Cycle(0, false, "step", cycle);
+  }
+  const ReplayScript script(maker.record());
+  const ReplayResult planned = Replay(script, "workspace", {.runs = 1});
+  ASSERT_GE(planned.system_calls, 0) << planned.why;
+  EXPECT_EQ(planned.median().plans, 1);
+  EXPECT_GT(planned.planning_seconds, 0);
+  const ReplayResult not_asked =
+      Replay(script, "workspace", {.runs = 1, .count_system_calls = false});
+  EXPECT_EQ(not_asked.median().plans, 1);
+  EXPECT_LT(not_asked.planning_seconds, 0);
+  for (const char* const allocator : {"raw", "heap", "glibc"}) {
+    const ReplayResult without = Replay(script, allocator, {.runs = 1});
+    EXPECT_EQ(without.median().plans, 0) << allocator;
+    EXPECT_EQ(without.planning_seconds, 0) << allocator;
+  }
 }
 
 TEST(Replay, RunsOnDevices) {

@@ -76,8 +76,12 @@ std::vector<std::string> WaysOf(const Network& network, const ActivationPlan& pl
           BudgetStrategyName(report.strategy), ": ", least_plan, "), and the budget is ",
           report.limit_bytes, "; ", report.least_bytes, " would have been enough",
           report.batch > 1 ? ", or a smaller batch; " : "; ", report.unlimited_bytes,
-          " without a budget; ", report.unspillable_bytes,
-          " bytes that wait cannot be spilled, as gradient functions of layers' own have them"),
+          " without a budget",
+          report.unspillable_bytes == 0
+              ? ""
+              : absl::StrCat("; ", report.unspillable_bytes,
+                             " bytes that wait cannot be spilled, as gradient functions of layers' "
+                             "own have them")),
       now.ToString() + now.OwnersToString());
 }
 

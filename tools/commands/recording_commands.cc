@@ -104,11 +104,22 @@ void PrintLine(const ReplayResult& result, uint64_t live_bound) {
   std::printf("\n");
 }
 
+// What of a table's times was planning, which a program pays once however long it runs. Nothing where nothing was planned.
+void PrintPlanning(const ReplayResult& result) {
+  if (result.runs.empty() || result.planning_seconds < 0 || result.median().plans == 0) return;
+  const int64_t plans = result.median().plans;
+  std::printf("%s: %lld plan%s, made in %.2f ms of that time\n", result.allocator.c_str(),
+              static_cast<long long>(plans), plans == 1 ? "" : "s", result.planning_seconds * 1e3);
+}
+
 void AddResult(JsonWriter& json, const ReplayResult& result) {
   json.BeginObject();
   json.Member("allocator", result.allocator);
   if (!result.absent.empty()) json.Member("absent", result.absent);
   json.Member("system_calls", result.system_calls);
+  const bool has_planning = result.planning_seconds >= 0;
+  json.Member("planning_nanoseconds",
+              has_planning ? static_cast<int64_t>(result.planning_seconds * 1e9) : int64_t{-1});
   json.Key("runs");
   json.BeginArray();
   for (const ReplayRun& run : result.runs) {
@@ -120,6 +131,7 @@ void AddResult(JsonWriter& json, const ReplayResult& result) {
     json.Member("hits", run.hits);
     json.Member("misses", run.misses);
     json.Member("spills", run.spills);
+    json.Member("plans", run.plans);
     json.EndObject();
   }
   json.EndArray();
@@ -174,8 +186,10 @@ int RunReplay() {
     PrintHeader();
   }
   std::string why;
+  std::vector<ReplayResult> results;
   for (const std::string& allocator : allocators) {
-    const ReplayResult result = Replay(script, allocator, options);
+    results.push_back(Replay(script, allocator, options));
+    const ReplayResult& result = results.back();
     if (result.system_calls < 0 && !result.why.empty()) why = result.why;
     if (as_json) {
       AddResult(json, result);
@@ -187,8 +201,9 @@ int RunReplay() {
   json.EndArray();
   if (as_json) {
     PrintJson(std::move(json));
-  } else if (!why.empty()) {
-    std::printf("system calls are not counted: %s\n", why.c_str());
+  } else {
+    for (const ReplayResult& result : results) PrintPlanning(result);
+    if (!why.empty()) std::printf("system calls are not counted: %s\n", why.c_str());
   }
   return kExitOk;
 }
@@ -222,11 +237,15 @@ int RunAdvise() {
     std::vector<std::string> allocators = {"glibc"};
     if (plans) allocators.push_back("workspace");
     if (containers) allocators.push_back("raw");
+    std::vector<ReplayResult> results;
     for (const std::string& allocator : allocators) {
-      const ReplayResult result = Replay(script, allocator, {.runs = runs});
-      as_json ? AddResult(json, result) : PrintLine(result, script.live_bound());
+      results.push_back(Replay(script, allocator, {.runs = runs}));
+      as_json ? AddResult(json, results.back()) : PrintLine(results.back(), script.live_bound());
     }
     json.EndArray();
+    if (!as_json) {
+      for (const ReplayResult& result : results) PrintPlanning(result);
+    }
   }
   if (as_json) PrintJson(std::move(json));
   return kExitOk;

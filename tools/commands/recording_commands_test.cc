@@ -45,6 +45,9 @@ TEST(RecordingCommands, AreReplay) {
        {"workspace", "raw", "pool", "heap", "glibc", "tcmalloc", "mimalloc", "jemalloc"}) {
     EXPECT_THAT(result.out, HasSubstr(std::string("\n") + allocator));
   }
+  EXPECT_THAT(result.out,
+              ContainsRegex("\nworkspace: [1-9][0-9]* plans?, made in [0-9.]+ ms of that time\n"));
+  EXPECT_THAT(result.out, testing::Not(HasSubstr("\nglibc: ")));
   const RunResult as_json =
       Tidepool({"replay", Recorded(), "--allocator=glibc,workspace", "--runs=2", "--json"});
   ASSERT_EQ(as_json.status, 0) << as_json.err;
@@ -53,6 +56,9 @@ TEST(RecordingCommands, AreReplay) {
   EXPECT_EQ(json["results"][1]["allocator"], "workspace");
   EXPECT_EQ(json["results"][1]["runs"].size(), 2u);
   EXPECT_GT(json["results"][1]["runs"][0]["hits"], json["results"][1]["runs"][0]["spills"]);
+  EXPECT_GT(json["results"][1]["runs"][0]["plans"], 0);
+  EXPECT_GT(json["results"][1]["planning_nanoseconds"], 0);
+  EXPECT_EQ(json["results"][0]["planning_nanoseconds"], 0);
 }
 
 TEST(RecordingCommands, AreAdvise) {

@@ -99,6 +99,16 @@ for line in 'out = absl::StrFormat("%d", 1);' 'absl::StrAppendFormat(&out, "%d",
   check no_sink_formatting_test.sh 0 ""
 done
 
+mkdir -p "$tree/tools/c_api" "$tree/ndarray"
+printf '%s\n' 'constexpr Term kTerms[] = {' '    {"; Dup() makes"' '     " it dense", ""},' '    {"Any", "any"},' '};' >"$tree/tools/c_api/error_terms.cc"
+printf '%s\n' 'Throw("a view; Dup() "' '      "makes it dense; or Any");' >"$tree/ndarray/view.cc"
+check translated_messages_test.sh 0 ""
+echo 'Throw("a view; Copy() makes it dense; or Any");' >"$tree/ndarray/view.cc"
+check translated_messages_test.sh 1 'tools/c_api/error_terms.cc: no message of the library has "; Dup() makes it dense"'
+echo 'Throw("a view; Dup() makes it dense; or Any");' >"$tree/ndarray/view_test.cc"
+check translated_messages_test.sh 1 'tools/c_api/error_terms.cc: no message of the library has "; Dup() makes it dense"'
+rm -r "$tree/tools" "$tree/ndarray"
+
 for line in "see /$home:target, \$x$root and docs$home" "user: ~$home" "$scheme/example.org/localhost" \
   'debian.org packages' 'kernel/registry.h' "s$root/x" "$home-made"; do
   echo "$line" >"$tree/a/text.md"
