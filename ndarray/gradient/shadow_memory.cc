@@ -69,11 +69,16 @@ bool Covers(const TapedView& view, int64_t elements) { return view.count() == el
 
 }  // namespace
 
-NDArray ShadowMemory::ViewOfFull(const Shadow& shadow, const TapedView& view) {
-  const NDArray& full = shadow.full;
+NDArray ShadowMemory::PartOf(const NDArray& whole, const TapedView& view) {
   const int64_t begin =
-      (full.raw_data() - full.buffer()->data) / static_cast<int64_t>(DTypeBytes(full.dtype()));
-  return view.In(full.buffer(), begin);
+      (whole.raw_data() - whole.buffer()->data) / static_cast<int64_t>(DTypeBytes(whole.dtype()));
+  return view.In(whole.buffer(), begin);
+}
+
+void ShadowMemory::SetWhole(uint32_t slot, NDArray whole) {
+  if (shadows_.size() <= slot) shadows_.resize(slot + 1);
+  shadows_[slot].dead.clear();
+  shadows_[slot].full = std::move(whole);
 }
 
 ShadowMemory::Pieces::iterator ShadowMemory::FindPiece(Shadow& shadow, const TapedView& view,
