@@ -27,7 +27,7 @@ EmulatedCuda::Counters Step(const std::string& model, int64_t count, bool graphs
   ImageBatches batches(digits, count);
   EmulatedCuda& emulated = EmulatedCuda::Get();
   EmulatedCuda::Counters before;
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < (std::getenv("STEPS") ? std::atoi(std::getenv("STEPS")) : 6); ++i) {
     emulated.Finish();
     before = emulated.counters();
     trainer.Step([&] { return batches.Make(i); });
@@ -38,6 +38,7 @@ EmulatedCuda::Counters Step(const std::string& model, int64_t count, bool graphs
               model.c_str(), count, graphs, now.kernels - before.kernels, now.products - before.products, now.fused_products - before.fused_products,
               now.copies - before.copies, now.fills - before.fills, now.synchronizations - before.synchronizations,
               now.graph_launches - before.graph_launches);
+  if (graphs) std::printf("%s\n", trainer.graph_stats()->last_failure.c_str());
   std::fflush(stdout);
   return now;
 }
