@@ -196,6 +196,14 @@ GradientPiece ShadowMemory::Take(const TapedView& view, int64_t elements) {
       return taken;
     }
     if (!overlaps) return {};
+    // All of it in another order of axes, as heads that were written side by side: the same memory, seen so.
+    if (Piece& only = shadow->pieces.begin()->second;
+        Covers(view, elements) && Covers(only.where, elements) && only.where.IsDense() &&
+        only.gradient.is_dense()) {
+      const NDArray whole = only.gradient.Reshape({elements});
+      Erase(*shadow, shadow->pieces.begin());
+      return {PartOf(whole, view), false};
+    }
     MakeFull(*shadow, elements);
   }
   Revive(*shadow, view);

@@ -97,6 +97,20 @@ TEST(TapeParts, PartsThatOverlapOrLeaveSomeOutAre) {
   CheckParts(4 * kHeads, {0, kHeads, 2 * kHeads}, false);
 }
 
+// Written with another order of axes than it is read in.
+TEST(TapeParts, AxesInAnotherOrderAreNoCopies) {
+  const NDArray x = Random64({3, 2, 4}, 1), weights = Random64({6, 4}, 2);
+  const Found found = GradientOf(x, [&](const NDArray& y) {
+    NDArray z = Empty({2, 3, 4}, DType::kFloat64, Place::Heap());
+    NDArray across = z.Transpose({1, 0, 2});
+    MultiplyInto(y, 3, across);
+    return Sum(z.Reshape({6, 4}) * weights);
+  });
+  EXPECT_EQ(found.gradient,
+            (weights.Reshape({2, 3, 4}).Transpose({1, 0, 2}) * 3).ToVector<double>());
+  EXPECT_EQ(found.counts.count("copy"), 0u);
+}
+
 // Parts in another order, of two of them, that overlap, that leave some out, and of an array that has a gradient already.
 TEST(TapeParts, OtherPartsHaveTheirGradients) {
   const NDArray x = FromValues<double>({1, 2, 3, 4, 5, 6}, {6}, Place::Heap());
