@@ -118,16 +118,18 @@ TEST(TapeParts, OtherPartsHaveTheirGradients) {
     return y.Slice(0, begin, end);
   };
   const auto gradient = [&](auto function) { return GradientOf(x, function).gradient; };
-  EXPECT_THAT(gradient([&](const NDArray& y) { return Sum(Maximum(part(y, 0, 3), part(y, 3, 6))); }),
-              ElementsAre(0, 0, 0, 1, 1, 1));
+  EXPECT_THAT(
+      gradient([&](const NDArray& y) { return Sum(Maximum(part(y, 0, 3), part(y, 3, 6))); }),
+      ElementsAre(0, 0, 0, 1, 1, 1));
   EXPECT_THAT(gradient([&](const NDArray& y) { return Sum(part(y, 3, 6) * part(y, 0, 3)); }),
               ElementsAre(4, 5, 6, 1, 2, 3));
   EXPECT_THAT(gradient([&](const NDArray& y) { return Sum(part(y, 0, 3) * part(y, 1, 4)); }),
               ElementsAre(2, 1 + 3, 2 + 4, 3, 0, 0));
   EXPECT_THAT(gradient([&](const NDArray& y) { return Sum(part(y, 0, 2) * part(y, 4, 6)); }),
               ElementsAre(5, 6, 0, 0, 1, 2));
-  EXPECT_THAT(gradient([&](const NDArray& y) { return Sum(y * y) + Sum(part(y, 0, 3) * part(y, 3, 6)); }),
-              ElementsAre(2 + 4, 4 + 5, 6 + 6, 8 + 1, 10 + 2, 12 + 3));
+  EXPECT_THAT(
+      gradient([&](const NDArray& y) { return Sum(y * y) + Sum(part(y, 0, 3) * part(y, 3, 6)); }),
+      ElementsAre(2 + 4, 4 + 5, 6 + 6, 8 + 1, 10 + 2, 12 + 3));
   EXPECT_THAT(gradient([&](const NDArray& y) { return Sum(part(y, 0, 3) + part(y, 3, 6)); }),
               ElementsAre(1, 1, 1, 1, 1, 1));
 }

@@ -50,9 +50,7 @@ NDArray If(Call c, int input, Function function) {
   return c.wants(input) ? function() : NDArray();
 }
 
-NDArray NumberLike(const NDArray& x, double value) {
-  return ScalarOperand(value, x.dtype(), x);
-}
+NDArray NumberLike(const NDArray& x, double value) { return ScalarOperand(value, x.dtype(), x); }
 // `values` where the condition holds, else 0.
 NDArray Where0(const NDArray& condition, const NDArray& values) {
   return Where(condition, values, NumberLike(values, 0));

@@ -10,9 +10,8 @@ NDArray ScalarOperand(const Scalar& value, DType dtype, const NDArray& like) {
   const bool is_wide = dtype == DType::kInt64 || dtype == DType::kUInt64;
   if (like.device() == Host() || (is_wide && !value.FitsDouble()))
     return FromScalar(value, dtype, place);
-  const double element = VisitDType(dtype, [&](auto t) {
-    return ConvertElement<double>(value.To<decltype(t)>());
-  });
+  const double element =
+      VisitDType(dtype, [&](auto t) { return ConvertElement<double>(value.To<decltype(t)>()); });
   return Full({}, element, dtype, place);
 }
 

@@ -293,9 +293,8 @@ HistogramResult Histogram(const NDArray& x, const NDArray& edges) {
   NDArray places = ScratchLike(x, values.shape(), DType::kInt64);
   const SearchSortedAttributes attributes{true};
   Dispatch(OpCode::kSearchSorted, {&bounds, &values}, {&places}, &attributes);
-  const NDArray found =
-      CountInto("histogram", places, ScalarOperand(1, DType::kInt64, x),
-                count + 1, Place::Scratch(x.device()));
+  const NDArray found = CountInto("histogram", places, ScalarOperand(1, DType::kInt64, x),
+                                  count + 1, Place::Scratch(x.device()));
   // The last bin has its upper edge, too, behind which the search has put these elements.
   NDArray at_end = ScratchLike(x, values.shape(), DType::kBool),
           counted = ScratchLike(x, {}, DType::kInt64);

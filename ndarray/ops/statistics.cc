@@ -27,9 +27,7 @@ NDArray ScratchLike(const NDArray& x, const Shape& shape, DType dtype) {
   return NDArray(shape, dtype, Place::Scratch(x.device()));
 }
 
-NDArray NumberLike(const NDArray& x, double value) {
-  return ScalarOperand(value, x.dtype(), x);
-}
+NDArray NumberLike(const NDArray& x, double value) { return ScalarOperand(value, x.dtype(), x); }
 
 // Sizes of the axes that stay; with `keep_dims` the others are there with size 1.
 Shape KeptShape(const Shape& shape, uint32_t reduced, bool keep_dims) {
