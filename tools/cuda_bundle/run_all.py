@@ -145,19 +145,37 @@ def suites(arguments, env, log):
         if second[0] == "failed":
             log.write("--- alone\n" + second[2][:3000] + "\n")
     seconds = time.time() - begin
+    lines = {}  # of suites; of the contract's, of operators
+    for name, result in outcome.results.items():
+        suite, _, test = name.partition(".")
+        counts = lines.setdefault(f"{suite}.{test.rpartition('_')[0]}" if suite.startswith("OpContract") else suite, {})
+        counts[result[0]] = counts.get(result[0], 0) + 1
+        counts["seconds"] = counts.get("seconds", 0) + result[1]
     slowest = sorted(outcome.results, key=lambda name: -outcome.results[name][1])[:5]
     text = [f"{outcome.count('passed')} passed, {outcome.count('failed')} failed, {outcome.count('skipped')} skipped, "
             f"{outcome.count('not run')} not run in {seconds:.0f} s", ""]
+    kinds = ["passed", "failed", "skipped", "not run"]
+    text += ["| suite | passed | failed | skipped | not run | s |", "| --- | --- | --- | --- | --- | --- |"]
+    for suite, counts in sorted(lines.items()):
+        if not suite.startswith("OpContract") or set(counts) - {"passed", "seconds"}:
+            text.append(f"| {suite} | " + " | ".join(str(counts.get(kind, 0)) for kind in kinds) + f" | {counts['seconds']:.1f} |")
+    whole = [suite for suite, counts in lines.items() if suite.startswith("OpContract") and not set(counts) - {"passed", "seconds"}]
+    text += [f"| {len(whole)} operators of the contract | all | 0 | 0 | 0 | {sum(lines[suite]['seconds'] for suite in whole):.1f} |", ""]
     text += ["Failed:", ""] + [f"- {name} (alone: {again.results.get(name, ('not run',))[0]})" for name in failed] + [""] if failed else []
     text += ["Slowest: " + ", ".join(f"{name} {outcome.results[name][1]:.1f} s" for name in slowest)]
     return outcome, text
 
 
 SMOKE = {  # a process for each part, so that one that does not come up is named
-    "memory and streams": "CudaDeviceTest.*",
-    "fills": "FillTest.*",
+    "the device": "CudaDeviceTest.DescribesItself",
+    "ranges": "CudaDeviceTest.Ranges*:CudaDeviceTest.Large*:CudaDeviceTest.WhatIsAround*",
+    "pool": "CudaDeviceTest.Blocks*:CudaDeviceTest.TooMuch*:CudaDeviceTest.ThreadsShareIt",
+    "page-locked memory": "CudaDeviceTest.PageLocked*",
+    "streams": "CudaDeviceTest.Points*:CudaDeviceTest.QueuedCopies*:CudaDeviceTest.QueuesAre*",
+    "kernels": "FillTest.*",
     "graphs": "CudaGraphTest.*",
-    "cuBLAS": "MatMul.*",
+    "cuBLAS": "MatMul.RandomCases:MatMul.PlainProducts*",
+    "cuBLASLt": "MatMul.EveryEpilogue*:MatMul.BatchesShareTheBias",
     "cuDNN": "OpContract_cudnn.conv2d_f32",
     "a step": "CudaTraining.*",
 }

@@ -93,7 +93,7 @@ PLAYED
 # Its child goes on when it is ended, and holds its output.
 program train_benchmark_on_cuda <<'PLAYED'
 #!/bin/bash
-[[ $TRAINING == hang ]] && { sleep 7531 & wait; }
+[[ $TRAINING == hang ]] && { sleep "$LONG" & wait; }
 echo "| mlp | 1 |"
 PLAYED
 
@@ -109,6 +109,8 @@ rehearse() {
 rehearse "all well" 0 "3 passed, 0 failed" FAULTS=
 rehearse "a wrong result" 1 "3 passed, 1 failed" FAULTS=Graphs.Wrong
 expect_contains "a wrong result is named" "- Graphs.Wrong (alone: failed)" "$output"
+expect_contains "a line a suite" "| Graphs | 1 | 1 | 0 | 0 | 0.0 |" "$output"
+expect_contains "a line for operators" "| 2 operators of the contract | all |" "$output"
 rehearse "a crash" 1 "4 passed, 1 failed" "FAULTS=Graphs.Crash Graphs.Behind"
 rehearse "a hang" 1 "4 passed, 1 failed" "FAULTS=Graphs.Hang Graphs.Behind"
 expect_contains "the hang is told" "silent for 3 s" "$(cat "$TEST_TMPDIR/out/tests.log")"
@@ -133,15 +135,15 @@ done
 parts=benchmarks rehearse "benchmarks" 0 "2 passed, 0 failed" FAULTS=
 expect_contains "benchmarks beside PyTorch" "| raw_copy | 2.0 | 1.00 | 3.0 | 1.5 |" "$output"
 begin=$SECONDS
-limit=1 parts=training,suites rehearse "training that hangs with a child" 1 "3 passed, 15 failed" TRAINING=hang FAULTS=
+limit=1 parts=training,suites rehearse "training that hangs with a child" 1 "3 passed, 15 failed" TRAINING=hang LONG=7531.$$ FAULTS=
 expect "its child holds nothing" 1 $((SECONDS - begin < 60))
-expect "its child is ended" "" "$(ps -eo args | grep -x "sleep 7531")"
+expect "its child is ended" "" "$(ps -eo args | grep -xF "sleep 7531.$$")"
 begin=$SECONDS
 minutes=0.05 parts=suites,benchmarks rehearse "time that is over" 1 "3 passed, 1 failed" FAULTS=Graphs.Hang
 expect_contains "what was not run" "1 not run" "$output"
 expect_contains "what was not run is named" "not run: the 0.05 minutes are over" "$(cat "$TEST_TMPDIR/out/report.md")"
 expect "time is kept" 1 $((SECONDS - begin < 30))
-parts=smoke rehearse "smoke" 1 "1 passed, 5 failed" FAULTS=CudaGraphTest.Plain
+parts=smoke rehearse "smoke" 1 "1 passed, 10 failed" FAULTS=CudaGraphTest.Plain
 expect_contains "a part without tests failed" "- cuBLAS: FAILED" "$output"
 
 program cuda_info <<'PLAYED'
@@ -159,12 +161,24 @@ exit 1
 PLAYED
 cat > "$folder/lib/c/ld-linux-x86-64.so.2" <<'PLAYED'
 #!/bin/bash
+if [[ $1 == --list ]]; then
+  [[ -n $MISSING ]] && echo "	$MISSING => not found"
+  exit
+fi
+echo "$2" > "$TEST_TMPDIR/library_path"
 shift 2
 BY_LOADER=1 exec "$@"
 PLAYED
 chmod 755 "$folder/lib/c/ld-linux-x86-64.so.2"
 rehearse "an older C library" 0 "3 passed, 0 failed" FAULTS=
 expect_contains "the loader" "by the loader" "$output"
+mkdir -p "$folder/lib/absent"
+touch "$folder/lib/absent/libcublas.so.13"
+rehearse "no cuBLAS" 1 "3 passed, 1 failed" MISSING=libcublas.so.13 FAULTS=
+expect_contains "no cuBLAS is told" "- libcublas.so.13: what needs it fails, the rest runs" "$output"
+expect_contains "its stand-in is found" "/lib/absent" "$(cat "$TEST_TMPDIR/library_path")"
+rehearse "another library" 1 "3 passed, 1 failed" MISSING=libother.so.1 FAULTS=
+expect "no stand-in is needed" "" "$(grep /lib/absent "$TEST_TMPDIR/library_path")"
 program cuda_info <<'PLAYED'
 #!/bin/bash
 echo "no CUDA device: played"
