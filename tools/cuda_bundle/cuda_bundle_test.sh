@@ -17,8 +17,8 @@ done
 # Every function of cuBLAS's has a stand-in: with these in its place each program is bound and starts.
 absent=$(printf '%s:' "$folder"/lib/absent/libcublas*)
 for program in device_test peers_benchmark train_benchmark_on_cuda; do
-  LD_LIBRARY_PATH=$folder/lib LD_PRELOAD=$absent LD_BIND_NOW=1 "$folder/bin/$program" --help > /dev/null 2> "$TEST_TMPDIR/said" ||
-    grep -q "symbol lookup error\|cannot open" "$TEST_TMPDIR/said" && { cat "$TEST_TMPDIR/said"; fail "$program without cuBLAS"; }
+  LD_LIBRARY_PATH=$folder/lib LD_PRELOAD=$absent LD_BIND_NOW=1 "$folder/bin/$program" --help > /dev/null 2> "$TEST_TMPDIR/said" || true
+  if grep "symbol lookup error\|cannot open" "$TEST_TMPDIR/said"; then fail "$program without cuBLAS"; fi
 done
 [ -f "$folder/examples/data/mnist/train-images-idx3-ubyte.gz" ] || fail "the digits are missing"
 # Nothing but the C library, NVIDIA's, and what lies beside it.
