@@ -42,10 +42,16 @@ const bool registered = RegisterOpContract({
     .provider = "cuda",
     .gaps = Gaps(),
     .may_refuse = {"copy *"},  // to and from types that are only moved
+    // The programming guide allows the device's expf 2 ulp (of at most 1.2e-7) and log1pf 1. What is made of them rounds once
+    // for the sum and once for the quotient or product, whether or not the compiler makes one of two; the reference once.
     // mean + deviation * sqrt(-2 log(u)) * cos(2 pi v) in double: the programming guide allows the device's log 1 ulp, its
     // cos and sin 2; with the host's own and the roundings between them less than 6 of the second term. The mean, of at
     // most 3 in the cases, may cancel that.
-    .close = {{"random_normal f64", 6e-7, 2e-6}},
+    .close = {{"exp f32", 3e-7, 1e-44},
+              {"sigmoid f32", 4.2e-7, 1e-44},
+              {"softplus f32", 4.8e-7, 1e-44},
+              {"swish f32", 4.8e-7, 2e-43},
+              {"random_normal f64", 6e-7, 2e-6}},
     .device = Device{DeviceType::kCuda, 0},
     .cases = TIDEPOOL_CONTRACT_SCALE,
 });

@@ -107,6 +107,31 @@ void Add(const char* name, double mib, std::function<void()> call, double flops 
       ->Unit(benchmark::kMicrosecond);
 }
 
+// What the host spends: on a launch, and on a block that is given back and had again.
+void AddCosts() {
+  const auto add = [](const char* name, std::function<void()> call) {
+    benchmark::RegisterBenchmark(name, [call = std::move(call)](benchmark::State& state) {
+      Workspace workspace("costs", WorkspaceConfig::Training(), kDevice);
+      int64_t count = 0;
+      for (auto _ : state) {
+        WorkspaceScope scope(workspace);
+        call();
+        if (++count % 512 != 0) continue;  // the queue stays short
+        state.PauseTiming();
+        Check(cudaStreamSynchronize(CudaDevice::Find(0)->compute()), "cudaStreamSynchronize");
+        state.ResumeTiming();
+      }
+    })->Unit(benchmark::kMicrosecond);
+  };
+  const NDArray one = Values({1});
+  add("host_launch", [one] { Add(one, one); });
+  add("host_block", [] {
+    CudaDevice& device = *CudaDevice::Find(0);
+    std::byte* const block = device.Allocate(1 << 20, 256);
+    if (block != nullptr) device.Release(block, 1 << 20);
+  });
+}
+
 // What the operators are measured against: cuBLAS and the runtime's copies, called as they are.
 void AddRaw() {
   const NDArray x = Values({4096, 4096}), y = Values({4096, 4096});
@@ -285,6 +310,7 @@ int main(int argc, char** argv) {
     return 3;
   }
   tidepool::AddRaw();
+  tidepool::AddCosts();
   tidepool::AddElementwise();
   tidepool::AddReductions();
   tidepool::AddNetworks();

@@ -69,11 +69,16 @@ bool Covers(const TapedView& view, int64_t elements) { return view.count() == el
 
 }  // namespace
 
-NDArray ShadowMemory::ViewOfFull(const Shadow& shadow, const TapedView& view) {
-  const NDArray& full = shadow.full;
+NDArray ShadowMemory::PartOf(const NDArray& whole, const TapedView& view) {
   const int64_t begin =
-      (full.raw_data() - full.buffer()->data) / static_cast<int64_t>(DTypeBytes(full.dtype()));
-  return view.In(full.buffer(), begin);
+      (whole.raw_data() - whole.buffer()->data) / static_cast<int64_t>(DTypeBytes(whole.dtype()));
+  return view.In(whole.buffer(), begin);
+}
+
+void ShadowMemory::SetWhole(uint32_t slot, NDArray whole) {
+  if (shadows_.size() <= slot) shadows_.resize(slot + 1);
+  shadows_[slot].dead.clear();
+  shadows_[slot].full = std::move(whole);
 }
 
 ShadowMemory::Pieces::iterator ShadowMemory::FindPiece(Shadow& shadow, const TapedView& view,
@@ -191,6 +196,14 @@ GradientPiece ShadowMemory::Take(const TapedView& view, int64_t elements) {
       return taken;
     }
     if (!overlaps) return {};
+    // All of it in another order of axes, as heads that were written side by side: the same memory, seen so.
+    if (Piece& only = shadow->pieces.begin()->second;
+        Covers(view, elements) && Covers(only.where, elements) && only.where.IsDense() &&
+        only.gradient.is_dense()) {
+      const NDArray whole = only.gradient.Reshape({elements});
+      Erase(*shadow, shadow->pieces.begin());
+      return {PartOf(whole, view), false};
+    }
     MakeFull(*shadow, elements);
   }
   Revive(*shadow, view);

@@ -37,6 +37,12 @@ class ShadowMemory {
   NDArray Peek(const TapedView& view, int64_t elements);
   // Whether anything was added to that part.
   bool Has(const TapedView& view);
+  // Nothing was added to any of it, or all was taken.
+  bool IsEmpty(uint32_t slot) { return Find(slot) == nullptr || Find(slot)->IsEmpty(); }
+  // The gradient of a whole buffer that has none yet, as one axis, every element of it written; takes it.
+  void SetWhole(uint32_t slot, NDArray whole);
+  // The view's part of that.
+  static NDArray PartOf(const NDArray& whole, const TapedView& view);
   // Whether gradients that nobody else has may be written over. Not where a tape around this one records what is done with them.
   void set_may_write_over(bool may) { may_write_over_ = may; }
   // What the placement says of gradients that do not outlive a part is done.
@@ -64,7 +70,9 @@ class ShadowMemory {
   Piece& NewPiece(Shadow& shadow, int64_t begin);
   void Erase(Shadow& shadow, Pieces::iterator piece);
   void Revive(Shadow& shadow, const TapedView& view);
-  static NDArray ViewOfFull(const Shadow& shadow, const TapedView& view);
+  static NDArray ViewOfFull(const Shadow& shadow, const TapedView& view) {
+    return PartOf(shadow.full, view);
+  }
 
   bool may_write_over_ = true;
   std::vector<Shadow> shadows_;  // by slot

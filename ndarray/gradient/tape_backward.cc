@@ -258,6 +258,7 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
   }
   if (record.relu_before && !keep) ReleaseBeforeRelu(record);
   FillTask(record, keep, watched);
+  NDArray whole = PlaceParts(record);
   try {
     task_.Run(*record.plan);
   } catch (Error& error) {
@@ -267,6 +268,7 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
   task_.inputs.clear();
   task_.outputs.clear();
   task_.output_gradients.clear();
+  if (whole.is_defined()) TakeParts(record, std::move(whole));
   for (int i = 0; i < record.input_count; ++i) {
     NDArray& result = task_.results[static_cast<size_t>(i)];
     TapedView& view = record.views[i];

@@ -110,6 +110,11 @@ class GradientTape::Recorder final : public CallRecorder {
   void ReleaseBeforeRelu(TapeRecord& pooling);
   // `watched`: of each input, where one is wanted of it.
   void FillTask(TapeRecord& record, bool keep, WatchedArray* const* watched);
+  // Where inputs of a call with gradient operators make up one buffer that has no gradient yet, that gradient is made as a whole
+  // and `task_` is told that each input's lies in its part: nothing is cleared and added. Undefined: they do not. What the task
+  // puts elsewhere TakeParts brings there.
+  NDArray PlaceParts(const TapeRecord& record);
+  void TakeParts(const TapeRecord& record, NDArray whole);
   void BackThroughFunction(TapeRecord& record, bool keep);
   void BackThroughSegment(TapeRecord& record, bool keep);
   // Of what the segment read in its first run beside its inputs.

@@ -8,6 +8,7 @@
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/pointwise.h"
+#include "tidepool/ndarray/ops/scalar_operand.h"
 
 namespace tidepool {
 namespace {
@@ -35,7 +36,7 @@ NDArray OperandOf(OpCode op, const NDArray& x, const Scalar& y) {
   CheckOperands(op, {&x});
   CheckBits(Info(op).name, "X", x);
   CheckFits(Info(op).name, "Y", y, x.dtype());
-  return FromScalar(y, x.dtype(), Place::Scratch(x.device()));
+  return ScalarOperand(y, x.dtype(), x);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "tidepool/ndarray/ops/indexing.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/scalar_operand.h"
 #include "tidepool/ndarray/ops/sorting.h"
 #include "tidepool/ndarray/ops/unary.h"
 
@@ -49,9 +50,7 @@ NDArray If(Call c, int input, Function function) {
   return c.wants(input) ? function() : NDArray();
 }
 
-NDArray NumberLike(const NDArray& x, double value) {
-  return FromScalar(value, x.dtype(), Place::Scratch(x.device()));
-}
+NDArray NumberLike(const NDArray& x, double value) { return ScalarOperand(value, x.dtype(), x); }
 // `values` where the condition holds, else 0.
 NDArray Where0(const NDArray& condition, const NDArray& values) {
   return Where(condition, values, NumberLike(values, 0));
@@ -92,7 +91,13 @@ NDArray Reduced(Call c, NDArray (*reduction)(const NDArray&, const Axes&, bool),
 }
 
 Results OfSum(Call c) { return {Kept(c, c.dz).BroadcastTo(c.x().shape())}; }
-Results OfMean(Call c) { return {(Kept(c, c.dz) / CountOfReduced(c)).BroadcastTo(c.x().shape())}; }
+// A reciprocal in double is exact enough for all types but its own.
+Results OfMean(Call c) {
+  const NDArray dz = Kept(c, c.dz);
+  const double count = CountOfReduced(c);
+  const NDArray part = dz.dtype() == DType::kFloat64 ? dz / count : ScaleShift(dz, 1 / count, -0.0);
+  return {part.BroadcastTo(c.x().shape())};
+}
 Results OfVariance(Call c) {
   const auto divisor = static_cast<double>(c.attrs<ReduceAttributes>().ddof);
   const NDArray mean = Reduced(c, &Mean, c.x());

@@ -11,13 +11,14 @@
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/pointwise.h"
+#include "tidepool/ndarray/ops/scalar_operand.h"
 
 namespace tidepool {
 namespace {
 
 // The number as an operand beside `like`.
 NDArray Operand(const Scalar& value, const NDArray& like) {
-  return FromScalar(value, like.dtype(), Place::Scratch(like.device()));
+  return ScalarOperand(value, like.dtype(), like);
 }
 
 // The same where the type must hold it.
@@ -229,8 +230,7 @@ NDArray Where(const NDArray& condition, const Scalar& x, const Scalar& y, DType 
   CheckOperands(OpCode::kWhere, {&condition});
   CheckFits("where", "X", x, dtype);
   CheckFits("where", "Y", y, dtype);
-  const Place place = Place::Scratch(condition.device());
-  return Where(condition, FromScalar(x, dtype, place), FromScalar(y, dtype, place));
+  return Where(condition, ScalarOperand(x, dtype, condition), ScalarOperand(y, dtype, condition));
 }
 
 }  // namespace tidepool

@@ -15,6 +15,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/pointwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/scalar_operand.h"
 #include "tidepool/ndarray/ops/sorting.h"
 
 namespace tidepool {
@@ -48,7 +49,7 @@ NDArray NotZero(const char* op, const NDArray& x) {
   if (x.rank() == 0) Refuse(op, "X has shape [], expected at least rank 1");
   if (x.dtype() == DType::kBool) return DenseOnHost(x);
   NDArray mask = ScratchLike(x, x.shape(), DType::kBool);
-  NotEqualInto(x, FromScalar(0, x.dtype(), Place::Scratch(x.device())), mask);
+  NotEqualInto(x, ScalarOperand(0, x.dtype(), x), mask);
   return DenseOnHost(mask);
 }
 
@@ -256,7 +257,7 @@ NDArray SearchSorted(const NDArray& sorted, const NDArray& values, bool right) {
 
 NDArray BinCount(const NDArray& x, int64_t min_length) {
   x.CheckAlive("bincount", "X");
-  const NDArray one = FromScalar(1, DType::kInt64, Place::Scratch(x.device()));
+  const NDArray one = ScalarOperand(1, DType::kInt64, x);
   return CountInto("bincount", x, one, min_length, ResultPlace("bincount", {&x}));
 }
 
@@ -292,9 +293,8 @@ HistogramResult Histogram(const NDArray& x, const NDArray& edges) {
   NDArray places = ScratchLike(x, values.shape(), DType::kInt64);
   const SearchSortedAttributes attributes{true};
   Dispatch(OpCode::kSearchSorted, {&bounds, &values}, {&places}, &attributes);
-  const NDArray found =
-      CountInto("histogram", places, FromScalar(1, DType::kInt64, Place::Scratch(x.device())),
-                count + 1, Place::Scratch(x.device()));
+  const NDArray found = CountInto("histogram", places, ScalarOperand(1, DType::kInt64, x),
+                                  count + 1, Place::Scratch(x.device()));
   // The last bin has its upper edge, too, behind which the search has put these elements.
   NDArray at_end = ScratchLike(x, values.shape(), DType::kBool),
           counted = ScratchLike(x, {}, DType::kInt64);

@@ -15,6 +15,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/indexing.h"
 #include "tidepool/ndarray/ops/pointwise.h"
+#include "tidepool/ndarray/ops/scalar_operand.h"
 #include "tidepool/ndarray/subscript.h"
 #include "tidepool/ndarray/view_overlap.h"
 
@@ -275,7 +276,7 @@ void Selection::operator=(const NDArray& values) {
 
 void Selection::operator=(const Scalar& value) {
   CheckFits("index", "value", value, state_->moved.dtype());
-  *this = FromScalar(value, state_->moved.dtype(), Place::Scratch(state_->moved.device()));
+  *this = ScalarOperand(value, state_->moved.dtype(), state_->moved);
 }
 void Selection::operator=(const Selection& values) { *this = values.Get(); }
 void Selection::operator+=(const NDArray& values) {

@@ -14,6 +14,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/pointwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/scalar_operand.h"
 #include "tidepool/ndarray/ops/sorting.h"
 #include "tidepool/ndarray/ops/unary.h"
 
@@ -26,9 +27,7 @@ NDArray ScratchLike(const NDArray& x, const Shape& shape, DType dtype) {
   return NDArray(shape, dtype, Place::Scratch(x.device()));
 }
 
-NDArray NumberLike(const NDArray& x, double value) {
-  return FromScalar(value, x.dtype(), Place::Scratch(x.device()));
-}
+NDArray NumberLike(const NDArray& x, double value) { return ScalarOperand(value, x.dtype(), x); }
 
 // Sizes of the axes that stay; with `keep_dims` the others are there with size 1.
 Shape KeptShape(const Shape& shape, uint32_t reduced, bool keep_dims) {
@@ -78,7 +77,7 @@ NDArray NanExtremum(const char* op, const NDArray& x, const Axes& axes, bool kee
   SumInto(nans, axes, only);
   NDArray all = ScratchLike(x, shape, DType::kBool);
   const int64_t count = KeptShape(x.shape(), ~reduced, false).NumElements();
-  EqualInto(only, FromScalar(count, DType::kInt64, Place::Scratch(x.device())), all);
+  EqualInto(only, ScalarOperand(count, DType::kInt64, x), all);
   WhereInto(all, NumberLike(z, kNan), found, z);
   return keep_dims ? z.Reshape(KeptShape(x.shape(), reduced, true)) : z;
 }
@@ -204,8 +203,7 @@ NDArray NanMean(const NDArray& x, const Axes& axes, bool keep_dims) {
   SumInto(WithoutNan(x, 0, type), axes, sum);
   SumInto(IsNanScratch(x), axes, nans);
   NDArray counts = ScratchLike(x, shape, DType::kInt64);
-  SubtractInto(FromScalar(KeptShape(x.shape(), ~reduced, false).NumElements(), DType::kInt64,
-                          Place::Scratch(x.device())),
+  SubtractInto(ScalarOperand(KeptShape(x.shape(), ~reduced, false).NumElements(), DType::kInt64, x),
                nans, counts);
   DivideInto(sum, CastScratch(counts, type), sum);
   NDArray z(shape, x.dtype(), ResultPlace("nan_mean", {&x}));

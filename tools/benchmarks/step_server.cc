@@ -52,6 +52,7 @@ class Server {
     }
     if (verb == "steps") return Steps(request);
     if (verb == "memory") {
+      if (const int64_t device = side_.DevicePeakKib(); device >= 0) return std::to_string(device);
       return std::to_string(resident_before_ < 0 ? -1 : StatusKib("VmHWM") - resident_before_);
     }
     throw std::runtime_error("request \"" + line + "\", expected hello, begin, steps or memory");

@@ -35,6 +35,9 @@ class StepSide {
   // One step on the images [first, first + batch): makes the batch (f32, 0..1), forward, mean
   // softmax cross-entropy, backward, update. Returns the loss, so that nothing is left unfinished.
   virtual double Step(int64_t first) = 0;
+  // Of a side that works on a device: how much more of its memory was in use at the most than before Begin. -1: the process's
+  // resident memory is what counts.
+  virtual int64_t DevicePeakKib() { return -1; }
 };
 
 // Answers until the input ends. The images follow each other in the order of the file; what does

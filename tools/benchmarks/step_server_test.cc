@@ -96,6 +96,14 @@ TEST(StepServer, MemoryIsTheGrowthOfThePeak) {
   EXPECT_LE(kib, 80 << 10);
 }
 
+TEST(StepServer, MemoryIsTheDevicesWhereTheSideHasOne) {
+  class OnDevice : public RecordingSide {
+    int64_t DevicePeakKib() override { return 123; }
+  } side;
+  const auto lines = Serve(side, std::string("begin mlp 32 2 adam ") + kData + "\nmemory\n");
+  EXPECT_EQ(lines.back(), "ok 123");
+}
+
 TEST(StepServer, SaysWhatIsWrong) {
   const std::string begin = std::string("begin mlp 32 1 sgd ") + kData + "\n";
   const struct {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/kernel/registry.h"
@@ -35,6 +36,7 @@ class TidepoolSide : public StepSide {
     }
     updater.learning_rate = wanted.updater == "sgd" ? kSgdLearningRate : kAdamLearningRate;
     batch_ = wanted.batch;
+    if (device_ != Host()) peak_.emplace(device_);
     const Shape image{images.height, images.width, 1};
     network_.emplace(TrainingNetwork(wanted.model, image, images.classes),
                      nn::NetworkOptions{.seed = 1, .device = device_});
@@ -42,6 +44,11 @@ class TidepoolSide : public StepSide {
     if (graphs_) trainer_->set_graphs(true);
     batches_.emplace(images, batch_);
     return network_->NumParameters();
+  }
+
+  int64_t DevicePeakKib() override {
+    if (!peak_.has_value()) return -1;
+    return (peak_->peak_in_use_bytes() - peak_->start().in_use) / 1024;
   }
 
   double Step(int64_t first) override {
@@ -52,6 +59,7 @@ class TidepoolSide : public StepSide {
   const Device device_;
   const bool graphs_;
   int64_t batch_ = 0;
+  std::optional<PeakScope> peak_;  // of a device
   std::optional<nn::Network> network_;
   std::optional<nn::Trainer> trainer_;
   std::optional<nn::ImageBatches> batches_;

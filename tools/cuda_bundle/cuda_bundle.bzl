@@ -10,9 +10,9 @@ def _cuda_bundle_impl(ctx):
             for file in ctx.files.data
         ] + [
             "%s=%s" % (file.path, file.basename)
-            for file in ctx.files.scripts + [ctx.file._run_all]
+            for file in ctx.files.scripts + ctx.files._run_all
         ])] + [program.path for program in programs],
-        inputs = programs + ctx.files.data + ctx.files.scripts + [ctx.file._run_all],
+        inputs = programs + ctx.files.data + ctx.files.scripts + ctx.files._run_all,
         outputs = [folder],
         mnemonic = "CudaBundle",
         progress_message = "Making %s" % ctx.label,
@@ -38,9 +38,13 @@ cuda_bundle = rule(
             executable = True,
             cfg = "host",
         ),
-        "_run_all": attr.label(
-            default = Label("//tools/cuda_bundle:run_all.py"),
-            allow_single_file = True,
+        "_run_all": attr.label_list(
+            default = [
+                Label("//tools/cuda_bundle:measurements.py"),
+                Label("//tools/cuda_bundle:processes.py"),
+                Label("//tools/cuda_bundle:run_all.py"),
+            ],
+            allow_files = True,
         ),
     },
 )

@@ -14,6 +14,12 @@ fi
 for name in bin/device_test bin/cuda_info bin/peers_benchmark run_all.py; do
   [ -x "$folder/$name" ] || fail "$name is missing"
 done
+# Every function of cuBLAS's has a stand-in: with these in its place each program is bound and starts.
+absent=$(printf '%s:' "$folder"/lib/absent/libcublas*)
+for program in device_test peers_benchmark train_benchmark_on_cuda; do
+  LD_LIBRARY_PATH=$folder/lib LD_PRELOAD=$absent LD_BIND_NOW=1 "$folder/bin/$program" --help > /dev/null 2> "$TEST_TMPDIR/said" || true
+  if grep "symbol lookup error\|cannot open" "$TEST_TMPDIR/said"; then fail "$program without cuBLAS"; fi
+done
 [ -f "$folder/examples/data/mnist/train-images-idx3-ubyte.gz" ] || fail "the digits are missing"
 # Nothing but the C library, NVIDIA's, and what lies beside it.
 LD_LIBRARY_PATH=$folder/lib ldd "$folder"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |

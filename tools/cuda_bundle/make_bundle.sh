@@ -26,6 +26,24 @@ for program in "$@"; do
     esac
   done
 done
+# Stand-ins for libraries of NVIDIA's that a machine may lack: each function refuses (1: not initialized), so that whatever does
+# without them runs.
+mkdir -p "$folder/lib/absent"
+for library in $(for program in "$folder"/bin/*; do ldd "$program" | awk '$1 ~ /^libcublas/ { print $1 }'; done | sort -u); do
+  source="$folder/lib/absent/stand_in.c"
+  for program in "$folder"/bin/*; do nm -D --undefined-only "$program"; done |
+    awk -v "at=@$library" 'index($2, at) { sub(at, "", $2); print $2 }' | sort -u |
+    while read -r name; do
+      case $name in
+        *Name | *String) echo "const char* $name() { return \"$library is not here\"; }" ;;
+        *) echo "int $name() { return 1; }" ;;
+      esac
+    done > "$source"
+  echo "$library { global: *; };" > "$source.map"
+  "${CC:-cc}" -shared -fPIC -O1 -Wl,-soname,"$library" -Wl,--version-script="$source.map" -x c "$source" \
+    -o "$folder/lib/absent/$library"
+  rm "$source" "$source.map"
+done
 loader=$(ldd "$folder/bin/$(basename "$1")" | awk '$1 ~ /ld-linux/ { print $1 }')
 cp -L "$loader" "$folder/lib/c/$(basename "$loader")"
 chmod 755 "$folder/lib/c/$(basename "$loader")"

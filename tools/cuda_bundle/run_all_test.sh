@@ -1,10 +1,11 @@
 #!/bin/bash
 # Rehearses run_all.py with programs that only play their parts: a crash, a hang, a sticky error, a program that does not
-# start or does not end well, a library that is missing. Nothing may hide behind any of them.
+# start, does not end well, prints without end or leaves children, a library that is missing, time that is over. Nothing may
+# hide behind any of them.
 source tools/scripts/expect.sh
 folder=$TEST_TMPDIR/bundle
 mkdir -p "$folder/bin" "$folder/lib/c"
-cp tools/cuda_bundle/run_all.py "$folder/"
+cp tools/cuda_bundle/{run_all,processes,measurements}.py "$folder/"
 
 # program NAME, its text from the standard input
 program() {
@@ -22,6 +23,10 @@ program device_test <<'PLAYED'
 import os, sys, time
 names = ["OpContract_cuda.add_f32", "OpContract_cuda.sub_f32", "Graphs.Plain"] + os.environ.get("FAULTS", "").split()
 if "--gtest_list_tests" in sys.argv:
+    if os.environ.get("LIST") == "crash":
+        os.abort()
+    if os.environ.get("LIST") == "hang":
+        time.sleep(60)
     suites = {}
     for name in names:
         suites.setdefault(name.split(".")[0], []).append(name.split(".")[1])
@@ -41,6 +46,12 @@ for name in names:
         os.abort()
     if "Hang" in name:
         time.sleep(60)
+    if "Endless" in name:
+        while True:
+            print("words " * 10000)
+    if "Children" in name and os.fork() == 0:
+        time.sleep(60)  # and holds the output open
+        sys.exit()
     if "Sticky" in name:
         sticky = True
     bad = sticky or "Wrong" in name
@@ -51,22 +62,55 @@ if "END" in os.environ:
     os.abort()
 sys.exit(failed)
 PLAYED
+# Three rows, of which BENCHMARK breaks the second.
 program peers_benchmark <<'PLAYED'
+#!/usr/bin/env python3
+import os, re, sys, time
+rows = ["raw_copy", "broken", "behind"]
+options = dict(a.split("=", 1) for a in sys.argv[1:])
+if "--benchmark_list_tests" in options:
+    print("\n".join(rows))
+    sys.exit()
+file = open(options["--benchmark_out"], "w")
+file.write('{"context": {},\n"benchmarks": [')
+between = ""
+for name in rows:
+    if not re.match(options["--benchmark_filter"], name):
+        continue
+    if name == "broken" and os.environ.get("BENCHMARK") == "crash":
+        file.flush()
+        os.abort()
+    if name == "broken" and os.environ.get("BENCHMARK") == "hang":
+        file.flush()
+        time.sleep(60)
+    file.write(between + '\n{"name": "%s", "real_time": 2.0, "bytes": 1e12}' % name)
+    between = ","
+file.write("\n]}")
+PLAYED
+cat > "$folder/torch_operators.py" <<'PLAYED'
+print("raw_copy 3.0 2.0 1.5")
+PLAYED
+# Its child goes on when it is ended, and holds its output.
+program train_benchmark_on_cuda <<'PLAYED'
 #!/bin/bash
-exit ${BENCHMARK:-0}
+[[ $TRAINING == hang ]] && { sleep "$LONG" & wait; }
+echo "| mlp | 1 |"
 PLAYED
 
 # rehearse WHAT STATUS LAST-LINE VARIABLE=VALUE... ; $output is what was said
 rehearse() {
   local what=$1 status=$2 last=$3
   shift 3
-  output=$(env "$@" python3 "$folder/run_all.py" --out="$TEST_TMPDIR/out" --jobs=2 --limit=3 --parts="${parts:-suites}" 2>&1)
+  output=$(env "$@" python3 "$folder/run_all.py" --out="$TEST_TMPDIR/out" --jobs=2 --limit="${limit:-3}" \
+    --minutes="${minutes:-9}" --parts="${parts:-suites}" 2>&1)
   expect "$what: status" "$status" $?
   expect "$what: last line" "$last" "$(tail -n 1 <<<"$output")"
 }
 rehearse "all well" 0 "3 passed, 0 failed" FAULTS=
 rehearse "a wrong result" 1 "3 passed, 1 failed" FAULTS=Graphs.Wrong
 expect_contains "a wrong result is named" "- Graphs.Wrong (alone: failed)" "$output"
+expect_contains "a line a suite" "| Graphs | 1 | 1 | 0 | 0 | 0.0 |" "$output"
+expect_contains "a line for operators" "| 2 operators of the contract | all |" "$output"
 rehearse "a crash" 1 "4 passed, 1 failed" "FAULTS=Graphs.Crash Graphs.Behind"
 rehearse "a hang" 1 "4 passed, 1 failed" "FAULTS=Graphs.Hang Graphs.Behind"
 expect_contains "the hang is told" "silent for 3 s" "$(cat "$TEST_TMPDIR/out/tests.log")"
@@ -75,8 +119,31 @@ rehearse "a sticky error" 1 "102 passed, 2 failed" "FAULTS=OpContract_cuda.Stick
 expect_contains "what it spoils runs alone" "(alone: passed)" "$output"
 rehearse "no start" 1 "2 passed, 1 failed" START=1 FAULTS=
 rehearse "a bad end" 1 "3 passed, 3 failed" END=1 FAULTS=
-parts=benchmarks,suites rehearse "benchmarks that break" 1 "3 passed, 2 failed" BENCHMARK=7 FAULTS=
-parts=smoke rehearse "smoke" 1 "1 passed, 5 failed" FAULTS=CudaGraphTest.Plain
+rehearse "words without end" 1 "4 passed, 1 failed" "FAULTS=Graphs.Endless Graphs.Behind"
+expect_contains "the words are told" "printed 6" "$(cat "$TEST_TMPDIR/out/tests.log")"
+begin=$SECONDS
+rehearse "children that stay" 1 "5 passed, 1 failed" "FAULTS=Graphs.Children Graphs.Behind"
+expect "children are ended" 1 $((SECONDS - begin < 40))
+for how in crash hang; do
+  parts=suites,benchmarks rehearse "a $how where the tests are listed" 1 "2 passed, 1 failed" LIST=$how FAULTS=
+  expect_contains "a $how where the tests are listed is told" "the tests cannot be listed" "$output"
+  parts=benchmarks,suites rehearse "a benchmark: $how" 1 "5 passed, 1 failed" BENCHMARK=$how FAULTS=
+  expect_contains "a benchmark: $how: what is behind it" "| behind | 2.0 | 1.00 |" "$output"
+  expect "a benchmark: $how: the results" "raw_copy behind" \
+    "$(python3 -c 'import json, sys; print(*[r["name"] for r in json.load(open(sys.argv[1]))["benchmarks"]])' "$TEST_TMPDIR/out/benchmarks.json")"
+done
+parts=benchmarks rehearse "benchmarks" 0 "2 passed, 0 failed" FAULTS=
+expect_contains "benchmarks beside PyTorch" "| raw_copy | 2.0 | 1.00 | 3.0 | 1.5 |" "$output"
+begin=$SECONDS
+limit=1 parts=training,suites rehearse "training that hangs with a child" 1 "3 passed, 15 failed" TRAINING=hang LONG=7531.$$ FAULTS=
+expect "its child holds nothing" 1 $((SECONDS - begin < 60))
+expect "its child is ended" "" "$(ps -eo args | grep -xF "sleep 7531.$$")"
+begin=$SECONDS
+minutes=0.05 parts=suites,benchmarks rehearse "time that is over" 1 "3 passed, 1 failed" FAULTS=Graphs.Hang
+expect_contains "what was not run" "1 not run" "$output"
+expect_contains "what was not run is named" "not run: the 0.05 minutes are over" "$(cat "$TEST_TMPDIR/out/report.md")"
+expect "time is kept" 1 $((SECONDS - begin < 30))
+parts=smoke rehearse "smoke" 1 "1 passed, 10 failed" FAULTS=CudaGraphTest.Plain
 expect_contains "a part without tests failed" "- cuBLAS: FAILED" "$output"
 
 program cuda_info <<'PLAYED'
@@ -94,12 +161,24 @@ exit 1
 PLAYED
 cat > "$folder/lib/c/ld-linux-x86-64.so.2" <<'PLAYED'
 #!/bin/bash
+if [[ $1 == --list ]]; then
+  [[ -n $MISSING ]] && echo "	$MISSING => not found"
+  exit
+fi
+echo "$2" > "$TEST_TMPDIR/library_path"
 shift 2
 BY_LOADER=1 exec "$@"
 PLAYED
 chmod 755 "$folder/lib/c/ld-linux-x86-64.so.2"
 rehearse "an older C library" 0 "3 passed, 0 failed" FAULTS=
 expect_contains "the loader" "by the loader" "$output"
+mkdir -p "$folder/lib/absent"
+touch "$folder/lib/absent/libcublas.so.13"
+rehearse "no cuBLAS" 1 "3 passed, 1 failed" MISSING=libcublas.so.13 FAULTS=
+expect_contains "no cuBLAS is told" "- libcublas.so.13: what needs it fails, the rest runs" "$output"
+expect_contains "its stand-in is found" "/lib/absent" "$(cat "$TEST_TMPDIR/library_path")"
+rehearse "another library" 1 "3 passed, 1 failed" MISSING=libother.so.1 FAULTS=
+expect "no stand-in is needed" "" "$(grep /lib/absent "$TEST_TMPDIR/library_path")"
 program cuda_info <<'PLAYED'
 #!/bin/bash
 echo "no CUDA device: played"

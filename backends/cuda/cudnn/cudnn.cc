@@ -159,6 +159,9 @@ void Cudnn::Release(Plan& plan) {
   if (plan.output != nullptr) library_.DestroyTensorDescriptor(plan.output);
   if (plan.filter != nullptr) library_.DestroyFilterDescriptor(plan.filter);
   if (plan.convolution != nullptr) library_.DestroyConvolutionDescriptor(plan.convolution);
+  if (plan.bias != nullptr) library_.DestroyTensorDescriptor(plan.bias);
+  if (plan.relu != nullptr) library_.DestroyActivationDescriptor(plan.relu);
+  if (plan.identity != nullptr) library_.DestroyActivationDescriptor(plan.identity);
   plan = Plan();
 }
 
@@ -215,6 +218,16 @@ Cudnn::Plan Cudnn::MakePlan(const KernelCall& call) {
     }
   }
   plan.is_usable = status == CudnnLibrary::kSuccess;
+  if (!plan.is_usable || call.op != OpCode::kConv2d) return plan;
+  next(l.CreateTensorDescriptor(&plan.bias));
+  next(l.CreateActivationDescriptor(&plan.relu));
+  next(l.CreateActivationDescriptor(&plan.identity));
+  if (status == CudnnLibrary::kSuccess) {
+    next(l.SetTensor4dDescriptor(plan.bias, l.kNhwc, type, 1, size(*parts.output, 3), 1, 1));
+    next(l.SetActivationDescriptor(plan.relu, l.kRelu, l.kNansAreNotPropagated, 0));
+    next(l.SetActivationDescriptor(plan.identity, l.kIdentity, l.kNansAreNotPropagated, 0));
+  }
+  plan.can_fuse = status == CudnnLibrary::kSuccess;
   return plan;
 }
 
@@ -271,6 +284,34 @@ size_t Cudnn::ScratchBytes(const KernelCall& call) {
 }
 
 bool Cudnn::Run(const KernelCall& call) {
+  return Run(call, fused_[static_cast<int>(call.outputs[0].dtype)].load(std::memory_order_acquire));
+}
+
+bool Cudnn::RunFused(const KernelCall& call, Plan& plan, Fused fused) {
+  const TensorRef& bias = call.inputs[2];
+  if (fused == Fused::kNothing || !plan.can_fuse || !bias.present || !IsAligned(bias.data))
+    return false;
+  const bool relu = fused == Fused::kBiasAndRelu && call.attrs<Conv2dAttributes>().relu;
+  const float one = 1, zero = 0;
+  void* const result = call.outputs[0].data;
+  const int status = library_.ConvolutionBiasActivationForward(
+      handle_, &one, plan.input, call.inputs[0].data, plan.filter, call.inputs[1].data,
+      plan.convolution, CudnnLibrary::kForwardImplicitPrecomputed, call.scratch, plan.scratch_bytes,
+      &zero, plan.output, result, plan.bias, bias.data, relu ? plan.relu : plan.identity,
+      plan.output, result);
+  if (CudnnLibrary::IsNotSupported(status)) {
+    plan.can_fuse = false;
+    return false;
+  }
+  if (status != CudnnLibrary::kSuccess) {
+    ThrowIfCurrentIsLost("cuDNN");
+    ThrowInternal(
+        absl::StrCat("Op [", Info(call.op).name, "]: cuDNN: ", library_.GetErrorString(status)));
+  }
+  return true;
+}
+
+bool Cudnn::Run(const KernelCall& call, Fused fused) {
   const auto& a = call.attrs<Conv2dAttributes>();
   const Queue queue = QueueOf(call);
   const TensorRef& result = call.outputs[0];
@@ -283,6 +324,11 @@ bool Cudnn::Run(const KernelCall& call) {
     std::lock_guard<std::mutex> lock(mutex_);
     Plan& plan = PlanOf(call);
     if (!plan.is_usable || FollowStream() != CudnnLibrary::kSuccess) return false;
+    if (forward && RunFused(call, plan, fused)) {
+      if (a.relu && fused != Fused::kBiasAndRelu)
+        QueueRelu(queue, result.dtype, result.data, result.NumElements());
+      return true;
+    }
     // The product is added to the bias: one rounding.
     if (has_bias) {
       QueueBias(queue, result.dtype, call.inputs[2].data, result.data,

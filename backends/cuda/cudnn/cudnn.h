@@ -44,9 +44,14 @@ class Cudnn {
   using Key = std::array<int64_t, 20>;
   struct Plan {
     void *input = nullptr, *filter = nullptr, *output = nullptr, *convolution = nullptr;
+    void *bias = nullptr, *relu = nullptr, *identity = nullptr;  // of forward ones
+    bool can_fuse = false;
     size_t scratch_bytes = 0;
     bool is_usable = false;
   };
+
+  // What a forward convolution does in the same kernel.
+  enum class Fused : uint8_t { kNothing, kBias, kBiasAndRelu };
 
   Cudnn(CudaDevice& device, int queue, const CudnnLibrary& library);
   int FollowStream();                    // needs mutex_; a status of the library
@@ -58,8 +63,13 @@ class Cudnn {
   // Empty when they are.
   std::string CheckResults(OpCode op, DType dtype);
   // The same of a small case; not_supported: the library does not know it.
-  std::string CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t stride,
+  std::string CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t stride, Fused fused,
                         bool* not_supported);
+  // The most whose results are those of our kernel, a NaN among them: a library's ReLU may make 0 of it.
+  Fused MostToFuse(const Kernel& own, DType dtype);
+  bool Run(const KernelCall& call, Fused fused);
+  // False: it did nothing of it.
+  bool RunFused(const KernelCall& call, Plan& plan, Fused fused);  // needs mutex_
   // As Supports() and Run(), of what may be wrong.
   bool HasPlan(const KernelCall& call);
 
@@ -74,6 +84,7 @@ class Cudnn {
   enum class Check : uint8_t { kNotYet, kRight, kLeftToOurs };
   std::mutex checking_;  // before mutex_
   std::atomic<Check> checks_[3][kDTypes] = {};
+  std::atomic<Fused> fused_[kDTypes] = {};
 };
 
 }  // namespace tidepool::cuda

@@ -35,6 +35,14 @@ namespace tidepool::cuda {
   X(ConvolutionForward, int(void* handle, const void* alpha, void* x, const void* x_data, void* w, \
                             const void* w_data, void* convolution, int algorithm, void* workspace, \
                             size_t bytes, const void* beta, void* y, void* y_data))                \
+  X(CreateActivationDescriptor, int(void** activation))                                            \
+  X(DestroyActivationDescriptor, int(void* activation))                                            \
+  X(SetActivationDescriptor, int(void* activation, int mode, int nan, double coefficient))         \
+  X(ConvolutionBiasActivationForward,                                                              \
+    int(void* handle, const void* alpha, void* x, const void* x_data, void* w, const void* w_data, \
+        void* convolution, int algorithm, void* workspace, size_t bytes, const void* alpha_of_z,   \
+        void* z, const void* z_data, void* bias, const void* bias_data, void* activation, void* y, \
+        void* y_data))                                                                             \
   X(GetConvolutionBackwardDataWorkspaceSize,                                                       \
     int(void* handle, void* w, void* dy, void* convolution, void* dx, int algorithm,               \
         size_t* bytes))                                                                            \
@@ -60,6 +68,8 @@ struct CudnnLibrary {
   static constexpr int kNhwc = 1;                                  // formats
   static constexpr int kCrossCorrelation = 1;
   static constexpr int kTensorMath = 1, kFmaMath = 3;
+  static constexpr int kRelu = 1, kIdentity = 5;   // activations
+  static constexpr int kNansAreNotPropagated = 0;  // the one that fused convolutions take
   // Algorithms whose results are the same bits in every run, says the manual.
   static constexpr int kForwardImplicitPrecomputed = 1, kBackwardData1 = 1, kBackwardFilter1 = 1;
 

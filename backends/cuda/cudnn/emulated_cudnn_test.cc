@@ -5,11 +5,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/backends/cuda/emulation/emulated_cuda.h"
 #include "tidepool/backends/cuda/emulation/emulated_cudnn.h"
 #include "tidepool/backends/cuda/matmul/cublas.h"
 #include "tidepool/memory/provider/device_queue.h"
@@ -34,6 +36,8 @@ EmulatedCudnn KindAskedFor() {
       {"no_bf16", EmulatedCudnn::kNoBFloat16},
       {"no_strides", EmulatedCudnn::kNoStrides},
       {"refuses_late", EmulatedCudnn::kRefusesLate},
+      {"fuses_nothing", EmulatedCudnn::kFusesNothing},
+      {"relu_keeps_nan", EmulatedCudnn::kReluKeepsNan},
   };
   const char* name = std::getenv("TIDEPOOL_EMULATED_CUDNN");
   for (const auto& [kind_name, kind] : kinds) {
@@ -41,7 +45,8 @@ EmulatedCudnn KindAskedFor() {
   }
   std::fprintf(stderr,
                "TIDEPOOL_EMULATED_CUDNN: found %s, expected absent, present, incomplete, too_old, "
-               "does_not_start, wrong, wrong_in_part, no_bf16, no_strides or refuses_late\n",
+               "does_not_start, wrong, wrong_in_part, no_bf16, no_strides, refuses_late, "
+               "fuses_nothing or relu_keeps_nan\n",
                name == nullptr ? "nothing" : name);
   std::exit(1);
 }
@@ -55,6 +60,8 @@ long UsedOf(DType dtype) {
     case EmulatedCudnn::kPresent:
     case EmulatedCudnn::kNoStrides:
     case EmulatedCudnn::kRefusesLate:
+    case EmulatedCudnn::kFusesNothing:
+    case EmulatedCudnn::kReluKeepsNan:
       return 3;
     case EmulatedCudnn::kWrongInPart:
       return dtype == DType::kFloat16 ? 2 : 3;
@@ -64,17 +71,22 @@ long UsedOf(DType dtype) {
       return 0;
   }
 }
-// Each kind and type is checked at its first convolution, by one of its own; what the library does not support is not.
+// Each kind and type is checked at its first convolution, by one of its own; what the library does not support is not. A forward
+// one that is right is tried with a bias and a ReLU, and with a bias alone.
 long ChecksOf(DType dtype) {
   switch (kKind) {
     case EmulatedCudnn::kPresent:
     case EmulatedCudnn::kNoStrides:  // by a plainer case
     case EmulatedCudnn::kRefusesLate:
-    case EmulatedCudnn::kWrong:
     case EmulatedCudnn::kWrongInPart:
+      return 5;
+    case EmulatedCudnn::kFusesNothing:  // and is done in steps
+    case EmulatedCudnn::kReluKeepsNan:
+      return 4;
+    case EmulatedCudnn::kWrong:
       return 3;
     case EmulatedCudnn::kNoBFloat16:
-      return dtype == DType::kBFloat16 ? 0 : 3;
+      return dtype == DType::kBFloat16 ? 0 : 5;
     default:
       return 0;
   }
@@ -161,6 +173,33 @@ TEST(EmulatedCudnnTest, ARefusalAtTheCallIsNoFailure) {
   EXPECT_EQ(again, first);
 }
 
+// A bias is part of the library's kernel, and so is a ReLU that leaves NaN as they are, as ours does.
+TEST(EmulatedCudnnTest, BiasAndReluAreNoKernelsOfTheirOwn) {
+  Conv2dAttributes attributes;
+  attributes.relu = true;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+    CheckAll(2, {}, dtype);
+    NDArray image = Random({2, 9, 8, 8}, 1);
+    *image.mutable_data<float>() = std::numeric_limits<float>::quiet_NaN();
+    const NDArray x = Cast(image, dtype), w = Cast(Random({16, 3, 3, 8}, 2), dtype),
+                  bias = Cast(Random({16}, 3), dtype);
+    const NDArray on_x = x.To(kDevice), on_w = w.To(kDevice), on_bias = bias.To(kDevice);
+    Conv2d(on_x, on_w, &on_bias, attributes);
+    EmulatedCuda& emulated = EmulatedCuda::Get();
+    emulated.Finish();
+    const int64_t before = emulated.counters().kernels;
+    const NDArray z = Conv2d(on_x, on_w, &on_bias, attributes);
+    emulated.Finish();
+    const int64_t kernels = emulated.counters().kernels - before;
+    if (kKind == EmulatedCudnn::kPresent) EXPECT_EQ(kernels, 1);  // the ReLU
+    if (kKind == EmulatedCudnn::kReluKeepsNan) EXPECT_EQ(kernels, 0);
+    if (kKind == EmulatedCudnn::kFusesNothing) EXPECT_EQ(kernels, 2);
+    const std::vector<double> values = Cast(z.To(Host()), DType::kFloat64).ToVector<double>();
+    EXPECT_TRUE(std::isnan(values[0]));
+    EXPECT_FALSE(std::isnan(values.back()));
+  }
+}
+
 // Which is checked before it is used; with one for all, two streams would share what a handle works in.
 TEST(EmulatedCudnnTest, EachQueueHasAHandleOfItsOwn) {
   CheckAll(2, {});
@@ -181,6 +220,8 @@ TEST(EmulatedCudnnTest, TheNoteSaysWhatRuns) {
       return expect("cudnn: not used: no emulated libcudnn.so");
     case EmulatedCudnn::kPresent:
     case EmulatedCudnn::kRefusesLate:
+    case EmulatedCudnn::kFusesNothing:
+    case EmulatedCudnn::kReluKeepsNan:
       return expect("cudnn: version 91000");
     case EmulatedCudnn::kIncomplete:
       return expect("cudnn: not used: the library has no cudnnSetConvolutionGroupCount");

@@ -1,7 +1,9 @@
 // A small convolution by cuDNN and by our kernel, of whole numbers: sums are exact in f32 and rounded once, so the results
 // must be equal. It tells a library that loads from one that works.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -93,11 +95,24 @@ std::string Cudnn::CheckResults(OpCode op, DType dtype) {
   if (own == nullptr) return "there is no kernel of ours to check it with";
   // One that it does not know is no fault, of which the plainer one tells.
   bool not_supported = false;
-  const std::string why = CheckCase(*own, op, dtype, /*stride=*/2, &not_supported);
-  return not_supported ? CheckCase(*own, op, dtype, /*stride=*/1, &not_supported) : why;
+  std::string why = CheckCase(*own, op, dtype, /*stride=*/2, Fused::kNothing, &not_supported);
+  if (not_supported)
+    why = CheckCase(*own, op, dtype, /*stride=*/1, Fused::kNothing, &not_supported);
+  if (why.empty() && op == OpCode::kConv2d)
+    fused_[static_cast<int>(dtype)].store(MostToFuse(*own, dtype), std::memory_order_release);
+  return why;
 }
 
-std::string Cudnn::CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t stride,
+Cudnn::Fused Cudnn::MostToFuse(const Kernel& own, DType dtype) {
+  for (const Fused fused : {Fused::kBiasAndRelu, Fused::kBias}) {
+    bool not_supported = false;
+    if (CheckCase(own, OpCode::kConv2d, dtype, /*stride=*/1, fused, &not_supported).empty())
+      return fused;
+  }
+  return Fused::kNothing;
+}
+
+std::string Cudnn::CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t stride, Fused fused,
                              bool* not_supported) {
   const int64_t input[4] = {2, 6, 5, 8}, filter[4] = {8, 3, 3, 8},
                 output[4] = {2, 6 / stride, 5, 8};
@@ -106,9 +121,18 @@ std::string Cudnn::CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t 
   const auto& result = op == OpCode::kConv2d            ? output
                        : op == OpCode::kConv2dGradInput ? input
                                                         : filter;
-  const std::vector<std::byte> left = Numbers(first, dtype, 7, 5),
-                               right = Numbers(second, dtype, 5, 7);
-  const Block x(device_, left.size()), y(device_, right.size());
+  std::vector<std::byte> left = Numbers(first, dtype, 7, 5);
+  const std::vector<std::byte> right = Numbers(second, dtype, 5, 7);
+  if (fused != Fused::kNothing) {  // the first pixel's neighbours
+    VisitDType(dtype, [&](auto t) {
+      const auto nan = ConvertElement<decltype(t)>(std::numeric_limits<double>::quiet_NaN());
+      std::memcpy(left.data(), &nan, sizeof(nan));
+    });
+  }
+  const int64_t terms[4] = {1, 1, 1, output[3]};
+  const std::vector<std::byte> added = Numbers(terms, dtype, 3, 7);
+  const Block x(device_, left.size()), y(device_, right.size()), bias(device_, added.size());
+  device_.CopyFromHost(bias.data(), added.data(), added.size());
   device_.CopyFromHost(x.data(), left.data(), left.size());
   device_.CopyFromHost(y.data(), right.data(), right.size());
   std::vector<std::byte> results[2];
@@ -119,7 +143,16 @@ std::string Cudnn::CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t 
                                 Operand(result, dtype, z.data())};
     TensorRef inputs[3] = {operands[0].ref, operands[1].ref, {}};
     inputs[2].data = nullptr;
+    const int64_t one = 1;
+    if (fused != Fused::kNothing) {
+      inputs[2] = operands[2].ref;
+      inputs[2].data = bias.data();
+      inputs[2].rank = 1;
+      inputs[2].dims = terms + 3;
+      inputs[2].strides = &one;
+    }
     Conv2dAttributes attributes;
+    attributes.relu = fused != Fused::kNothing;
     attributes.stride_height = stride;
     attributes.pad_top = attributes.pad_bottom = attributes.pad_left = attributes.pad_right = 1;
     KernelCall call;
@@ -139,7 +172,7 @@ std::string Cudnn::CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t 
     call.scratch = scratch.data();
     if (by_cudnn == 0) {
       own.run(call);
-    } else if (!Run(call)) {
+    } else if (!Run(call, fused)) {
       *not_supported = true;
       return "the library does not support it, and says so late";
     }
@@ -155,7 +188,7 @@ std::string Cudnn::CheckCase(const Kernel& own, OpCode op, DType dtype, int64_t 
       for (int of = 0; of < 2; ++of)
         std::memcpy(&found[of], results[of].data() + i * sizeof(T), sizeof(T));
       const auto ours = ConvertElement<double>(found[0]), its = ConvertElement<double>(found[1]);
-      if (ours == its) continue;
+      if (ours == its || (std::isnan(ours) && std::isnan(its))) continue;
       difference = absl::StrCat("a small case gave ", its, " at element ", i, ", expected ", ours);
     }
   });

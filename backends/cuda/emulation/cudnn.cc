@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -28,13 +29,18 @@ int library = 0;  // has an address
 struct Tagged {
   int tag;
 };
-constexpr int kHandleTag = 0x1a, kTensorTag = 0x2b, kFilterTag = 0x3c, kConvolutionTag = 0x4d;
+constexpr int kHandleTag = 0x1a, kTensorTag = 0x2b, kFilterTag = 0x3c, kConvolutionTag = 0x4d,
+              kActivationTag = 0x5e;
+constexpr int kRelu = 1, kIdentity = 5, kNansAreNotPropagated = 0;
 struct Handle : Tagged {
   cudaStream_t stream = nullptr;
 };
 struct Sizes : Tagged {  // of a tensor: images, channels, rows, columns; of a filter: filters first
   int type = -1, n = 0, c = 0, h = 0, w = 0;
   int64_t bytes() const { return int64_t{n} * c * h * w * (type == kFloat ? 4 : 2); }
+};
+struct Activation : Tagged {
+  int mode = -1;
 };
 struct Convolution : Tagged {
   int pad_h = 0, pad_w = 0, stride_h = 0, stride_w = 0, dilation_h = 0, dilation_w = 0;
@@ -84,8 +90,19 @@ Problem ProblemOf(void* x, void* w, void* convolution, void* y) {
           As<Convolution>(convolution, kConvolutionTag, "a convolution")};
 }
 
+// What comes behind a forward convolution; no bias: nothing.
 template <typename T>
-void Convolve(const Problem& p, Direction direction, double beta, T* x, T* w, T* y) {
+void Finish(const Problem& p, const T* bias, bool relu, T* y, const std::vector<double>& sums) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const double sum = sums[i] + static_cast<double>(bias[i % static_cast<size_t>(p.y.c)]);
+    y[i] =
+        T(!relu || sum > 0 || (std::isnan(sum) && kind == EmulatedCudnn::kReluKeepsNan) ? sum : 0);
+  }
+}
+
+template <typename T>
+void Convolve(const Problem& p, Direction direction, double beta, T* x, T* w, T* y, const T* bias,
+              bool relu) {
   const int group_filters = p.y.c / p.v.groups;
   T* const to = direction == kForward ? y : direction == kBackwardData ? x : w;
   const int64_t count = (direction == kForward        ? p.y
@@ -128,7 +145,8 @@ void Convolve(const Problem& p, Direction direction, double beta, T* x, T* w, T*
       }
     }
   }
-  for (int64_t i = 0; i < count; ++i) {
+  if (bias != nullptr) Finish(p, bias, relu, y, sums);
+  for (int64_t i = 0; bias == nullptr && i < count; ++i) {
     to[i] = T(sums[i] + (beta == 0 ? 0 : beta * static_cast<double>(to[i])));
   }
   const bool wrong =
@@ -138,8 +156,8 @@ void Convolve(const Problem& p, Direction direction, double beta, T* x, T* w, T*
 }
 
 int Queue(void* handle, Direction direction, const Problem& p, const void* alpha, const void* beta,
-          const void* x, const void* w, const void* y, int algorithm, void* workspace,
-          size_t bytes) {
+          const void* x, const void* w, const void* y, int algorithm, void* workspace, size_t bytes,
+          const void* bias = nullptr, bool relu = false) {
   Emulation& emulation = Emulation::Get();
   std::lock_guard<std::mutex> lock(emulation.mutex);
   const Handle& h = As<Handle>(handle, kHandleTag, "a handle");
@@ -167,7 +185,8 @@ int Queue(void* handle, Direction direction, const Problem& p, const void* alpha
     auto run = [&](auto t) {
       using T = decltype(t);
       Convolve<T>(p, direction, keep, static_cast<T*>(const_cast<void*>(x)),
-                  static_cast<T*>(const_cast<void*>(w)), static_cast<T*>(const_cast<void*>(y)));
+                  static_cast<T*>(const_cast<void*>(w)), static_cast<T*>(const_cast<void*>(y)),
+                  static_cast<const T*>(bias), relu);
     };
     if (p.x.type == kFloat) return run(float());
     p.x.type == kHalf ? run(Float16(0.0f)) : run(BFloat16(0.0f));
@@ -256,6 +275,36 @@ int ConvolutionForward(void* handle, const void* alpha, void* x, const void* x_d
   return Queue(handle, kForward, ProblemOf(x, w, v, y), alpha, beta, x_data, w_data, y_data,
                algorithm, workspace, bytes);
 }
+int SetActivationDescriptor(void* activation, int mode, int nan, double) {
+  if (mode != kRelu && mode != kIdentity) return kBadParameter;
+  if (nan != kNansAreNotPropagated) return kNotSupported;
+  As<Activation>(activation, kActivationTag, "an activation").mode = mode;
+  return kSuccess;
+}
+int ConvolutionBiasActivationForward(void* handle, const void* alpha, void* x, const void* x_data,
+                                     void* w, const void* w_data, void* v, int algorithm,
+                                     void* workspace, size_t bytes, const void* alpha_of_z, void* z,
+                                     const void* z_data, void* bias, const void* bias_data,
+                                     void* activation, void* y, void* y_data) {
+  const Problem p = ProblemOf(x, w, v, y);
+  const Sizes& terms = As<Sizes>(bias, kTensorTag, "a tensor");
+  const int mode = As<Activation>(activation, kActivationTag, "an activation").mode;
+  if (terms.n != 1 || terms.h != 1 || terms.w != 1 || terms.c != p.y.c || terms.type != p.y.type ||
+      mode < 0 || As<Sizes>(z, kTensorTag, "a tensor").c != p.y.c || z_data != y_data ||
+      *static_cast<const float*>(alpha_of_z) != 0) {
+    return kBadParameter;
+  }
+  if (kind == EmulatedCudnn::kFusesNothing) return kNotSupported;
+  {
+    Emulation& emulation = Emulation::Get();
+    std::lock_guard<std::mutex> lock(emulation.mutex);
+    if (!emulation.memory.IsDevice(bias_data, static_cast<size_t>(terms.bytes())))
+      Die("cuDNN: bias %p: not mapped memory of a device", bias_data);
+  }
+  const float zero = 0;
+  return Queue(handle, kForward, p, alpha, &zero, x_data, w_data, y_data, algorithm, workspace,
+               bytes, bias_data, mode == kRelu);
+}
 int ConvolutionBackwardData(void* handle, const void* alpha, void* w, const void* w_data, void* dy,
                             const void* dy_data, void* v, int algorithm, void* workspace,
                             size_t bytes, const void* beta, void* dx, void* dx_data) {
@@ -301,6 +350,8 @@ void* EmulatedCudnnSymbol(const char* name) {
   TIDEPOOL_SAME(GetConvolutionBackwardDataWorkspaceSize)
   TIDEPOOL_SAME(GetConvolutionBackwardFilterWorkspaceSize)
   TIDEPOOL_SAME(ConvolutionForward)
+  TIDEPOOL_SAME(SetActivationDescriptor)
+  TIDEPOOL_SAME(ConvolutionBiasActivationForward)
   TIDEPOOL_SAME(ConvolutionBackwardData)
   TIDEPOOL_SAME(ConvolutionBackwardFilter)
   TIDEPOOL_SYMBOL(Destroy, (&Unmake<Handle, kHandleTag>))
@@ -309,6 +360,8 @@ void* EmulatedCudnnSymbol(const char* name) {
   TIDEPOOL_SYMBOL(CreateFilterDescriptor, (&Make<Sizes, kFilterTag>))
   TIDEPOOL_SYMBOL(DestroyFilterDescriptor, (&Unmake<Sizes, kFilterTag>))
   TIDEPOOL_SYMBOL(CreateConvolutionDescriptor, (&Make<Convolution, kConvolutionTag>))
+  TIDEPOOL_SYMBOL(CreateActivationDescriptor, (&Make<Activation, kActivationTag>))
+  TIDEPOOL_SYMBOL(DestroyActivationDescriptor, (&Unmake<Activation, kActivationTag>))
   TIDEPOOL_SYMBOL(DestroyConvolutionDescriptor, (&Unmake<Convolution, kConvolutionTag>))
 #undef TIDEPOOL_SAME
 #undef TIDEPOOL_SYMBOL

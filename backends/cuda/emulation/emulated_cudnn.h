@@ -10,11 +10,13 @@ enum class EmulatedCudnn {
   kIncomplete,  // lacks a function
   kTooOld,      // version 7
   kDoesNotStart,
-  kWrong,        // gives other results
-  kWrongInPart,  // in the filters' gradient of f16
-  kNoBFloat16,   // does not support it
-  kNoStrides,    // nor these
-  kRefusesLate,  // calls of odd batches, when they are run
+  kWrong,         // gives other results
+  kWrongInPart,   // in the filters' gradient of f16
+  kNoBFloat16,    // does not support it
+  kNoStrides,     // nor these
+  kRefusesLate,   // calls of odd batches, when they are run
+  kFusesNothing,  // neither a bias nor a ReLU
+  kReluKeepsNan,  // the fused one, which makes 0 of it otherwise
 };
 
 // Before the first convolution.
