@@ -197,6 +197,11 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   for (PlannedActivations& one : FindPlans(problem, strategy)) plans.push_back(std::move(one));
   const size_t of_these_times = plans.size();
   for (PlannedActivations& one : LeastPlans(problem, strategy)) plans.push_back(std::move(one));
+  // And what is told where there is no room for a file's memory, which may be more than spilling saves.
+  if (strategy == BudgetStrategy::kAuto) {
+    for (PlannedActivations& one : LeastPlans(problem, BudgetStrategy::kRecompute))
+      plans.push_back(std::move(one));
+  }
   const auto file_of = [&](const ActivationPlan& plan) { return plan.spills() ? file : nullptr; };
   const PlannedActivations* chosen = nullptr;
   const PlannedActivations* least = nullptr;

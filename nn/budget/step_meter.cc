@@ -161,14 +161,16 @@ StepMemory MemoryOf(Network& network) {
           .requested_bytes = static_cast<int64_t>(stats.requested_bytes)};
 }
 
-// Of a step whose workspace and tape are charged to `owner` alone, as budgets count.
+// Of a step whose workspace and tape are charged to `owner` alone, as budgets count. The tape has all that it took since it was
+// released, which is what the first step behind takes.
 void AddBeside(Network& network, const StepShape& shape, MemoryOwner& owner, StepMemory* memory) {
   Workspace& workspace = network.training_workspace();
   workspace.Trim();  // blocks that learning cycles took are in no later one
   RunDryStep(network, shape, owner);
   const MemoryBudget& budget = MemoryBudget::Global();
   const int64_t pages = budget.Of(workspace.core()->memory_owner, Host()).taken_bytes;
-  memory->tail_bytes = std::max<int64_t>(0, pages - MemoryOf(network).planned_bytes);
+  *memory = MemoryOf(network);  // better places may have been found meanwhile
+  memory->tail_bytes = std::max<int64_t>(0, pages - memory->planned_bytes);
   memory->tape_bytes = std::max<int64_t>(0, budget.Of(owner, Host()).taken_bytes - pages);
 }
 
