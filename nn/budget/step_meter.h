@@ -3,13 +3,16 @@
 #ifndef TIDEPOOL_NN_BUDGET_STEP_METER_H_
 #define TIDEPOOL_NN_BUDGET_STEP_METER_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/budget/activation_problem.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/activation_plan.h"
@@ -25,8 +28,11 @@ struct StepShape {
   // their first coming on. Others are planned when they have come.
   std::vector<int64_t> other_batches = {};
   // Shape of an example's labels and their type, one for each array that the loss takes. Steps that are measured have zeros there, or
-  // what the network's Loss takes instead (Loss::WriteSomeLabels); a loss that is a program's function takes zeros.
+  // what the network's Loss takes instead (Loss::WriteSomeLabels).
   std::vector<InputConfig> labels = {{"label", {}, DType::kInt64}};
+  // Of a loss that is a program's function and does not take zeros: writes what it takes into the labels of that number, zeros of any
+  // batch on the heap. It is called before each step that is measured, for all labels; what it throws ends the measuring. None: as above.
+  std::function<void(size_t number, NDArray& labels)> write_labels = nullptr;
   // Of masks of features, by input, and of labels, by output (NetworkInputs): shape of an example's ({length}) and the mask's own
   // type; none for what has none, or fewer.
   std::vector<std::optional<InputConfig>> features_masks = {}, labels_masks = {};
