@@ -213,7 +213,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
       if (chosen != nullptr || is_high != high) continue;
       const int64_t transfers = one.plan.spills() ? problem.file_bytes : 0;
       const StepMemory memory = MeasureStep(network, budget.shape, one.plan, file_of(one.plan),
-                                            report.limit_bytes - transfers);
+                                            report.limit_bytes - transfers, budget.counts_all);
       const int64_t of_step = memory.planned_bytes + beside_of(memory);
       // A file's memory is a share of the limit.
       int64_t enough = of_step + transfers;

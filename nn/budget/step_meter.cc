@@ -250,20 +250,22 @@ StepMemory LearnStep(Network& network, const StepShape& shape, MemoryOwner& owne
 }  // namespace
 
 StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
-                       const std::shared_ptr<SpillFile>& file, int64_t limit) {
+                       const std::shared_ptr<SpillFile>& file, int64_t limit, bool counts_all) {
   network.SetActivationPlan(plan, file);
   network.ReleaseTape();
   const DryOwner owner;
   const absl::Cleanup release = [&] { network.ReleaseTape(); };  // its records are that owner's
   RenewWorkspace(network, network.training_workspace().config(), *owner);
   for (int i = 0; i < kCycles; ++i) RunDryStep(network, shape, *owner);
-  StepMemory memory = MemoryOf(network);
-  if (memory.planned_bytes > limit && memory.live_bytes <= limit) {
+  StepMemory memory;
+  AddBeside(network, shape, *owner, &memory);
+  const int64_t tape = counts_all ? memory.tape_bytes : 0,
+                tail = counts_all ? memory.tail_bytes : 0;
+  if (memory.planned_bytes + tape + tail > limit && memory.live_bytes + tape <= limit) {
     network.training_workspace().FinishPlanSearch();
     RunDryStep(network, shape, *owner);
-    memory = MemoryOf(network);
+    AddBeside(network, shape, *owner, &memory);
   }
-  AddBeside(network, shape, *owner, &memory);
   if (memory.planned_bytes <= limit) {
     LearnOthers(network, shape, *owner, {BatchMade::kFeaturesFirst}, &memory);
   }

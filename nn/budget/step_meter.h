@@ -50,9 +50,10 @@ struct StepMemory {
 };
 
 // By dry steps, in a workspace of its own of which no page is touched. Places are searched for where the first ones are beyond
-// `limit` and what is alive is not. Throws as SetActivationPlan and steps do.
+// `limit` and what is alive is not, with tape and tail where `counts_all`. Throws as SetActivationPlan and steps do.
 StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
-                       const std::shared_ptr<SpillFile>& file, int64_t limit);
+                       const std::shared_ptr<SpillFile>& file, int64_t limit,
+                       bool counts_all = false);
 // The same, and the network has the plan and a workspace of that configuration from here on, which has learned it and takes no
 // memory before the first step. The search for better places is waited for, a step's batch may be made features first, labels first
 // or outside of the workspace; the first of these is returned, the second takes as much, the
