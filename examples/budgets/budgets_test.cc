@@ -10,6 +10,8 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/nn/budget/budget_follower.h"
 #include "tidepool/nn/budget/spilled_trainer.h"
 #include "tidepool/nn/budget/step_budget.h"
@@ -122,6 +124,32 @@ StepBudgetReport LimitMasked(Network& network, const Trainer& trainer) {
   return SetStepBudget(network, {.limit = "50%", .shape = shape});
 }
 // [masks]
+
+// [labels]
+// Classes of this loss begin with 1.
+StepBudgetReport LimitOwnLoss(Network& network) {
+  StepShape shape{.batch = 64};
+  shape.write_labels = [](size_t, NDArray& labels) { labels.Slice(0, 0, labels.dim(0)) = 1; };
+  return SetStepBudget(network, {.limit = "50%", .shape = shape});
+}
+// [labels]
+
+TEST(BudgetsTest, LabelsOfALossOfOnesOwn) {
+  Network network = SixteenLayers();
+  network.set_loss([](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
+    return SoftmaxCrossEntropy(outputs[0], inputs.labels[0] - 1).loss;
+  });
+  EXPECT_THROW(SetStepBudget(network, {.limit = "50%", .shape = {.batch = 64}}), Error);
+  const StepBudgetReport report = LimitOwnLoss(network);
+  EXPECT_LE(report.planned_bytes, report.limit_bytes);
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+  for (int i = 0; i < 2; ++i) {
+    trainer.Step([] {
+      return Batch{RandomUniform({64, 64}, -1, 1, 1), Ones({64}, DType::kInt64)};
+    });
+  }
+  EXPECT_EQ(OutcomeOf(network, report, 0).misses, 0u);
+}
 
 TEST(BudgetsTest, SequencesOfOtherLengthsKeepToThePlan) {
   Network network({40, 8}, {Lstm(32), Lstm(32), Lstm(32), GlobalPooling(), Dense(10)}, /*seed=*/1);

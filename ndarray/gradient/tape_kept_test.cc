@@ -5,6 +5,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
@@ -207,6 +209,46 @@ TEST(TapeKept, OfTapesThatAskAgain) {
     EXPECT_THAT(inner.Gradient(w).ToVector<float>(), ElementsAre(1, 4, 9));
   }
   EXPECT_EQ(seen.runs, 3);
+}
+
+// A tape that is used again takes no memory for as many records as it had: a step takes what the first one took, and no more.
+TEST(TapeRecords, TakeNoMemoryTheSecondTime) {
+  MemoryOwner& owner = MemoryOwner::Process().Child("a kept tape");
+  const MemoryOwnerScope scope(owner);
+  MemoryOwner& records = owner.Child("gradient tape");
+  const auto usage = [&] { return MemoryBudget::Global().Of(records, Host()); };
+  const NDArray x = FromValues(std::vector<float>{1, 2}, {2}, Place::Heap());
+  for (const int calls : {5, 40, 150, 700, 3000}) {
+    GradientTape tape;
+    int64_t requests = 0, taken = 0;
+    for (int pass = 0; pass < 4; ++pass) {
+      SCOPED_TRACE(calls);
+      tape.Restart();
+      tape.Watch(x);
+      NDArray y = x;
+      for (int i = 0; i < calls; ++i) y = y + x;
+      // Records of the segment lie where those behind it were.
+      y = Recomputed(
+          [&](absl::Span<const NDArray> in) {
+            NDArray z = in[0];
+            for (int i = 0; i < 2 * calls; ++i) z = z + x;
+            return std::vector<NDArray>{z};
+          },
+          {&y, 1})[0];
+      for (int i = 0; i < calls; ++i) y = y + x;
+      tape.Backward(Sum(y));
+      EXPECT_EQ(tape.Gradient(x).ToVector<float>()[0], static_cast<float>(4 * calls + 1));
+      tape.Clear();
+      if (pass == 0) {
+        requests = usage().requests;
+        taken = usage().taken_bytes;
+        EXPECT_GT(taken, 0);
+      }
+      EXPECT_EQ(usage().requests, requests) << pass;
+      EXPECT_EQ(usage().taken_bytes, taken) << pass;
+    }
+  }
+  EXPECT_EQ(usage().taken_bytes, 0);
 }
 
 }  // namespace

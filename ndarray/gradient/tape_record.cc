@@ -33,24 +33,32 @@ std::string TapeRecord::OperandText(int view) const {
   return OperandName(Info(op).outputs, view - input_count);
 }
 
+TapeRecords::Chunk& TapeRecords::ChunkFor(size_t bytes) {
+  const auto has_room = [bytes](const Chunk& chunk) {
+    return chunk.buffer->bytes - chunk.used >= bytes;
+  };
+  if (in_use_ > 0 && has_room(chunks_[in_use_ - 1])) return chunks_[in_use_ - 1];
+  auto next =
+      std::find_if(chunks_.begin() + static_cast<std::ptrdiff_t>(in_use_), chunks_.end(), has_room);
+  if (next == chunks_.end()) {
+    const size_t grown =
+        chunks_.empty() ? kFirstChunk : std::min(kLargestChunk, 2 * chunks_.back().buffer->bytes);
+    chunks_.reserve(chunks_.size() + 1);
+    const MemoryOwnerScope owner("gradient tape");
+    chunks_.push_back({BufferHandle(NewHeapBuffer(std::max(grown, bytes), kHeapAlignment))});
+    next = chunks_.end() - 1;
+  }
+  std::swap(chunks_[in_use_], *next);
+  return chunks_[in_use_++];
+}
+
 TapeRecord* TapeRecords::New(int inputs, int outputs, const void* attributes,
                              size_t attribute_bytes, int kept) {
   ForgetPending();
   const size_t views = static_cast<size_t>(inputs + outputs + kept);
   const size_t head = RoundUp(sizeof(TapeRecord)), middle = RoundUp(views * sizeof(TapedView));
   const size_t bytes = head + middle + RoundUp(attribute_bytes);
-  if (chunks_.empty() || chunks_.back().buffer->bytes - chunks_.back().used < bytes) {
-    const size_t grown =
-        chunks_.empty() ? kFirstChunk : std::min(kLargestChunk, 2 * chunks_.back().buffer->bytes);
-    chunks_.reserve(chunks_.size() + 1);
-    if (spare_.buffer && spare_.buffer->bytes >= bytes) {
-      chunks_.push_back(std::exchange(spare_, Chunk()));
-    } else {
-      const MemoryOwnerScope owner("gradient tape");
-      chunks_.push_back({BufferHandle(NewHeapBuffer(std::max(grown, bytes), kHeapAlignment))});
-    }
-  }
-  Chunk& chunk = chunks_.back();
+  Chunk& chunk = ChunkFor(bytes);
   std::byte* const at = chunk.buffer->data + chunk.used;
   auto* const record = new (at) TapeRecord();
   record->input_count = static_cast<uint16_t>(inputs);
@@ -95,17 +103,9 @@ void TapeRecords::Destroy(TapeRecord* record) {
 void TapeRecords::ForgetPending() {
   if (TapeRecord* const record = std::exchange(pending_, nullptr)) {
     Destroy(record);
-    chunks_.back().used =
-        static_cast<size_t>(reinterpret_cast<std::byte*>(record) - chunks_.back().buffer->data);
+    Chunk& chunk = chunks_[in_use_ - 1];
+    chunk.used = static_cast<size_t>(reinterpret_cast<std::byte*>(record) - chunk.buffer->data);
   }
-}
-
-// What took several chunks takes the largest of them next time, and soon one.
-void TapeRecords::DropChunk() {
-  Chunk& chunk = chunks_.back();
-  chunk.used = 0;
-  if (!spare_.buffer || spare_.buffer->bytes < chunk.buffer->bytes) std::swap(spare_, chunk);
-  chunks_.pop_back();
 }
 
 void TapeRecords::Drop() {
@@ -116,14 +116,15 @@ void TapeRecords::Drop() {
   auto* const at = reinterpret_cast<std::byte*>(record);
   Destroy(record);
   // Records of segments that run again take its place.
-  while (!chunks_.empty()) {
-    Chunk& chunk = chunks_.back();
+  while (in_use_ > 0) {
+    Chunk& chunk = chunks_[in_use_ - 1];
     std::byte* const begin = chunk.buffer->data;
     if (at >= begin && at < begin + chunk.buffer->bytes) {
       chunk.used = static_cast<size_t>(at - begin);
       break;
     }
-    DropChunk();  // it is empty: what it held came later
+    chunk.used = 0;  // it is empty: what it held came later
+    --in_use_;
   }
 }
 
@@ -135,7 +136,7 @@ void TapeRecords::Clear() {
     Destroy(record);
   }
   count_ = 0;
-  while (!chunks_.empty()) DropChunk();
+  for (; in_use_ > 0; --in_use_) chunks_[in_use_ - 1].used = 0;
 }
 
 }  // namespace tidepool

@@ -125,7 +125,8 @@ class TapeRecords {
   TapeRecord* last() const { return last_; }
   // The last one.
   void Drop();
-  // All of them. The largest chunks stay, for those to come.
+  // All of them. Their memory stays for those to come: what has been recorded once takes none again, so that what a step with a kept
+  // tape takes is what its first one took.
   void Clear();
   int64_t count() const { return count_; }
 
@@ -136,10 +137,11 @@ class TapeRecords {
   };
   void Destroy(TapeRecord* record);
   void ForgetPending();
-  void DropChunk();
+  // One that has so many bytes left, which is the last one in use.
+  Chunk& ChunkFor(size_t bytes);
 
   std::vector<Chunk> chunks_;
-  Chunk spare_;  // the largest of those that were used up and emptied; null: none
+  size_t in_use_ = 0;  // the first ones, which have records; the others are empty
   std::unique_ptr<TapeExtra> spare_extra_;
   TapeRecord* last_ = nullptr;
   TapeRecord* pending_ = nullptr;

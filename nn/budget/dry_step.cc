@@ -59,7 +59,22 @@ Arrays MadeMasks(const std::vector<std::optional<InputConfig>>& configs, int64_t
   return masks;
 }
 
-NetworkInputs MadeInputs(const Network& network, const StepShape& shape, int64_t batch, bool dry) {
+// By the program, whose operators run and are in no workspace; empty where it writes none.
+Arrays WrittenLabels(const Network& network, const StepShape& shape) {
+  Arrays written;
+  if (shape.write_labels == nullptr) return written;
+  const ScopeOutOfWorkspaces heap;
+  for (size_t i = 0; i < shape.labels.size(); ++i) {
+    written.push_back(Made(shape.labels[i], shape.batch, network.dtype(), /*dry=*/true));
+    NDArray& labels = written.back();
+    if (IsFloating(labels.dtype())) std::memset(labels.raw_data(), 0, labels.buffer()->bytes);
+    shape.write_labels(i, labels);
+  }
+  return written;
+}
+
+NetworkInputs MadeInputs(const Network& network, const StepShape& shape, int64_t batch, bool dry,
+                         Arrays& written) {
   NetworkInputs inputs;
   const auto make = [&](NDArray& array, const InputConfig& config) {
     array = Made(config, batch, network.dtype(), dry);
@@ -73,7 +88,13 @@ NetworkInputs MadeInputs(const Network& network, const StepShape& shape, int64_t
   inputs.labels_masks = MadeMasks(shape.labels_masks, batch, dry);
   // Zeros are no labels of some losses.
   const Loss* const loss = network.loss();
-  if (loss != nullptr && !inputs.labels.empty() && !IsFloating(inputs.labels[0].dtype())) {
+  if (!written.empty()) {
+    for (size_t i = 0; i < written.size(); ++i) {
+      std::memcpy(inputs.labels[i].raw_data(), written[i].raw_data(),
+                  static_cast<size_t>(written[i].NumElements()) * DTypeBytes(written[i].dtype()));
+    }
+    written.clear();
+  } else if (loss != nullptr && !inputs.labels.empty() && !IsFloating(inputs.labels[0].dtype())) {
     std::vector<int64_t> output = {batch};
     const Shape& of_example = network.output_shape();
     output.insert(output.end(), of_example.span().begin(), of_example.span().end());
@@ -88,17 +109,19 @@ void RunStep(Network& network, const StepShape& shape, bool dry, BatchMade made)
   const int64_t batch = shape.batch;
   const uint64_t step = network.step();
   const absl::Cleanup restore = [&] { network.set_step(step); };
+  const HandlesOwnScope handles;
+  Arrays written = WrittenLabels(network, shape);
   std::optional<KernelsOffScope> off;
   if (dry) off.emplace();
-  const HandlesOwnScope handles;
   NetworkInputs outside;
   if (made == BatchMade::kOutside) {
     const ScopeOutOfWorkspaces heap;
-    outside = MadeInputs(network, shape, batch, dry);
+    outside = MadeInputs(network, shape, batch, dry, written);
   }
   const WorkspaceScope scope(network.training_workspace());
-  const NetworkInputs inputs =
-      made == BatchMade::kOutside ? std::move(outside) : MadeInputs(network, shape, batch, dry);
+  const NetworkInputs inputs = made == BatchMade::kOutside
+                                   ? std::move(outside)
+                                   : MadeInputs(network, shape, batch, dry, written);
   network.QueueGradients(network.PrepareInputs(inputs), [](const NDArray&) {});
   if (shape.trainer != nullptr) shape.trainer->MakeWhatUpdateMakes();
 }

@@ -11,11 +11,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/kernel_scopes.h"
 #include "tidepool/ndarray/ops/ctc.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/nn/budget/gradients_aside.h"
@@ -276,6 +278,51 @@ TEST(StepBudgetTest, StepsOfCtcArePlanned) {
       EXPECT_EQ(BytesOf(network.arrays()), BytesOf(unlimited.arrays()));
     }
   }
+}
+
+// Classes of a program's own loss begin with 1 and are looked at on the host; whatever the program writes them by is in no plan.
+TEST(StepBudgetTest, LabelsOfAProgramsOwnLossAreWrittenByIt) {
+  const auto make = [] {
+    std::vector<AnyLayer> layers(8, Dense(24, Activation::kTanh));
+    layers.push_back(Dense(3));
+    Network network(NetworkConfig::Sequential({20}, layers),
+                    SearchingBriefly(Options(WorkspaceMode::kEnabled)));
+    network.set_loss([](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
+      for (const int64_t label : inputs.labels[0].ToVector<int64_t>())
+        if (label < 1 || label > 3) ThrowInvalidArgument("classes are 1 to 3");
+      return SoftmaxCrossEntropy(outputs[0], inputs.labels[0] - 1).loss;
+    });
+    return network;
+  };
+  Network network = make(), unlimited = make();
+  StepBudget budget{.limit = "80%", .shape = {.batch = 64, .other_batches = {5}}};
+  EXPECT_EQ(MessageOf([&] { SetStepBudget(network, budget); }), "classes are 1 to 3");
+  int calls = 0;
+  std::set<int64_t> sizes;
+  budget.shape.write_labels = [&](size_t number, NDArray& labels) {
+    EXPECT_EQ(number, 0u);
+    EXPECT_THAT(labels.ToVector<int64_t>(), testing::Each(0));
+    sizes.insert(labels.dim(0));
+    labels += 2;
+    ++calls;
+  };
+  const StepBudgetReport report = SetStepBudget(network, budget);
+  EXPECT_GE(calls, 10);
+  EXPECT_TRUE(sizes.contains(64) && sizes.contains(5));
+  EXPECT_LE(report.planned_bytes, report.limit_bytes);
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam)),
+      keeping(unlimited, UpdaterConfig::Of(UpdaterKind::kAdam));
+  for (uint64_t i = 0; i < 4; ++i) {
+    const auto batch = [i] {
+      Batch made{RandomUniform({64, 20}, -1, 1, i), NDArray({64}, DType::kInt64)};
+      for (int k = 0; k < 64; ++k) made.labels.mutable_data<int64_t>()[k] = 1 + k % 3;
+      return made;
+    };
+    EXPECT_EQ(trainer.Step(batch), keeping.Step(batch));
+    EXPECT_EQ(OutcomeOf(network, report, 0).misses, 0u) << i;
+    EXPECT_EQ(OutcomeOf(network, report, 0).actual_bytes, report.planned_bytes) << i;
+  }
+  EXPECT_EQ(BytesOf(network.arrays()), BytesOf(unlimited.arrays()));
 }
 
 // As many as there is room and time for, beside any blank.

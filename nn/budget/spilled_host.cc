@@ -42,13 +42,8 @@ SpilledTrainer::Host::Host(Network& network, const UpdaterConfig& updater,
       updater_(updater, {network.trained_elements()}, network.device(), network.dtype(),
                GroupsOf(network), Updater::State::kNone),
       file_(options.file != nullptr ? options.file : std::make_shared<SpillFile>()),
-      element_(DTypeBytes(network.dtype())) {
-  if (updater.clipping.kind == ClippingKind::kGlobalNorm) {
-    ThrowUnimplemented(absl::StrCat(
-        kName,
-        ": gradients clipped by the norm of all of them, which a step never has at once, expected "
-        "no clipping, that of values or that by the norm of each parameter"));
-  }
+      element_(DTypeBytes(network.dtype())),
+      clips_all_(updater.clipping.kind == ClippingKind::kGlobalNorm) {
   if (options.ahead < 0 || options.ahead > kMostAhead) {
     ThrowInvalidArgument(
         absl::StrCat(kName, ": ahead is ", options.ahead, ", expected 0 to ", kMostAhead));
@@ -302,6 +297,7 @@ void SpilledTrainer::Host::Drop() noexcept {
   for (const auto& unit : units_) {
     unit->new_value.Reset();
     unit->new_state.Reset();
+    unit->kept_gradient.Reset();
   }
   complete_ = false;
   failure_ = nullptr;

@@ -76,9 +76,14 @@ class SpilledTrainer::Host final : public ParameterHost {
   void StartRead(Unit& unit);
   void StartState(Unit& unit);
   void Update(Unit& unit);
+  void Apply(Unit& unit, const NDArray* norm);
   void Written(Unit& unit);
-  template <typename Transfer>
-  auto WaitFor(Transfer& transfer);
+  // Of spilled_norm.cc: where gradients are clipped by the norm of all of them, which is known behind the pass.
+  void FindPieces();
+  void ZeroPadding(const Unit& unit);
+  void KeepGradients(Unit& unit);
+  void UpdateByNorm();
+  SpilledBytes WaitFor(SpillTransfer& transfer);
   // Of a parameter, where `whole` is its unit, or what the updater keeps of that, and `array` which of it.
   NDArray ViewIn(NDArray& whole, int parameter, int array = 0) const;
   int64_t ElementsOf(const Unit& unit) const;
@@ -102,6 +107,16 @@ class SpilledTrainer::Host final : public ParameterHost {
   const Events& At(int place) const { return at_[static_cast<size_t>(place)]; }
   int64_t read_bytes_ = 0, written_bytes_ = 0;
   double stall_seconds_ = 0;
+
+  const bool clips_all_;  // by the norm of all gradients
+  // Gradients that one norm is of: of one unit and one run of the updater's groups, in the order of the parameters.
+  struct Piece {
+    int unit = 0;
+    int64_t run = 0;                  // where that begins
+    int64_t begin = 0, elements = 0;  // from the begin of the unit
+  };
+  std::vector<Piece> pieces_;
+  NDArray norms_;  // of these
 
   // Of the pass under way.
   NDArray memory_;

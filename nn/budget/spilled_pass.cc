@@ -71,6 +71,7 @@ void SpilledTrainer::Host::Begin(Pass pass) {
   memory_ = Empty({(bytes + element - 1) / element}, network_.dtype(), Place::Scratch());
   pass_ = pass;
   PlaceViews();
+  if (clips_all_ && pass == Pass::kTraining) FindPieces();
   Drop();
   forward_ = -1;
   backward_ = places_;
@@ -101,8 +102,7 @@ void SpilledTrainer::Host::StartState(Unit& unit) {
   read_bytes_ += static_cast<int64_t>(bytes);
 }
 
-template <typename Transfer>
-auto SpilledTrainer::Host::WaitFor(Transfer& transfer) {
+SpilledBytes SpilledTrainer::Host::WaitFor(SpillTransfer& transfer) {
   if (transfer.is_done()) return transfer.Wait();
   const absl::Time begin = absl::Now();
   SpilledBytes bytes = transfer.Wait();
@@ -143,7 +143,9 @@ void SpilledTrainer::Host::BackwardTo(int place) {
     }
     if (next < 0) continue;
     for (Unit* const unit : At(next).inner) StartRead(*unit);
-    for (Unit* const unit : At(next).state) StartState(*unit);
+    for (Unit* const unit : At(next).state) {
+      if (!clips_all_) StartState(*unit);
+    }
     for (Unit* const unit : At(next).last) {
       if (unit->is_there) continue;
       WaitFor(unit->reading);
@@ -162,17 +164,19 @@ void SpilledTrainer::Host::Update(Unit& unit) {
                                     "expected layers without segments "
                                     "(Recomputed) where parameters are in a file"));
   }
-  const int states = updater_.state_arrays();
-  if (states > 0 && unit.kept_state.has_value()) WaitFor(unit.reading_state);
+  ZeroPadding(unit);
+  if (clips_all_) return KeepGradients(unit);
+  if (updater_.state_arrays() > 0 && unit.kept_state.has_value()) WaitFor(unit.reading_state);
+  Apply(unit, nullptr);
+}
+
+void SpilledTrainer::Host::Apply(Unit& unit, const NDArray* norm) {
   {
     const NoGradientScope none;
     for (const int k : unit.parameters) {
       Parameter& parameter = parameters_[static_cast<size_t>(k)];
       const NamedParameter& named = network_.named_parameters()[static_cast<size_t>(k)];
-      const auto used = static_cast<size_t>(parameter.gradient.NumElements());
-      std::memset(parameter.whole_gradient.raw_data() + used * element_, 0,
-                  (static_cast<size_t>(parameter.elements) - used) * element_);
-      const int64_t begin = named.begin, end = begin + static_cast<int64_t>(used);
+      const int64_t begin = named.begin, end = begin + parameter.gradient.NumElements();
       const bool by_norm = updater_.config().clipping.kind == ClippingKind::kNormOfEach;
       const std::optional<ParameterGroup> as =
           updater_.GroupOf(begin, end, begin + parameter.elements, by_norm);
@@ -189,10 +193,11 @@ void SpilledTrainer::Host::Update(Unit& unit) {
       };
       NDArray value = part(parameter.whole_value), first = part(parameter.first),
               second = part(parameter.second);
-      updater_.ApplyTo(*as, part(parameter.whole_gradient), value, &first, &second);
+      updater_.ApplyTo(*as, part(parameter.whole_gradient), value, &first, &second, norm);
     }
   }
   unit.value.set_there(false);
+  const int states = updater_.state_arrays();
   const auto bytes = static_cast<size_t>(unit.use.bytes);
   unit.writing = file_->BeginWrite(unit.value.data(), bytes);
   written_bytes_ += unit.use.bytes;
@@ -204,6 +209,10 @@ void SpilledTrainer::Host::Update(Unit& unit) {
 }
 
 void SpilledTrainer::Host::Written(Unit& unit) {
+  if (clips_all_ && !unit.kept_gradient.has_value()) {
+    unit.kept_gradient = WaitFor(unit.writing);
+    return;
+  }
   unit.new_value = WaitFor(unit.writing);
   if (updater_.state_arrays() > 0) unit.new_state = WaitFor(unit.writing_state);
 }
@@ -228,6 +237,7 @@ void SpilledTrainer::Host::End() noexcept {
   if (is_whole) {
     try {
       BackwardTo(-1);
+      if (clips_all_) UpdateByNorm();
       complete_ = true;
     } catch (...) {
       failure_ = std::current_exception();
@@ -236,7 +246,8 @@ void SpilledTrainer::Host::End() noexcept {
   for (const auto& unit : units_) {
     // Nobody touches the memory any more.
     for (SpillTransfer* const transfer :
-         {&unit->reading, &unit->reading_state, &unit->writing, &unit->writing_state}) {
+         {&unit->reading, &unit->reading_state, &unit->reading_gradient, &unit->writing,
+          &unit->writing_state}) {
       *transfer = SpillTransfer();
     }
     unit->value.set_there(false);

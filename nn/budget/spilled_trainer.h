@@ -12,7 +12,10 @@
 // array of its workspace that is planned before the first step: stats().step_bytes. Bits are those of a Trainer.
 //
 // Bytes moved in a step: parameters are read twice (less those of the last layers, which stay) and written once, state is
-// read and written once.
+// read and written once. Where gradients are clipped by the norm of all of them (ClippingKind::kGlobalNorm), which is known behind the
+// pass, they are written in it, and read behind it with parameters and state, which are updated then: three times the parameters' bytes
+// more. The norm is of the same sums as a Trainer's where no run of the updater's groups goes on in another layer; else its last bits may
+// be others.
 //
 // A step that fails, by an error of the file too, has changed nothing: what it wrote is dropped, and the file keeps what was before
 // until a step is done. So the file needs twice the room for a moment. What layers keep beside their parameters (running
@@ -65,8 +68,7 @@ class SpilledTrainer {
   // Takes the network's parameters over, into the file; those of NetworkOptions::hosted_parameters begin as they would in memory.
   // Throws as Network::HostParameters, Updater and SpillFile; kFailedPrecondition while another trainer has them, and for a network
   // that has a step budget (ClearStepBudget), as activations are kept;
-  // kInvalidArgument for `ahead` or memory_bytes out of range; kUnimplemented for clipping by the norm of all gradients, which
-  // a step never has at once; OutOfMemoryError where not even ahead = 0 fits into memory_bytes, with what would. Nothing has
+  // kInvalidArgument for `ahead` or memory_bytes out of range; OutOfMemoryError where not even ahead = 0 fits into memory_bytes, with what would. Nothing has
   // changed then.
   SpilledTrainer(Network& network, const UpdaterConfig& updater,
                  const SpilledTrainerOptions& options = {});

@@ -249,10 +249,6 @@ TEST(SpilledTrainer, FilesAreThoseOfAnyNetwork) {
 TEST(SpilledTrainer, WhatCannotBeIsRefusedAndChangesNothing) {
   Network network = DeepNetwork("convolutions", 4, Options(WorkspaceMode::kEnabled));
   const std::string before = BitsOf(network.parameters());
-  UpdaterConfig clipped = UpdaterConfig::Of(UpdaterKind::kSgd);
-  clipped.clipping = {ClippingKind::kGlobalNorm, 1};
-  EXPECT_THAT(MessageOf([&] { SpilledTrainer trainer(network, clipped); }),
-              HasSubstr("clipped by the norm of all of them"));
   const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
   EXPECT_THAT(MessageOf([&] { SpilledTrainer trainer(network, adam, {.ahead = 65}); }),
               HasSubstr("ahead is 65"));

@@ -24,8 +24,9 @@ struct SpilledTrainer::Host::Unit {
   // Of the pass under way.
   bool is_there = false, is_updated = false;
   int missing = 0;  // gradients
-  SpillTransfer reading, reading_state, writing, writing_state;
+  SpillTransfer reading, reading_state, reading_gradient, writing, writing_state;
   SpilledBytes new_value, new_state;
+  SpilledBytes kept_gradient;  // until the norm of all of them is known
 };
 
 }  // namespace tidepool::nn

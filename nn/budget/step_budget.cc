@@ -201,6 +201,11 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   for (PlannedActivations& one : FindPlans(problem, strategy)) plans.push_back(std::move(one));
   const size_t of_these_times = plans.size();
   for (PlannedActivations& one : LeastPlans(problem, strategy)) plans.push_back(std::move(one));
+  // And what is told where there is no room for a file's memory, which may be more than spilling saves.
+  if (strategy == BudgetStrategy::kAuto) {
+    for (PlannedActivations& one : LeastPlans(problem, BudgetStrategy::kRecompute))
+      plans.push_back(std::move(one));
+  }
   const auto file_of = [&](const ActivationPlan& plan) { return plan.spills() ? file : nullptr; };
   const PlannedActivations* chosen = nullptr;
   const PlannedActivations* least = nullptr;
@@ -212,7 +217,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
       if (chosen != nullptr || is_high != high) continue;
       const int64_t transfers = one.plan.spills() ? problem.file_bytes : 0;
       const StepMemory memory = MeasureStep(network, budget.shape, one.plan, file_of(one.plan),
-                                            report.limit_bytes - transfers);
+                                            report.limit_bytes - transfers, budget.counts_all);
       const int64_t of_step = memory.planned_bytes + beside_of(memory);
       // A file's memory is a share of the limit.
       int64_t enough = of_step + transfers;

@@ -4,12 +4,14 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/nn/budget/activation_planner.h"
 #include "tidepool/nn/budget/step_budget.h"
 #include "tidepool/nn/testing/deep_networks.h"
 #include "tidepool/nn/testing/example_networks.h"
@@ -55,6 +57,29 @@ void StepWithin(benchmark::State& state, const std::string& name, const std::str
   state.counters["spilled"] = static_cast<double>(outcome.spilled_bytes);
   state.counters["stall_s"] = benchmark::Counter(stalls, benchmark::Counter::kAvgIterations);
 }
+
+// The search alone, of a chain of so many layers with an array each, of all sizes.
+void FindPlansOf(benchmark::State& state) {
+  const auto layers = static_cast<int>(state.range(0));
+  ActivationProblem problem;
+  uint64_t drawn = 1;
+  for (int i = 0; i < layers; ++i) {
+    drawn = drawn * 6364136223846793005u + 1442695040888963407u;
+    const auto bytes = static_cast<int64_t>(drawn >> 44) * 64 + 64;
+    LayerActivations layer;
+    layer.forward_seconds = 1e-9 * static_cast<double>(bytes);
+    layer.backward_seconds = 2 * layer.forward_seconds;
+    layer.forward_bytes = layer.backward_bytes = layer.gradient_bytes = bytes;
+    problem.layers.push_back(layer);
+    ActivationArray array{.bytes = bytes, .made = i, .used_until = i + 1, .kept_by = {i + 1}};
+    if (i + 1 < layers) array.input_of = {i + 1};
+    problem.arrays.push_back(std::move(array));
+  }
+  size_t plans = 0;
+  for (auto _ : state) plans = FindPlans(problem, BudgetStrategy::kAuto).size();
+  state.counters["plans"] = static_cast<double>(plans);
+}
+BENCHMARK(FindPlansOf)->Arg(100)->Arg(1000)->Unit(benchmark::kMillisecond);
 
 [[maybe_unused]] const bool kRegistered = [] {
   std::vector<std::string> names(std::begin(kDeepNetworks), std::end(kDeepNetworks));

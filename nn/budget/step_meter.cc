@@ -161,14 +161,16 @@ StepMemory MemoryOf(Network& network) {
           .requested_bytes = static_cast<int64_t>(stats.requested_bytes)};
 }
 
-// Of a step whose workspace and tape are charged to `owner` alone, as budgets count.
+// Of a step whose workspace and tape are charged to `owner` alone, as budgets count. The tape has all that it took since it was
+// released, which is what the first step behind takes.
 void AddBeside(Network& network, const StepShape& shape, MemoryOwner& owner, StepMemory* memory) {
   Workspace& workspace = network.training_workspace();
   workspace.Trim();  // blocks that learning cycles took are in no later one
   RunDryStep(network, shape, owner);
   const MemoryBudget& budget = MemoryBudget::Global();
   const int64_t pages = budget.Of(workspace.core()->memory_owner, Host()).taken_bytes;
-  memory->tail_bytes = std::max<int64_t>(0, pages - MemoryOf(network).planned_bytes);
+  *memory = MemoryOf(network);  // better places may have been found meanwhile
+  memory->tail_bytes = std::max<int64_t>(0, pages - memory->planned_bytes);
   memory->tape_bytes = std::max<int64_t>(0, budget.Of(owner, Host()).taken_bytes - pages);
 }
 
@@ -248,20 +250,22 @@ StepMemory LearnStep(Network& network, const StepShape& shape, MemoryOwner& owne
 }  // namespace
 
 StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
-                       const std::shared_ptr<SpillFile>& file, int64_t limit) {
+                       const std::shared_ptr<SpillFile>& file, int64_t limit, bool counts_all) {
   network.SetActivationPlan(plan, file);
   network.ReleaseTape();
   const DryOwner owner;
   const absl::Cleanup release = [&] { network.ReleaseTape(); };  // its records are that owner's
   RenewWorkspace(network, network.training_workspace().config(), *owner);
   for (int i = 0; i < kCycles; ++i) RunDryStep(network, shape, *owner);
-  StepMemory memory = MemoryOf(network);
-  if (memory.planned_bytes > limit && memory.live_bytes <= limit) {
+  StepMemory memory;
+  AddBeside(network, shape, *owner, &memory);
+  const int64_t tape = counts_all ? memory.tape_bytes : 0,
+                tail = counts_all ? memory.tail_bytes : 0;
+  if (memory.planned_bytes + tape + tail > limit && memory.live_bytes + tape <= limit) {
     network.training_workspace().FinishPlanSearch();
     RunDryStep(network, shape, *owner);
-    memory = MemoryOf(network);
+    AddBeside(network, shape, *owner, &memory);
   }
-  AddBeside(network, shape, *owner, &memory);
   if (memory.planned_bytes <= limit) {
     LearnOthers(network, shape, *owner, {BatchMade::kFeaturesFirst}, &memory);
   }

@@ -3,13 +3,16 @@
 #ifndef TIDEPOOL_NN_BUDGET_STEP_METER_H_
 #define TIDEPOOL_NN_BUDGET_STEP_METER_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/ndarray/ndarray.h"
 #include "tidepool/nn/budget/activation_problem.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/activation_plan.h"
@@ -25,8 +28,11 @@ struct StepShape {
   // their first coming on. Others are planned when they have come.
   std::vector<int64_t> other_batches = {};
   // Shape of an example's labels and their type, one for each array that the loss takes. Steps that are measured have zeros there, or
-  // what the network's Loss takes instead (Loss::WriteSomeLabels); a loss that is a program's function takes zeros.
+  // what the network's Loss takes instead (Loss::WriteSomeLabels).
   std::vector<InputConfig> labels = {{"label", {}, DType::kInt64}};
+  // Of a loss that is a program's function and does not take zeros: writes what it takes into the labels of that number, zeros of any
+  // batch on the heap. It is called before each step that is measured, for all labels; what it throws ends the measuring. None: as above.
+  std::function<void(size_t number, NDArray& labels)> write_labels = nullptr;
   // Of masks of features, by input, and of labels, by output (NetworkInputs): shape of an example's ({length}) and the mask's own
   // type; none for what has none, or fewer.
   std::vector<std::optional<InputConfig>> features_masks = {}, labels_masks = {};
@@ -44,9 +50,10 @@ struct StepMemory {
 };
 
 // By dry steps, in a workspace of its own of which no page is touched. Places are searched for where the first ones are beyond
-// `limit` and what is alive is not. Throws as SetActivationPlan and steps do.
+// `limit` and what is alive is not, with tape and tail where `counts_all`. Throws as SetActivationPlan and steps do.
 StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
-                       const std::shared_ptr<SpillFile>& file, int64_t limit);
+                       const std::shared_ptr<SpillFile>& file, int64_t limit,
+                       bool counts_all = false);
 // The same, and the network has the plan and a workspace of that configuration from here on, which has learned it and takes no
 // memory before the first step. The search for better places is waited for, a step's batch may be made features first, labels first
 // or outside of the workspace; the first of these is returned, the second takes as much, the

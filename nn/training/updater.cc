@@ -134,23 +134,26 @@ void Updater::Update(const ParameterGroup& run, const NDArray& g, NDArray& p, ND
 }
 
 void Updater::ApplyTo(const ParameterGroup& as, const NDArray& gradients, NDArray& parameters,
-                      NDArray* first, NDArray* second) const {
+                      NDArray* first, NDArray* second, const NDArray* norm) const {
   const ClippingKind clipping = config_.clipping.kind;
-  if (clipping == ClippingKind::kGlobalNorm || gradient_scale_ != 1) {
+  const bool by_all = clipping == ClippingKind::kGlobalNorm;
+  if ((by_all && norm == nullptr) || gradient_scale_ != 1) {
     ThrowUnimplemented(absl::StrCat(
         "updater: parameters that come one after the other, with gradients ",
         gradient_scale_ != 1 ? "of a scaled loss" : "clipped by the norm of all of them",
-        ", expected no clipping, that of values or that by the norm of each"));
+        ", expected no clipping, that of values, that by the norm of each, or the norm of all"));
   }
   if (as.frozen) return;
-  if (clipping != ClippingKind::kNormOfEach)
+  if (!by_all && clipping != ClippingKind::kNormOfEach)
     return Update(as, gradients, parameters, first, second, nullptr);
   NDArray numbers({kUpdateNumbers}, dtype_, Place::CurrentOn(device_)),
       norms({1}, dtype_, Place::CurrentOn(device_));
   WriteNumbers({&as, 1}, numbers);
-  NDArray norm = norms.Index(0, 0);
-  Norm2Into(gradients, {}, norm);
-  ScaleByNorms(norms, numbers);
+  if (!by_all) {
+    NDArray own = norms.Index(0, 0);
+    Norm2Into(gradients, {}, own);
+  }
+  ScaleByNorms(by_all ? *norm : norms, numbers);
   Update(as, gradients, parameters, first, second, &numbers);
 }
 

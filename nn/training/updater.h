@@ -110,10 +110,10 @@ class Updater {
   // Parameters that are treated as `as` says (its range is not looked at), by a state that the caller has: `first` and
   // `second` are the arrays of state_arrays(), null beyond, and all are dense and of one size. The next step's; Advance() counts it
   // when all are done. For what comes and goes (budget/spilled_trainer.h). Clipped by the norm of each, that is of `gradients`: bits are
-  // those of Apply() where they end as the group does, with zeros. Throws kUnimplemented where gradients are clipped by the norm of all
-  // or have a scale, which takes all of them at once.
+  // those of Apply() where they end as the group does, with zeros. `norm`: [1], of all that is updated, by who clips by that. Throws
+  // kUnimplemented where gradients are clipped by it and it is null, or have a scale, which takes all of them at once.
   void ApplyTo(const ParameterGroup& as, const NDArray& gradients, NDArray& parameters,
-               NDArray* first, NDArray* second) const;
+               NDArray* first, NDArray* second, const NDArray* norm = nullptr) const;
   int state_arrays() const;  // of each element
   // How elements [begin, end) are treated, by the groups there are. With `exactly` they, or they and what stands behind them up to
   // `padded_end`, are a group of their own. Null: not all in one way.
