@@ -185,7 +185,7 @@ void BudgetFollower::Entry::ThrowNothingFits(const Left& left,
           left.followers > 1
               ? absl::StrCat(" that shares it with ", left.followers - 1, " that follow it as well")
               : "",
-          "; it needs ", least.least_bytes, " bytes by the plan that takes least (",
+          "; it needs ", least.least_bytes, " bytes by the plan that takes least of those tried (",
           BudgetStrategyName(least.strategy), ": ", least.plan.ToString(), ")",
           reserve > 0 ? absl::StrCat(", steps were seen to take up to ", reserve, " beside that")
                       : "",

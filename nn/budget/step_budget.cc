@@ -72,7 +72,7 @@ std::vector<std::string> WaysOf(const Network& network, const ActivationPlan& pl
   throw OutOfMemoryError(
       absl::StrCat(
           "step budget: network [", report.network, "] of batch ", report.batch, " needs ",
-          report.least_bytes, " bytes for a step by the plan that takes least (",
+          report.least_bytes, " bytes for a step by the plan that takes least of those tried (",
           BudgetStrategyName(report.strategy), ": ", least_plan, "), and the budget is ",
           report.limit_bytes, "; ", report.least_bytes, " would have been enough",
           report.batch > 1 ? ", or a smaller batch; " : "; ", report.unlimited_bytes,
