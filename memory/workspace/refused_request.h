@@ -24,10 +24,10 @@ class RefusedRequest {
     bytes_ = 0;
   }
   // The request behind those `made`, of `bytes`, is refused, while the workspace may own `room` bytes in all. Without
-  // memory, and of a cycle that is refused again and again, nothing is known. O(requests).
+  // memory, of one that needs more by itself, and of a cycle that is refused again and again, nothing is known. O(requests).
   void Note(const RequestView& made, size_t bytes, size_t room) noexcept {
     bytes_ = 0;
-    if (++noted_ > kMostNoted) return;
+    if (++noted_ > kMostNoted || bytes > room) return;
     try {
       alive_.clear();
       for (uint32_t slot = 0; slot < made.slots.size(); ++slot) {

@@ -177,6 +177,22 @@ TEST(WorkspaceRefused, DrawnStepsOfManyRequestsComeThrough) {
 
 // What is asked for in vain, each time, and done without is no reason for larger pages nor for other plans.
 TEST(WorkspaceRefused, WhatCannotBeHadIsNotPlannedFor) {
+  // Of a size that is no length: there it is nothing to learn from.
+  for (const bool pooled : {false, true}) {
+    testing::internal::CaptureStderr();
+    WorkspacePool pool("hopeful");
+    Workspace workspace("hopeful");
+    for (const size_t bytes : {size_t{1} << 62, size_t{1} << 63, SIZE_MAX - 1000}) {
+      WorkspaceLease lease = pool.Lease();
+      try {
+        WorkspaceScope scope(pooled ? *lease : workspace);
+        BufferHandle a = New(400000);
+        New(bytes);
+      } catch (const OutOfMemoryError&) {
+      }
+    }
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << pooled;
+  }
   for (const bool fails : {false, true}) {
     const Limited limited(8000000);
     Workspace workspace("hopeful");
