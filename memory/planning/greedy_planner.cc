@@ -14,4 +14,19 @@ Placement PlanGreedy(absl::Span<const LifetimeBuffer> buffers, int64_t alignment
   return ToPlacement(problem, planner.offsets(), buffers.size(), alignment);
 }
 
+Placement PlanGreedyWithin(absl::Span<const LifetimeBuffer> buffers, int64_t alignment,
+                           int64_t capacity) {
+  constexpr int kRounds = 40;
+  const SectionedProblem problem = MakeSections(buffers, alignment);
+  const ItemFeatures features(buffers, problem);
+  OrderPlanner planner(problem, features);
+  planner.PlanGreedily();
+  const int64_t units = capacity / alignment;
+  if (problem.lower_bound <= units) {
+    for (int round = 0; round < kRounds && planner.peak() > units; ++round)
+      planner.Repair(OrderPlanner::kWorkOfRound);
+  }
+  return ToPlacement(problem, planner.offsets(), buffers.size(), alignment);
+}
+
 }  // namespace tidepool

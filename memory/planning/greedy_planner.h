@@ -30,6 +30,11 @@ namespace tidepool {
 // memory. Any thread.
 Placement PlanGreedy(absl::Span<const LifetimeBuffer> buffers, int64_t alignment);
 
+// The same, which goes on repeating for up to 100 times as long, at most 100 ms for 500 buffers, while its peak is more
+// than `capacity` bytes and could be less.
+Placement PlanGreedyWithin(absl::Span<const LifetimeBuffer> buffers, int64_t alignment,
+                           int64_t capacity);
+
 }  // namespace tidepool
 
 #endif  // TIDEPOOL_MEMORY_PLANNING_GREEDY_PLANNER_H_

@@ -29,6 +29,9 @@ class OrderPlanner {
   // many, the plan in the order of time, and what an order makes of it if that is not too much work.
   void PlanGreedily();
 
+  // Of Repair(), a few milliseconds.
+  static constexpr int64_t kWorkOfRound = 25000;
+
   // Tries the fixed orders until one reaches the lower bound or the work is spent. At least one is
   // tried.
   void TryOrders(int64_t work);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tidepool/memory/planning/greedy_planner.h"
+
 namespace tidepool {
 
 bool SamePlaces(const PlacedRequests& a, const CyclePlan& b) {
@@ -28,6 +30,17 @@ PlacedRequests PlaceRequests(absl::Span<const LifetimeBuffer> requests,
   for (const LifetimeBuffer& request : requests) {
     placed.requested_bytes += static_cast<size_t>(request.size);
   }
+  return placed;
+}
+
+PlacedRequests PlaceWithin(absl::Span<const LifetimeBuffer> requests, size_t alignment,
+                           size_t most_peak) {
+  PlacedRequests placed = PlaceRequests(requests, {}, alignment);
+  if (placed.peak_bytes <= most_peak || placed.lower_bound_bytes > most_peak) return placed;
+  Placement placement =
+      PlanGreedyWithin(requests, static_cast<int64_t>(alignment), static_cast<int64_t>(most_peak));
+  placed.offsets = std::move(placement.offsets);
+  placed.peak_bytes = static_cast<size_t>(placement.peak);
   return placed;
 }
 

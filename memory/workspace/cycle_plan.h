@@ -45,6 +45,10 @@ struct PlacedRequests {
 PlacedRequests PlaceRequests(absl::Span<const LifetimeBuffer> requests,
                              absl::Span<const PinnedBuffer> pins, size_t alignment);
 
+// Without pins, and with more effort where that needs more than `most_peak` bytes. Throws std::bad_alloc.
+PlacedRequests PlaceWithin(absl::Span<const LifetimeBuffer> requests, size_t alignment,
+                           size_t most_peak);
+
 struct CyclePlan : PlacedRequests {
   PlanLayout layout;                  // has the offsets: `offsets` is empty
   MappedVector<uint64_t> signatures;  // of requests [0, i]

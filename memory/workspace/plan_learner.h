@@ -105,6 +105,8 @@ struct WantedPlan {
   size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
   // Of the pages, where what is alive at once fits into so much. kRefused: in any case.
   size_t most_peak = SIZE_MAX;
+  // That pages may have where memory was refused of late: more effort is made where a plan alone needs more.
+  size_t room = SIZE_MAX;
   size_t alignment = 0;
   bool pins = false;         // kCycle: around what other plans have
   bool may_give_up = false;  // kCycle: with all that begin alike, where these need too much
@@ -262,6 +264,7 @@ class PlanLearner {
   // Memory that is refused (plan_learner_refused.cc).
   std::optional<WantedPlan> ObserveRefused(const EndedCycle& cycle);
   void AdoptRefused(bool fits) noexcept;
+  void AdoptFitted(const WantedPlan& wanted, const CyclePlan& plan) noexcept;
   bool IsRefused(const CyclePlan* plan) const;
   void ForgetRefused(const CyclePlan& longer) noexcept;
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
@@ -333,6 +336,10 @@ class PlanLearner {
   uint64_t crowd_at_ = 0;
   bool any_refused_ = false;                              // of plans_, perhaps
   uint64_t refusals_to_skip_ = 0, refusals_skipped_ = 0;  // so many more; the last time
+  size_t refused_room_ = SIZE_MAX;  // of the workspace, when that was the last time; cycles_
+  uint64_t refused_at_ = 0;
+  uint64_t room_from_ = 0,
+           room_wait_ = 1;  // plans are fitted into it from then on; cycles_, and as above
   LoosePlans loose_;
   uint64_t plans_given_up_ = 0;
   // Cycles of loose plans, with no other without a plan in between and none that is looked at. After a few the next ones

@@ -173,6 +173,9 @@ std::optional<WantedPlan> PlanLearner::Want(WantedPlan::Kind kind) {
   wanted.kind = kind;
   wanted.learning = in_making_.learning();
   wanted.limit_bytes = most_bytes();
+  if (cycles_ - refused_at_ < kCyclesOfOneMind && cycles_ >= room_from_) {
+    wanted.room = std::min(wanted.limit_bytes, refused_room_);
+  }
   wanted.alignment = alignment_;
   if (keeps_within_pages_) wanted.most_peak = bytes_;
   return wanted;

@@ -107,12 +107,21 @@ MadePlans MakeWithinPages(const WantedPlan& wanted, const MappedVector<LifetimeB
   return Made(wanted, PlaceRequests(requests, {}, wanted.alignment), most_alive);
 }
 
+// Where memory was refused of late, of a plan that needs more than there was: by itself, if that fits.
+bool FitsAlone(const WantedPlan& wanted, const MappedVector<LifetimeBuffer>& requests, size_t peak,
+               PlacedRequests* alone) {
+  if (peak <= wanted.room) return false;
+  *alone = PlaceWithin(requests, wanted.alignment, wanted.room);
+  return alone->peak_bytes <= wanted.room;
+}
+
 // A cycle that is new goes around what others have, unless that makes it much larger than it need
 // be. One that has a plan and missed all the same is in the way of others, or they in its: all of
 // them are planned together.
 MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle,
                     const MappedVector<LifetimeBuffer>& requests) {
   const size_t alive = MostAlive(wanted, cycle);
+  PlacedRequests fitted;
   if (wanted.family.empty()) {
     PlacedRequests placed = Place(wanted, cycle, requests);
     // Nobody knows whether it comes again: pages are not held for where a plan that it left had its beginning.
@@ -121,11 +130,15 @@ MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle,
       PlacedRequests alone = PlaceRequests(requests, {}, wanted.alignment);
       if (alone.peak_bytes < placed.peak_bytes) placed = std::move(alone);
     }
+    if (FitsAlone(wanted, requests, placed.peak_bytes, &fitted))
+      return Made(wanted, std::move(fitted), alive);
     if (IsTooLarge(wanted, placed)) return MakeWithinPages(wanted, requests, alive);
     return Made(wanted, std::move(placed), alive);
   }
   if (wanted.same != nullptr) {
     std::vector<PlacedRequests> together = PlaceWithFamily(wanted, requests, false);
+    if (FitsAlone(wanted, requests, LargestOf(together), &fitted))
+      return Made(wanted, std::move(fitted), alive);
     if (AreTooLarge(wanted, together)) return MakeWithinPages(wanted, requests, alive);
     return Made(wanted, std::move(together), alive);
   }
@@ -137,6 +150,8 @@ MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle,
       return Made(wanted, std::move(together), alive);
     }
   }
+  if (FitsAlone(wanted, requests, around.peak_bytes, &fitted))
+    return Made(wanted, std::move(fitted), alive);
   if (IsTooLarge(wanted, around)) return MakeWithinPages(wanted, requests, alive);
   return Made(wanted, std::move(around), alive);
 }
@@ -180,8 +195,8 @@ MadePlans PlanLearner::MakePlan(const WantedPlan& wanted, const EndedCycle& cycl
     case WantedPlan::Kind::kAlone:
       return MakeAlone(wanted);
     case WantedPlan::Kind::kRefused: {
-      PlacedRequests placed = PlaceRequests(wanted.seen, {}, wanted.alignment);
-      return placed.peak_bytes <= wanted.most_peak ? Made(wanted, std::move(placed), 0) : nullptr;
+      const PlacedRequests placed = PlaceWithin(wanted.seen, wanted.alignment, wanted.most_peak);
+      return placed.peak_bytes <= wanted.most_peak ? Made(wanted, placed, 0) : nullptr;
     }
   }
   return nullptr;
@@ -245,6 +260,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
   if (made == nullptr || wanted.limit_bytes != most_bytes()) return nullptr;
   if (GivesUpAlike(wanted, *made)) return nullptr;
   const CyclePlan& plan = *made->plan;
+  AdoptFitted(wanted, plan);
   const LearnedCycle* const before = plans_.Find(plan.signature(), plan.requests.size());
   const bool is_new = before == nullptr;
   std::shared_ptr<const CyclePlan> longer;

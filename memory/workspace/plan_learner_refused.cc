@@ -16,6 +16,8 @@ namespace tidepool {
 std::optional<WantedPlan> PlanLearner::ObserveRefused(const EndedCycle& cycle) {
   if (is_off() || !learns_lifetimes()) return std::nullopt;
   const RefusedRequest& refused = *cycle.refused;
+  refused_room_ = refused.room();
+  refused_at_ = cycles_;
   // Of a pool: what it had of the pages leaves gaps that nobody else gets.
   if (keeps_outliers_ && cycle.followed == nullptr && unplanned_bytes_ > 0) {
     ForgetReach();
@@ -66,10 +68,19 @@ std::optional<WantedPlan> PlanLearner::ObserveRefused(const EndedCycle& cycle) {
 // What is alive would fit, and no plan of it does: the next ones are looked at ever more rarely, so that refusals do not
 // cost a plan each.
 void PlanLearner::AdoptRefused(bool fits) noexcept {
-  constexpr uint64_t kMostSkipped = 1 << 16;
+  constexpr uint64_t kMostSkipped = 1 << 10;
   refusals_to_skip_ =
       fits ? 0 : std::max<uint64_t>(1, std::min(2 * refusals_skipped_, kMostSkipped));
   refusals_skipped_ = refusals_to_skip_;
+}
+
+// The same of whole cycles' plans, which are fitted into what memory there was.
+void PlanLearner::AdoptFitted(const WantedPlan& wanted, const CyclePlan& plan) noexcept {
+  constexpr uint64_t kMostWait = 1 << 10;
+  if (wanted.room == SIZE_MAX) return;
+  const bool fits = plan.peak_bytes <= wanted.room;
+  room_wait_ = fits ? 1 : std::min(2 * room_wait_, kMostWait);
+  room_from_ = fits ? 0 : cycles_ + room_wait_;
 }
 
 bool PlanLearner::IsRefused(const CyclePlan* plan) const {

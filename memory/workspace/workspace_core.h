@@ -126,7 +126,6 @@ class WorkspaceCore final : public BufferOwner {
   bool AttachBlocks(CycleMemory* memory) noexcept { return spills_.SetBeside(memory); }
   // On the thread that has it open. Throws by the spill policy, after what blocks have without using it was given back.
   void CheckBlockBytes(size_t bytes) { limits_together_ ? CheckTogether(bytes, "blocks") : void(); }
-  // In the cycle that `thread` has open, from its beginning until they are counted at its end.
   bool serves_blocks_on(const void* thread) const { return is_open_on(thread) && serves_blocks_; }
   void AddBlockBytes(int64_t bytes) noexcept {
     account_.AddUsed(bytes);
@@ -292,6 +291,7 @@ class WorkspaceCore final : public BufferOwner {
   void LieByThemselves() noexcept;
   bool GaveGaps(size_t rounded);
   void NoteRefused(size_t rounded) noexcept;
+  void BeginAgain() noexcept;
   void CheckMaySpill(size_t bytes);
   void CheckSpilled(const Allocation& spill, size_t bytes, size_t rounded);
   void CheckTogether(size_t bytes, const char* what);  // workspace_blocks.cc

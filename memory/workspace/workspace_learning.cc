@@ -46,6 +46,15 @@ EndedCycle WorkspaceCore::Ended() const {
       ended.reach = std::min(ended.reach, pages_.capacity());
       ended.roomy_reach = std::min(ended.roomy_reach, pages_.capacity());
     }
+    // Larger pages than limits allow would be refused after each cycle, and everybody asked for memory each time; gaps leave
+    // a sixteenth of that to others.
+    if (pool_ == nullptr && ended.room != SIZE_MAX) {
+      const size_t all = pages_.capacity() + spills_.owned_bytes() + ended.room;
+      const size_t most = all - all / 16;
+      const size_t had = std::max(pages_.capacity(), alive <= most ? alive : 0);
+      if (ended.reach > most) ended.reach = std::min(ended.reach, had);
+      if (ended.roomy_reach > most) ended.roomy_reach = std::max(ended.reach, had);
+    }
   }
   return ended;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_events.h"
@@ -14,7 +15,10 @@ namespace tidepool {
 
 Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
   LieByThemselvesWhereTight(rounded);
-  for (bool again = false;; again = true) {
+  // Whoever is refused memory has the Reclaimer ask everybody for theirs: what is known to be refused is not asked for.
+  const bool is_kept = spills_.owned_bytes() >= spilled_bytes_alive_ + rounded;
+  bool again = !is_kept && RoomUnderLimits() < rounded && GaveGaps(rounded);
+  for (;; again = true) {
     try {
       CheckMaySpill(rounded);
       MakeHolesFor(rounded);
@@ -24,6 +28,7 @@ Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
     } catch (const OutOfMemoryError&) {
       if (!again && GaveGaps(rounded)) continue;
       NoteRefused(rounded);
+      if (slot_count_ == 0) BeginAgain();
       throw;
     }
   }
@@ -69,6 +74,20 @@ bool WorkspaceCore::GaveGaps(size_t rounded) {
   const auto before = owned_.bytes();
   pages_.MakeHoles(ranges_, missing + 2 * kPage, 4 * kPage);
   return owned_.bytes() < before;
+}
+
+// The first request was refused, and nothing was made: what comes next is the first one. It would follow no plan, as the one
+// that was refused was in none.
+void WorkspaceCore::BeginAgain() noexcept {
+  if (findings_.tracing()) return;
+  ranges_.End();
+  if (pool_ == nullptr) return BeginFollowing();
+  if (range_.is_taken()) {
+    pages_.TakeBack();
+    if (memory_device_ != Host()) pool_->left.Leave(range_.data, range_.bytes, queues_.used());
+    pool_->memory.Give(std::exchange(range_, {}));
+  }
+  OpenUndecided();
 }
 
 void WorkspaceCore::NoteRefused(size_t rounded) noexcept {

@@ -1,5 +1,6 @@
 // Cycles that memory is refused in, though what they have alive at once would fit: what is learned of them.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -258,6 +260,101 @@ TEST(WorkspaceRefused, StepsThatNeverComeAgainAreNotPlannedForEver) {
     for (int i = 0; i < 3000; ++i) others.push_back(New(1000 + 64 * (random() % 50)));
   });
   EXPECT_LE(workspace.stats().plans, 64u);
+}
+
+// What is refused before anything was made, and done without, changes nothing: the cycle follows its plan.
+TEST(WorkspaceRefused, AFirstRequestThatIsRefusedLeavesThePlan) {
+  for (const bool pooled : {false, true}) {
+    WorkspacePool pool("hopeful");
+    Workspace workspace("hopeful");
+    const auto cycle = [&] {
+      WorkspaceLease lease;
+      if (pooled) lease = pool.Lease();
+      WorkspaceScope scope(pooled ? *lease : workspace);
+      EXPECT_THROW(New(size_t{1} << 46), OutOfMemoryError);
+      BufferHandle a = New(400000), b = New(600000);
+      a.Reset();
+      BufferHandle c = New(400000);
+      std::memset(b->data, 1, b->bytes);
+      std::memset(c->data, 1, c->bytes);
+    };
+    for (int i = 0; i < 6; ++i) cycle();
+    const auto plans = [&] { return pooled ? pool.stats().plans : workspace.stats().plans; };
+    const auto misses = [&] { return pooled ? pool.stats().misses : workspace.stats().misses; };
+    const uint64_t plans_before = plans(), misses_before = misses();
+    EXPECT_GE(plans_before, 1u);
+    for (int i = 0; i < 50; ++i) cycle();
+    EXPECT_EQ(plans(), plans_before) << pooled;
+    EXPECT_EQ(misses(), misses_before) << pooled;
+  }
+}
+
+// Below one's own limit nobody else's memory is asked for, where gaps of one's own do.
+TEST(WorkspaceRefused, GapsGoBackWithoutAskingOthers) {
+  int asked = 0;
+  const Reclaimer::Registration other = Reclaimer::Global().Register("other", [&](ReclaimDepth) {
+    ++asked;
+    return int64_t{0};
+  });
+  const Limited limited(4500000);
+  Workspace workspace("ever different");
+  std::mt19937_64 random(1);
+  Repeat(200, [&](int) {
+    WorkspaceScope scope(workspace);
+    std::vector<BufferHandle> arrays;
+    for (int i = 0; i < 9; ++i) arrays.push_back(New(200000 + 64 * (random() % 1500)));
+    for (int i = 0; i < 9; ++i) {
+      if (i % 3 != 0) arrays[i].Reset();
+    }
+    BufferHandle large = New(2700000 + 64 * (random() % 4000));
+  });
+  EXPECT_LE(asked, 20);
+}
+
+// What was served once is served from then on: the whole cycle's plan is fitted into what there is as well as its beginnings.
+TEST(WorkspaceRefused, AStepThatCameThroughComesThroughAgain) {
+  int served = 0;
+  for (int seed = 1; seed <= 60; ++seed) {
+    std::mt19937_64 random(static_cast<uint64_t>(seed));
+    constexpr size_t kMost = 4 << 20;
+    // An array for each size; before it the oldest go, as many as make room.
+    std::vector<size_t> sizes;
+    for (int i = 0; i < 160; ++i) {
+      sizes.push_back(
+          static_cast<size_t>(256 * std::exp(6.5 * static_cast<double>(random() % 1000) / 1000)));
+    }
+    const auto step = [&] {
+      std::vector<BufferHandle> arrays;
+      size_t oldest = 0, alive = 0;
+      for (const size_t bytes : sizes) {
+        for (; alive + bytes + 64 > kMost; ++oldest) {
+          alive -= (sizes[oldest] + 63) / 64 * 64;
+          arrays[oldest].Reset();
+        }
+        arrays.push_back(New(bytes));
+        alive += (bytes + 63) / 64 * 64;
+      }
+    };
+    WorkspaceConfig config;
+    config.plan_search_seconds = 0;
+    config.policy_spill = SpillPolicy::kFail;
+    config.initial_size = kMost + kMost / 10;
+    Workspace workspace("step", config);
+    bool came_through = false;
+    int failed_after = 0;
+    Repeat(60, [&](int) {
+      try {
+        WorkspaceScope scope(workspace);
+        step();
+        came_through = true;
+      } catch (const OutOfMemoryError&) {
+        failed_after += came_through;
+      }
+    });
+    EXPECT_EQ(failed_after, 0) << seed;
+    served += came_through;
+  }
+  EXPECT_GE(served, 50);
 }
 
 }  // namespace
