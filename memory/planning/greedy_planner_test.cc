@@ -71,6 +71,29 @@ TEST(PlanGreedy, StacksTrainingTraces) {
   }
 }
 
+// More effort where a capacity asks for it, and none where it does not.
+TEST(PlanGreedy, WithinACapacity) {
+  constexpr uint64_t kSeed = 9;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  std::mt19937_64 random(kSeed);
+  int less = 0;
+  for (int i = 0; i < 20; ++i) {
+    const std::vector<LifetimeBuffer> buffers = RandomProblem(random, 150, 150, 40, 1 << 20);
+    const Placement greedy = PlanGreedy(buffers, 64);
+    const Placement within = PlanGreedyWithin(buffers, 64, greedy.lower_bound);
+    ExpectValid(buffers, 64, within);
+    EXPECT_LE(within.peak, greedy.peak);
+    less += within.peak < greedy.peak;
+    EXPECT_EQ(PlanGreedyWithin(buffers, 64, greedy.peak).offsets, greedy.offsets);
+    EXPECT_EQ(PlanGreedyWithin(buffers, 64, greedy.lower_bound - 64).offsets, greedy.offsets)
+        << "what cannot be is not tried";
+    if (within.peak >= greedy.peak) continue;
+    const int64_t between = (within.peak + greedy.peak) / 128 * 64;
+    EXPECT_LE(PlanGreedyWithin(buffers, 64, between).peak, between);
+  }
+  EXPECT_GE(less, 10);
+}
+
 TEST(PlanGreedy, ManyBuffers) {
   constexpr uint64_t kSeed = 11;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);

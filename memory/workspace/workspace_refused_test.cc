@@ -317,22 +317,27 @@ TEST(WorkspaceRefused, AStepThatCameThroughComesThroughAgain) {
   for (int seed = 1; seed <= 60; ++seed) {
     std::mt19937_64 random(static_cast<uint64_t>(seed));
     constexpr size_t kMost = 4 << 20;
-    // An array for each size; before it the oldest go, as many as make room.
+    // An array for each size; before it the oldest go, as many as make room, and behind every third one more.
+    const auto drawn = [&] { return static_cast<double>(random() % 100000) / 100000; };
     std::vector<size_t> sizes;
-    for (int i = 0; i < 160; ++i) {
-      sizes.push_back(
-          static_cast<size_t>(256 * std::exp(6.5 * static_cast<double>(random() % 1000) / 1000)));
+    std::vector<bool> drops;
+    for (int i = 0; i < 158; ++i) {
+      sizes.push_back(static_cast<size_t>(256 * std::exp(drawn() * std::log(400000.0 / 256))));
+      drops.push_back(drawn() < 0.3);
     }
     const auto step = [&] {
       std::vector<BufferHandle> arrays;
       size_t oldest = 0, alive = 0;
-      for (const size_t bytes : sizes) {
-        for (; alive + bytes + 64 > kMost; ++oldest) {
-          alive -= (sizes[oldest] + 63) / 64 * 64;
-          arrays[oldest].Reset();
-        }
-        arrays.push_back(New(bytes));
-        alive += (bytes + 63) / 64 * 64;
+      const auto drop = [&] {
+        alive -= (sizes[oldest] + 63) / 64 * 64;
+        arrays[oldest++].Reset();
+      };
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        const size_t bytes = (sizes[i] + 63) / 64 * 64;
+        while (alive + bytes > kMost) drop();
+        arrays.push_back(New(sizes[i]));
+        alive += bytes;
+        if (drops[i]) drop();
       }
     };
     WorkspaceConfig config;
