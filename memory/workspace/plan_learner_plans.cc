@@ -107,10 +107,11 @@ MadePlans MakeWithinPages(const WantedPlan& wanted, const MappedVector<LifetimeB
   return Made(wanted, PlaceRequests(requests, {}, wanted.alignment), most_alive);
 }
 
-// Where memory was refused of late, of a plan that needs more than there was: by itself, if that fits.
+// Where memory was refused of late, of a new plan that needs more than there was: by itself, if that fits. (One that has
+// been made already may go on changing, where what is refused decides what comes next.)
 bool FitsAlone(const WantedPlan& wanted, const MappedVector<LifetimeBuffer>& requests, size_t peak,
                PlacedRequests* alone) {
-  if (peak <= wanted.room) return false;
+  if (peak <= wanted.room || wanted.same != nullptr) return false;
   *alone = PlaceWithin(requests, wanted.alignment, wanted.room);
   return alone->peak_bytes <= wanted.room;
 }
@@ -137,8 +138,6 @@ MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle,
   }
   if (wanted.same != nullptr) {
     std::vector<PlacedRequests> together = PlaceWithFamily(wanted, requests, false);
-    if (FitsAlone(wanted, requests, LargestOf(together), &fitted))
-      return Made(wanted, std::move(fitted), alive);
     if (AreTooLarge(wanted, together)) return MakeWithinPages(wanted, requests, alive);
     return Made(wanted, std::move(together), alive);
   }
