@@ -50,9 +50,10 @@ void WorkspaceCore::LieByThemselves() noexcept {
 }
 
 // A request is refused. Whether it may be served when it asks again, as what it lacks lay free between arrays, in the pages,
-// and went back. What lies between blocks outside cannot: those of later cycles will lie by themselves. Throws std::bad_alloc.
+// and went back. What lies between blocks outside cannot: those of later cycles will lie by themselves. Not of a step budget,
+// whose follower is to know of steps that take more than their plan. Throws std::bad_alloc.
 bool WorkspaceCore::GaveGaps(size_t rounded) {
-  if (!uses_ranges_ || pool_ != nullptr || is_ring_slot_ || limits_live_ ||
+  if (!uses_ranges_ || pool_ != nullptr || is_ring_slot_ || limits_live_ || keeps_within_pages_ ||
       config.policy_spill == SpillPolicy::kFail || pages_.is_mapped_file()) {
     return false;
   }
@@ -91,7 +92,7 @@ void WorkspaceCore::BeginAgain() noexcept {
 }
 
 void WorkspaceCore::NoteRefused(size_t rounded) noexcept {
-  if (!uses_ranges_ || is_ring_slot_ || findings_.tracing()) return;
+  if (!uses_ranges_ || is_ring_slot_ || keeps_within_pages_ || findings_.tracing()) return;
   // What it may own in all: what it has, and what limits leave, where there are any.
   size_t room = pages_.capacity();
   if (config.policy_spill != SpillPolicy::kFail) {
