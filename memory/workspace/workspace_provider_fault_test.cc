@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/failing_provider.h"
@@ -178,6 +179,41 @@ TEST_P(ProviderFault, PlansAreMadeOnceMemoryIsThere) {
     Cycle(workspace, 2);
     EXPECT_EQ(workspace.stats().hits, stats.hits + 24) << n;
     EXPECT_EQ(failing_.faults().requests(), requests) << n;
+  }
+}
+
+// Gaps of the pages went back for the first request, which was refused all the same: what comes next does not lie in them.
+TEST_P(ProviderFault, WhatComesBehindAFirstRequestThatIsRefusedLiesInMemory) {
+  MemoryBudget& budget = MemoryBudget::Global();
+  for (int64_t n = 0; n < 12; ++n) {
+    Workspace workspace("w", WorkspaceConfig::Training(), GetParam());
+    const auto rest = [&] {
+      std::vector<Live> live;
+      for (const size_t bytes : {1200000, 2400000}) {
+        live.push_back({BufferHandle(AllocateHere(bytes)), std::byte(live.size() + 1)});
+        memory_.Fill(live.back().handle->data, live.back().pattern, bytes);
+      }
+      for (const Live& each : live) Check(each);
+    };
+    for (int i = 0; i < 4; ++i) {
+      WorkspaceScope scope(workspace);
+      rest();
+    }
+    budget.SetDeviceLimit(GetParam(), budget.Of(GetParam()).taken_bytes + 2000000);
+    for (int i = 0; i < 3; ++i) {
+      WorkspaceScope scope(workspace);
+      failing_.faults().FailRequest(n, 1000000);
+      EXPECT_THROW(BufferHandle(AllocateHere(7500000)), OutOfMemoryError);
+      try {
+        BufferHandle served(AllocateHere(5000000));
+      } catch (const OutOfMemoryError&) {
+      }
+      failing_.faults().Clear();
+      rest();
+    }
+    budget.SetDeviceLimit(GetParam(), MemoryBudget::kUnlimited);
+    WorkspaceScope scope(workspace);
+    rest();
   }
 }
 

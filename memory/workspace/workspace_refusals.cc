@@ -78,9 +78,9 @@ bool WorkspaceCore::GaveGaps(size_t rounded) {
 }
 
 // The first request was refused, and nothing was made: what comes next is the first one. It would follow no plan, as the one
-// that was refused was in none.
+// that was refused was in none. Not where gaps have gone back for it, in which a plan would place arrays.
 void WorkspaceCore::BeginAgain() noexcept {
-  if (findings_.tracing()) return;
+  if (findings_.tracing() || pages_.has_holes()) return;
   ranges_.End();
   if (pool_ == nullptr) return BeginFollowing();
   if (range_.is_taken()) {
