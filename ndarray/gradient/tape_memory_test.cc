@@ -13,6 +13,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/gradient/operator_counter_for_test.h"
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -36,29 +37,6 @@ NDArray Values(std::vector<float> values, const Shape& shape) {
 NDArray Random64(const Shape& shape, uint64_t seed) {
   return RandomUniform(shape, -1, 1, DType::kFloat64, seed, 0, Place::Heap());
 }
-
-// Counts the operators that reach it.
-class Counter final : public CallRecorder {
- public:
-  void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-           AttributesRef attributes) override {
-    ++counts[Info(op).name];
-    const RecorderFrame::OutsideOf outside(frame_);
-    Dispatch(op, inputs, outputs, attributes);
-  }
-  void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>,
-                    Backward) override {}
-  std::vector<NDArray> RunSegment(
-      std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-      absl::Span<const NDArray> inputs) override {
-    return function(inputs);
-  }
-  int operator[](const char* op) { return counts[op]; }
-  std::map<std::string, int> counts;
-
- private:
-  RecorderFrame frame_{this};
-};
 
 TEST(TapeMemory, WhatBackwardFromBeginsWithGoesBeforeAnythingIsComputed) {
   const NDArray x = Values({1, 2}, {2});
@@ -108,7 +86,7 @@ TEST(TapeMemory, WritesToMemoryThatIsHandedIn) {
   NDArray w = flat.Slice(0, 0, 12).Reshape({3, 4}), b = flat.Slice(0, 16, 20);
   NDArray dw = gradients.Slice(0, 0, 12).Reshape({3, 4}), db = gradients.Slice(0, 16, 20);
   const NDArray x = RandomUniform({5, 3}, -1, 1, 2);
-  Counter count;
+  OperatorCounter count;
   GradientTape tape;
   tape.Watch(w, dw);
   tape.Watch(b, db);
@@ -184,7 +162,7 @@ TEST(TapeMemory, AReluBeforeAPoolIsNotGoneThroughTwice) {
   NDArray filter = RandomUniform({4, 3, 3, 3}, -1, 1, 2), bias = RandomUniform({4}, -1, 1, 3);
   const Pool2dAttributes pool{
       .kernel_height = 2, .kernel_width = 2, .stride_height = 2, .stride_width = 2};
-  const auto gradients = [&](bool fused, Counter* count) {
+  const auto gradients = [&](bool fused, OperatorCounter* count) {
     GradientTape tape;
     tape.Watch(filter);
     tape.Watch(bias);
@@ -198,7 +176,7 @@ TEST(TapeMemory, AReluBeforeAPoolIsNotGoneThroughTwice) {
                      tape.Gradient(bias).ToVector<float>());
   };
   const auto apart = gradients(false, nullptr);
-  Counter count;
+  OperatorCounter count;
   EXPECT_EQ(gradients(true, &count), apart);
   EXPECT_EQ(count["relu_grad"], 0);
   EXPECT_EQ(count["max_pool2d_grad"], 1);
@@ -275,7 +253,7 @@ TEST(TapeMemory, FunctionsAreToldWhichGradientsGoAnywhere) {
 TEST(TapeMemory, ProductsOfBatchesByOneMatrixAreOneProduct) {
   NDArray x = RandomUniform({3, 5, 4}, -1, 1, 1), w = RandomUniform({4, 2}, -1, 1, 2),
           dw = Zeros({4, 2});
-  Counter count;
+  OperatorCounter count;
   GradientTape tape;
   tape.Watch(w, dw);
   const NDArray loss = Sum(Square(MatMul(x, w)));

@@ -9,6 +9,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/gradient/operator_counter_for_test.h"
 #include "tidepool/ndarray/ops/attention.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
@@ -17,28 +18,6 @@ namespace tidepool {
 namespace {
 
 using testing::ElementsAre;
-
-// Counts the operators that reach it.
-class Counter final : public CallRecorder {
- public:
-  void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
-           AttributesRef attributes) override {
-    ++counts[Info(op).name];
-    const RecorderFrame::OutsideOf outside(frame_);
-    Dispatch(op, inputs, outputs, attributes);
-  }
-  void NoteFunction(const char*, absl::Span<const NDArray>, absl::Span<const NDArray>,
-                    Backward) override {}
-  std::vector<NDArray> RunSegment(
-      std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
-      absl::Span<const NDArray> inputs) override {
-    return function(inputs);
-  }
-  std::map<std::string, int> counts;
-
- private:
-  RecorderFrame frame_{this};
-};
 
 NDArray Random64(const Shape& shape, uint64_t stream) {
   return RandomUniform(shape, -1, 1, DType::kFloat64, 5, stream, Place::Heap());
@@ -52,7 +31,7 @@ struct Found {
 // Of the sum of function(x + 0), which the tape has made and nobody watches.
 template <typename Function>
 Found GradientOf(const NDArray& x, const Function& function) {
-  Counter counter;  // around the tape
+  OperatorCounter counter;  // around the tape
   GradientTape tape;
   tape.Watch(x);
   const NDArray loss = function(x + 0);
