@@ -119,6 +119,7 @@ bool Pool::CutsDeeply() const { return grows_ && looseness_ == kMostLoose; }
 // doubled twice, however it is rounded.
 bool Pool::MayHold(size_t bytes, size_t chunk_bytes) const {
   if (bytes > chunk_bytes) return false;
+  if (of_one_uses_ > 0) return chunk_bytes - bytes <= bytes / 32;
   if (looseness_ < kLoose) return chunk_bytes - bytes <= bytes / 10;
   return bytes >= chunk_bytes / (CutsDeeply() ? kGrowth : 5);
 }
@@ -167,7 +168,8 @@ bool Pool::FitToLive() noexcept {
 size_t Pool::ChunkBytesFor(size_t bytes, bool coarse) const {
   if (coarse) return std::max(bytes, grows_ ? kCoarseChunkBytes : chunk_bytes_);
   const size_t count = span_bytes_ / bytes;
-  if (count < kMany && chunks_of_one_) return bytes;
+  if (of_one_uses_ > 0)
+    return HasOwnChunk(bytes) ? bytes : std::min(span_bytes_, std::max(4 * bytes, 2 * kLeastOfOne));
   return count >= kMany ? span_bytes_ : std::max<size_t>(count, 1) * bytes;
 }
 
@@ -202,7 +204,7 @@ void Pool::ReserveRecords() {
 }
 
 Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
-  const bool large = bytes > shared_bytes_;
+  const bool large = HasOwnChunk(bytes);
   size_t arena = coarse || !std::exchange(arena_is_due_, false) ? 0 : arena_bytes_;
   ReserveRecords();
   auto chunk = std::make_unique<Chunk>();
@@ -317,7 +319,7 @@ Allocation Pool::Allocate(size_t bytes, size_t alignment) {
   if (arena_ != nullptr && !arena_->busy && !coarse)
     block = static_cast<Block*>(arena_->tree.BestFit(bytes));
   if (block == nullptr && (coarse || !arena_is_due_)) {
-    block = bytes > shared_bytes_ ? FindLarge(bytes, coarse) : FindShared(bytes, coarse);
+    block = HasOwnChunk(bytes) ? FindLarge(bytes, coarse) : FindShared(bytes, coarse);
   }
   if (block == nullptr) {
     if (const Allocation chunk = AddChunk(bytes, coarse, &block); !chunk) return chunk;

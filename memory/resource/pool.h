@@ -171,9 +171,11 @@ class Pool final : public MemoryResource {
   // more, and who keeps such blocks between uses without need may release them, so that they gather
   // in few chunks and the others go. A look at each chunk.
   bool FitToLive() noexcept;
-  // From now on, where fewer than 16 requests fit into a chunk, each has one of its own, which goes back without the others: for
-  // who was refused memory beside what its blocks had left free between them. More system calls; nothing else changes.
-  void TakeChunksOfOne() noexcept { chunks_of_one_ = true; }
+  // For the next 64 uses blocks lie by themselves, for who was refused memory beside what they had left free between them: those
+  // of 32 KiB and of a 512th of what is live have chunks of their own, which serve nothing else while they are there, and smaller
+  // ones share chunks of few of them. More system calls.
+  void TakeChunksOfOne() noexcept { of_one_uses_ = kUsesOfOne; }
+  bool takes_chunks_of_one() const { return of_one_uses_ > 0; }
   // The chunks without live blocks whose token, of what it wraps, `goes` says so of. Returns bytes.
   size_t TrimIf(absl::FunctionRef<bool(void*)> goes) noexcept;
 
@@ -189,6 +191,8 @@ class Pool final : public MemoryResource {
   // Of less that is live an arena has all of its memory at once.
   static constexpr size_t kLeastInParts = size_t{1} << 20;
   static constexpr size_t kGrowth = 16;  // a chunk is at most one part in so many of what was live
+  static constexpr int kUsesOfOne = 64;
+  static constexpr size_t kLeastOfOne = size_t{32} << 10, kMostOfOne = 512;
   // Fewer of a size in a chunk than this, and its end would be missed.
   static constexpr size_t kMany = 16;
 
@@ -205,7 +209,7 @@ class Pool final : public MemoryResource {
     size_t bytes;  // asked for
     size_t footprint;
     Block* first;
-    bool large;        // of one request beyond shared_bytes_
+    bool large;        // of one request
     bool coarse;       // so are its live blocks
     uint64_t used_in;  // the last use that cut a block from it
     size_t place;      // in chunks_
@@ -227,6 +231,7 @@ class Pool final : public MemoryResource {
   void MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept;
   void FitHeld(size_t most) noexcept;
   void NoteFootprint(Chunk& chunk) noexcept;
+  bool HasOwnChunk(size_t bytes) const noexcept;
   Block* FindLarge(size_t bytes, bool coarse) const noexcept;
   Block* FindShared(size_t bytes, bool coarse) noexcept;
   Block* FindBest(size_t bytes, bool coarse) const noexcept;
@@ -280,7 +285,7 @@ class Pool final : public MemoryResource {
   const size_t chunk_bytes_;
   const size_t alignment_;
   const bool grows_;
-  bool chunks_of_one_ = false;
+  int of_one_uses_ = 0;  // more, in which blocks lie by themselves
   const size_t coarse_alignment_;
   const size_t chunk_alignment_;
   const bool on_host_;  // only its addresses have an AddressSanitizer shadow

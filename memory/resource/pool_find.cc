@@ -16,6 +16,12 @@ constexpr size_t kAhead = 64, kLeastAhead = size_t{64} << 10, kMostAhead = size_
 
 }  // namespace
 
+// Not so many that a look at each of them is much.
+bool Pool::HasOwnChunk(size_t bytes) const noexcept {
+  if (bytes > shared_bytes_) return true;
+  return of_one_uses_ > 0 && bytes >= std::max(kLeastOfOne, used_bytes_ / kMostOfOne);
+}
+
 // At first a pool that is loose leaves free what fits, but not closely: for something larger, as
 // when a container grows, whose old and new buffers take turns in the two largest chunks. A pool
 // that had to make room even so packs as closely as it can.

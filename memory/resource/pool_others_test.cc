@@ -191,5 +191,58 @@ TEST(Pool, ChunksOfOneBlockGoBackWithoutTheOthers) {
   }
 }
 
+// Nor does a chunk of one block stay for a smaller one, of whatever size, that comes when it was released.
+TEST(Pool, ChunksOfOneBlockServeNothingElse) {
+  for (const size_t next : {size_t{64}, size_t{40000}, size_t{200000}, size_t{280000}}) {
+    PagesResource pages(Untouched());
+    Pool pool(pages, size_t{1} << 20, 64);
+    pool.TakeChunksOfOne();
+    pool.Release(pool.Allocate(300000, 64).token, 300000, 64);
+    const Allocation block = pool.Allocate(next, 64);
+    pool.Trim();
+    EXPECT_LE(pool.owned_bytes(), std::max<size_t>(next, 65536) + 8192) << next;
+    pool.Release(block.token, next, 64);
+    // What is as large does, so that cycles that are alike do not ask the system each time.
+    pool.Release(pool.Allocate(300000, 64).token, 300000, 64);
+    pool.Release(pool.Allocate(298000, 64).token, 298000, 64);
+    EXPECT_EQ(pool.chunk_count(), 2u) << next;
+  }
+}
+
+// Who was refused memory may have more of it later.
+TEST(Pool, BlocksDoNotLieByThemselvesForEver) {
+  PagesResource pages(Untouched());
+  Pool pool(pages, size_t{1} << 20, 64);
+  int use = 0;
+  const auto chunks = [&] {
+    std::vector<Allocation> blocks;
+    for (int i = 0; i < 8; ++i) blocks.push_back(pool.Allocate(100000, 64));
+    const size_t count = pool.chunk_count();
+    for (const Allocation& block : blocks) pool.Release(block.token, 100000, 64);
+    pool.TrimIdle(1);
+    ++use;
+    return count;
+  };
+  EXPECT_EQ(chunks(), 1u);
+  pool.Trim();
+  pool.TakeChunksOfOne();
+  for (use = 0; use < 60;) EXPECT_EQ(chunks(), 8u) << use;
+  pool.TakeChunksOfOne();
+  for (use = 0; use < 60;) EXPECT_EQ(chunks(), 8u) << use;
+  for (use = 0; use < 20;) chunks();
+  EXPECT_EQ(chunks(), 1u);
+}
+
+// However many there are: a look at each chunk for each of them would take for ever.
+TEST(Pool, ManySmallBlocksShareChunksAlthoughBlocksLieByThemselves) {
+  PagesResource pages(Untouched());
+  Pool pool(pages, size_t{1} << 20, 64);
+  pool.TakeChunksOfOne();
+  std::vector<Allocation> blocks;
+  for (int i = 0; i < 20000; ++i) blocks.push_back(pool.Allocate(40000, 64));
+  EXPECT_LE(pool.chunk_count(), 8000u);
+  for (const Allocation& block : blocks) pool.Release(block.token, 40000, 64);
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -255,6 +255,7 @@ size_t Pool::TrimIdle(int uses) noexcept {
   const size_t bytes =
       GiveBackWhere([&](const Chunk& chunk) { return use_ - chunk.used_in >= kept; });
   ++use_;
+  of_one_uses_ -= of_one_uses_ > 0;
   const bool made_room = std::exchange(makes_room_, false);
   if (made_room) looseness_ = std::min(looseness_ + 1, kMostLoose);
   if (chunks_.empty()) {

@@ -34,7 +34,9 @@ struct PoolMemory::Chunks::Chunk {
 
 Allocation PoolMemory::Chunks::Allocate(size_t bytes, size_t alignment) {
   auto chunk = std::make_unique<Chunk>();
-  if (bytes <= kMostBytes && alignment <= memory_.unit_) {
+  // Ranges have memory between them that does not go back.
+  const bool by_itself = memory_.pool_->takes_chunks_of_one();
+  if (bytes <= kMostBytes && alignment <= memory_.unit_ && !by_itself) {
     const size_t unit = memory_.unit_;
     chunk->range = memory_.TakeFromAny((bytes + kReadableTailBytes + unit - 1) & ~(unit - 1));
   }

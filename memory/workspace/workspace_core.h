@@ -389,7 +389,7 @@ class WorkspaceCore final : public BufferOwner {
   LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
   bool limits_live_ = LimitsLive(config);       // a temporary slot's: its ring's
   bool is_ring_slot_ = false, hands_over_ = false, writes_down_ = false,
-       keeps_within_pages_ = false, lies_apart_ = false;
+       keeps_within_pages_ = false;
   LeasedSide<StdSync> leased_;
 };
 

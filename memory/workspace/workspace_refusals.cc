@@ -17,7 +17,9 @@ Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
   LieByThemselvesWhereTight(rounded);
   // Whoever is refused memory has the Reclaimer ask everybody for theirs: what is known to be refused is not asked for.
   const bool is_kept = spills_.owned_bytes() >= spilled_bytes_alive_ + rounded;
-  bool again = !is_kept && RoomUnderLimits() < rounded && GaveGaps(rounded);
+  const bool is_tight = !is_kept && RoomUnderLimits() < rounded;
+  if (is_tight && pool_ != nullptr) pool_->memory.Trim();
+  bool again = is_tight && GaveGaps(rounded);
   for (;; again = true) {
     try {
       CheckMaySpill(rounded);
@@ -34,18 +36,19 @@ Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
   }
 }
 
-// Blocks outside share chunks, and what is released of them is of use for others of their size only. Where limits leave little
-// more than what they have, they lie by themselves, so that all that is released goes back.
+// Blocks outside share chunks, and what is released of them is of use for others of their size only. Where limits leave less
+// than there is, or little more than what lies outside, they lie by themselves, so that all that is released goes back.
 void WorkspaceCore::LieByThemselvesWhereTight(size_t rounded) noexcept {
   constexpr size_t kRoom = 16;
-  if (lies_apart_ || RoomUnderLimits() / kRoom >=
-                         std::max(spills_.owned_bytes() + rounded, config.temp_block_size))
-    return;
-  LieByThemselves();
+  const size_t room = RoomUnderLimits();
+  if (room == SIZE_MAX) return;
+  const size_t outside = std::max(spills_.owned_bytes() + rounded, config.temp_block_size);
+  const size_t has = pool_ != nullptr ? pool_->memory.usage_in_passing().held_bytes
+                                      : static_cast<size_t>(owned_.bytes());
+  if (room / kRoom < outside || room < has + rounded) LieByThemselves();
 }
 
 void WorkspaceCore::LieByThemselves() noexcept {
-  lies_apart_ = true;
   pool_ != nullptr ? pool_->memory.TakeChunksOfOne() : spills_.TakeChunksOfOne();
 }
 

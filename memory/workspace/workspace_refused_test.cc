@@ -154,11 +154,8 @@ TEST(WorkspaceRefused, DrawnStepsOfManyRequestsComeThrough) {
         WorkspaceScope scope(workspace);
         std::vector<BufferHandle> arrays;
         for (const int64_t step : steps) {
-          if (step > 0) {
-            arrays.push_back(New(static_cast<size_t>(step)));
-          } else {
-            arrays[static_cast<size_t>(-step)].Reset();
-          }
+          if (step > 0) arrays.push_back(New(static_cast<size_t>(step)));
+          if (step <= 0) arrays[static_cast<size_t>(-step)].Reset();
         }
       };
       WorkspaceConfig config;
@@ -241,6 +238,43 @@ TEST(WorkspaceRefused, StepsThatNeverComeAgainAreServedWithinWhatTheyNeed) {
     EXPECT_LE(failures.all, pooled ? 30 : 2) << pooled;
     EXPECT_LE(failures.late, pooled ? 6 : 0) << pooled;
     EXPECT_LE(workspace.stats().plans, 64u);
+  }
+}
+
+// Of any order of releases. What is large is cut into what nobody else can use, unless it lies by itself.
+TEST(WorkspaceRefused, NorAreDrawnStepsThatNeverComeAgain) {
+  constexpr int64_t kMost = 4000000;
+  for (const bool pooled : {false, true}) {
+    int all = 0, late = 0;
+    for (int seed = 1; seed <= 10; ++seed) {
+      const Limited limited(kMost + kMost / 10 * (1 + seed % 3) + 262144);
+      Workspace workspace("ever different");
+      WorkspacePool pool("ever different");
+      std::mt19937_64 random(static_cast<uint64_t>(seed));
+      const Failures failures = Repeat(80, [&](int) {
+        WorkspaceLease lease;
+        if (pooled) lease = pool.Lease();
+        WorkspaceScope scope(pooled ? *lease : workspace);
+        std::vector<BufferHandle> arrays;
+        int64_t now = 0;
+        const auto drop = [&] {
+          std::swap(arrays[random() % arrays.size()], arrays.back());
+          now -= static_cast<int64_t>(arrays.back()->bytes), arrays.pop_back();
+        };
+        for (int i = 0; i < 120; ++i) {
+          const double doublings = static_cast<double>(random() % 5000) / 1000;
+          const auto bytes = static_cast<int64_t>(16384 * std::exp2(doublings)) & ~int64_t{63};
+          while (now + bytes > kMost) drop();
+          arrays.push_back(New(static_cast<size_t>(bytes)));
+          now += bytes;
+          if (random() % 100 < 30) drop();
+        }
+      });
+      all += failures.all;
+      late += failures.late;
+    }
+    EXPECT_LE(all, 60) << pooled << ": of 800";
+    EXPECT_LE(late, 8) << pooled << ": of 200";
   }
 }
 
