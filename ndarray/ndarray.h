@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -198,6 +199,18 @@ class NDArray {
   // Throws kInvalidArgument when there are no strides that walk this view in that shape.
   NDArray Reshape(const Shape& shape) const;
   NDArray ReshapeOrCopy(const Shape& shape) const;  // then a dense copy in the current place
+  // The same by sizes, one of which may be -1: what the others leave. x.Reshape({-1, 4})
+  NDArray Reshape(absl::Span<const int64_t> dims) const { return Reshape(Completed(dims)); }
+  NDArray Reshape(std::initializer_list<int64_t> dims) const {
+    return Reshape(absl::Span<const int64_t>(dims.begin(), dims.size()));
+  }
+  NDArray ReshapeOrCopy(absl::Span<const int64_t> dims) const {
+    return ReshapeOrCopy(Completed(dims));
+  }
+  NDArray ReshapeOrCopy(std::initializer_list<int64_t> dims) const {
+    return ReshapeOrCopy(absl::Span<const int64_t>(dims.begin(), dims.size()));
+  }
+  NDArray Flatten() const;  // of rank 1, as ReshapeOrCopy
 
   // Axes in another order. Throws kInvalidArgument unless each axis is named once.
   NDArray Transpose() const;                            // axes reversed
@@ -206,6 +219,8 @@ class NDArray {
   NDArray Transpose(std::initializer_list<int> axes) const {
     return Transpose(absl::Span<const int>(axes.begin(), axes.size()));
   }
+  NDArray SwapAxes(int axis1,
+                   int axis2) const;  // -1: the last; throws for an axis that there is not
   // Elements begin to end - 1 of an axis (-1: the last one). Throws kInvalidArgument unless
   // 0 <= begin <= end <= its size.
   NDArray Slice(int axis, int64_t begin, int64_t end) const;
@@ -302,6 +317,7 @@ class NDArray {
 
  private:
   bool ViewAs(const Shape& shape, NDArray* view) const;
+  Shape Completed(absl::Span<const int64_t> dims) const;
   friend class Selection;
   NDArray ByNumbersAndRanges(absl::Span<const Subscript> subscripts) const;
   [[noreturn]] void ThrowDead(const char* op, const char* operand) const;

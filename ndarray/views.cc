@@ -1,6 +1,7 @@
 // Views: other shapes and strides over the same bytes.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -62,6 +63,28 @@ bool NDArray::ViewAs(const Shape& shape, NDArray* view) const {
   return true;
 }
 
+// `dims` with the size that stands for -1.
+Shape NDArray::Completed(absl::Span<const int64_t> dims) const {
+  const auto* const open = std::find(dims.begin(), dims.end(), -1);
+  if (open == dims.end() || dims.size() > kMaxRank) return Shape(dims);
+  CheckAlive("reshape", "X");
+  int64_t sizes[kMaxRank];
+  std::copy(dims.begin(), dims.end(), sizes);
+  int64_t& size = sizes[open - dims.begin()];
+  size = 1;
+  const absl::Span<const int64_t> others(sizes, dims.size());
+  // Of none the size could be any; of a second -1 Shape says that it is negative.
+  const int64_t count = Shape(others).NumElements();
+  if (count == 0 || NumElements() % count != 0) {
+    ThrowInvalidArgument(absl::StrCat("Op [reshape]: no size for -1 makes ", shape_.ToString(),
+                                      " [", absl::StrJoin(dims, ", "), "]"));
+  }
+  size = NumElements() / count;
+  return Shape(others);
+}
+
+NDArray NDArray::Flatten() const { return ReshapeOrCopy(Shape{NumElements()}); }
+
 NDArray NDArray::Reshape(const Shape& shape) const {
   CheckAlive("reshape", "X");
   NDArray view;
@@ -82,6 +105,16 @@ NDArray NDArray::ReshapeOrCopy(const Shape& shape) const {
 NDArray NDArray::Transpose() const {
   int axes[kMaxRank];
   for (int i = 0; i < rank(); ++i) axes[i] = rank() - 1 - i;
+  return Transpose(absl::Span<const int>(axes, rank()));
+}
+
+NDArray NDArray::SwapAxes(int axis1, int axis2) const {
+  CheckAlive("swap_axes", "X");
+  const int one = NormalizeAxis("swap_axes", axis1, rank());
+  const int two = NormalizeAxis("swap_axes", axis2, rank());
+  int axes[kMaxRank];
+  std::iota(axes, axes + rank(), 0);
+  std::swap(axes[one], axes[two]);
   return Transpose(absl::Span<const int>(axes, rank()));
 }
 

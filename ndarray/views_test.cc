@@ -57,6 +57,51 @@ TEST(Views, Known) {
   EXPECT_EQ(Numbers({0}).Slice(0, -1, -1, -1).shape(), (Shape{0}));
 }
 
+TEST(Views, ReshapeFindsTheSizeThatIsMissing) {
+  const NDArray x = Numbers({2, 3, 4});
+  EXPECT_EQ(x.Reshape({-1, 4}).shape(), (Shape{6, 4}));
+  EXPECT_EQ(x.Reshape({2, -1, 2}).shape(), (Shape{2, 6, 2}));
+  EXPECT_EQ(x.Reshape({-1}).raw_data(), x.raw_data());
+  EXPECT_EQ(x.Reshape({24, -1}).shape(), (Shape{24, 1}));
+  EXPECT_EQ(Numbers({0, 3}).Reshape({-1, 2}).shape(), (Shape{0, 2}));
+  EXPECT_EQ(Numbers({1}).Index(0, 0).Reshape({-1}).shape(), (Shape{1}));
+  EXPECT_EQ(Numbers({1}).Reshape({}).shape(), Shape());
+  const std::vector<int64_t> dims = {3, -1};
+  EXPECT_EQ(x.Reshape(dims).shape(), (Shape{3, 8}));
+  const NDArray columns = x.Index(0, 0).Transpose();  // [4, 3], no view of which has rank 1
+  EXPECT_THAT(MessageOf([&] { columns.Reshape({-1}); }), HasSubstr("cannot view shape [4, 3]"));
+  EXPECT_THAT(Values(columns.ReshapeOrCopy({-1, 6}).Index(0, 0)), ElementsAre(0, 4, 8, 1, 5, 9));
+  EXPECT_EQ(columns.ReshapeOrCopy(dims).shape(), (Shape{3, 4}));
+  EXPECT_THAT(MessageOf([&] {
+                x.Reshape({-1, 5});
+              }),
+              HasSubstr("Op [reshape]: no size for -1 makes [2, 3, 4] [-1, 5]"));
+  EXPECT_THAT(MessageOf([&] { Numbers({0, 3}).Reshape({-1, 0}); }), HasSubstr("no size for -1"));
+  EXPECT_THAT(MessageOf([&] { x.Reshape({-1, -1}); }), HasSubstr("negative"));
+  EXPECT_THAT(MessageOf([&] { x.Reshape({-2, -1}); }), HasSubstr("negative"));
+  EXPECT_THAT(MessageOf([&] { x.Reshape({-2, 12}); }), HasSubstr("negative"));
+  EXPECT_THAT(MessageOf([&] {
+                x.Reshape({-1, INT64_MAX, INT64_MAX});
+              }),
+              HasSubstr("more than 2^59"));
+  EXPECT_THAT(MessageOf([&] { x.Reshape({-1, 1, 1, 1, 1, 1, 1, 1, 1}); }), HasSubstr("rank"));
+}
+
+TEST(Views, FlattenAndSwapAxes) {
+  const NDArray x = Numbers({2, 3});
+  EXPECT_EQ(x.Flatten().shape(), (Shape{6}));
+  EXPECT_EQ(x.Flatten().raw_data(), x.raw_data());  // a view where there is one
+  EXPECT_THAT(Values(x.Transpose().Flatten()), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_EQ(Full({}, 7, DType::kInt64).Flatten().shape(), (Shape{1}));
+  EXPECT_EQ(Numbers({3, 0}).Flatten().shape(), (Shape{0}));
+  const NDArray y = Numbers({2, 3, 4});
+  EXPECT_EQ(y.SwapAxes(0, -1).shape(), (Shape{4, 3, 2}));
+  EXPECT_EQ(y.SwapAxes(0, -1).At<int64_t>({3, 1, 0}), (y.At<int64_t>({0, 1, 3})));
+  EXPECT_EQ(y.SwapAxes(1, 1).shape(), y.shape());
+  EXPECT_THAT(MessageOf([&] { y.SwapAxes(0, 3); }), HasSubstr("swap_axes"));
+  EXPECT_THAT(MessageOf([&] { Full({}, 7).SwapAxes(0, 0); }), HasSubstr("swap_axes"));
+}
+
 TEST(Views, ReshapeNeedsNoCopyWhereStridesDo) {
   const NDArray x = Numbers({4, 6});
   // Every second row: rows can be split, not merged.
