@@ -58,7 +58,7 @@ TIDEPOOL_BITWISE(Or)
 TIDEPOOL_BITWISE(Xor)
 #undef TIDEPOOL_BITWISE
 
-#define TIDEPOOL_SHIFT(Name)                                        \
+#define TIDEPOOL_OF_INTEGERS(Name)                                  \
   NDArray Name(const NDArray& x, const NDArray& y) {                \
     AreTruths(OpCode::k##Name, x, y);                               \
     return Binary(OpCode::k##Name, x, y);                           \
@@ -70,9 +70,11 @@ TIDEPOOL_BITWISE(Xor)
   NDArray Name(const NDArray& x, const Scalar& y) {                 \
     return Name(x, OperandOf(OpCode::k##Name, x, y));               \
   }
-TIDEPOOL_SHIFT(ShiftLeft)
-TIDEPOOL_SHIFT(ShiftRight)
-#undef TIDEPOOL_SHIFT
+TIDEPOOL_OF_INTEGERS(ShiftLeft)
+TIDEPOOL_OF_INTEGERS(ShiftRight)
+TIDEPOOL_OF_INTEGERS(Gcd)
+TIDEPOOL_OF_INTEGERS(Lcm)
+#undef TIDEPOOL_OF_INTEGERS
 
 // -1 - x has the bits of x turned round.
 NDArray BitwiseNot(const NDArray& x) {

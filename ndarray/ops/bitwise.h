@@ -1,4 +1,4 @@
-// Operators on the bits of integers, element by element, with NumPy's broadcasting; of bool arrays and, or, xor
+// Operators on integers and their bits, element by element, with NumPy's broadcasting; of bool arrays and, or, xor
 // and not are those of logic (comparison.h).
 //
 // Types: integers of one type or promoted as in elementwise.h (i8 with u8: i16), and bool with bool; a bool array beside
@@ -31,11 +31,20 @@ NDArray ShiftRight(const NDArray& x, const NDArray& y);
 void ShiftLeftInto(const NDArray& x, const NDArray& y, NDArray& z);
 void ShiftRightInto(const NDArray& x, const NDArray& y, NDArray& z);
 
+// The greatest common divisor of |x| and |y|, of 0 and x |x|; the least common multiple, modulo 2^bits, of 0 and x 0.
+// What is not less than 2^(bits - 1) wraps. Not of bool.
+NDArray Gcd(const NDArray& x, const NDArray& y);
+NDArray Lcm(const NDArray& x, const NDArray& y);
+void GcdInto(const NDArray& x, const NDArray& y, NDArray& z);
+void LcmInto(const NDArray& x, const NDArray& y, NDArray& z);
+
 NDArray BitwiseAnd(const NDArray& x, const Scalar& y);
 NDArray BitwiseOr(const NDArray& x, const Scalar& y);
 NDArray BitwiseXor(const NDArray& x, const Scalar& y);
 NDArray ShiftLeft(const NDArray& x, const Scalar& y);
 NDArray ShiftRight(const NDArray& x, const Scalar& y);
+NDArray Gcd(const NDArray& x, const Scalar& y);
+NDArray Lcm(const NDArray& x, const Scalar& y);
 
 // As in NumPy comparisons need brackets beside them: (x > 0) & (x < 1). There is no << and >>, which print.
 inline NDArray operator&(const NDArray& x, const NDArray& y) { return BitwiseAnd(x, y); }

@@ -6,6 +6,7 @@
 #include "tidepool/ndarray/ops/checks.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/pointwise.h"
+#include "tidepool/ndarray/ops/scalar_operand.h"
 
 namespace tidepool {
 namespace {
@@ -60,13 +61,17 @@ void LogicalInto(OpCode op, const NDArray& x, const NDArray& y, NDArray& z) {
   CompareInto(op, x, y, z);
 }
 
-// Of kinds of numbers, integers are only finite.
-bool OfIntegers(OpCode op) { return op == OpCode::kIsFinite; }
+// Integers have no NaN and no infinity; below 0 their sign is set.
+void ClassifyIntegers(OpCode op, const NDArray& x, NDArray& z) {
+  if (op == OpCode::kSignBit && x.dtype() != kBool)
+    return LessInto(x, ScalarOperand(int64_t{0}, x.dtype(), x), z);
+  FillInto(op == OpCode::kIsFinite, z);
+}
 
 NDArray Classify(OpCode op, const NDArray& x) {
   CheckOperands(op, {&x});
   NDArray z(x.shape(), kBool, ResultPlace(op, {&x}));
-  if (!IsFloating(x.dtype())) return FillInto(OfIntegers(op), z), z;
+  if (!IsFloating(x.dtype())) return ClassifyIntegers(op, x, z), z;
   Dispatch(op, {&x}, {&z});
   return z;
 }
@@ -76,7 +81,7 @@ void ClassifyInto(OpCode op, const NDArray& x, NDArray& z) {
   z.CheckAlive(Info(op).name, "Z");
   CheckDType(Info(op).name, "Z", z, kBool);
   CheckShape(Info(op).name, "Z", z, x.shape());
-  if (!IsFloating(x.dtype())) return FillInto(OfIntegers(op), z);
+  if (!IsFloating(x.dtype())) return ClassifyIntegers(op, x, z);
   Dispatch(op, {&x}, {&z});
 }
 

@@ -67,9 +67,11 @@ void LogicalNotInto(const NDArray& x, NDArray& z);
 NDArray IsNan(const NDArray& x);
 NDArray IsInf(const NDArray& x);
 NDArray IsFinite(const NDArray& x);
+NDArray SignBit(const NDArray& x);  // whether it is set: of -0 and of NaN too
 void IsNanInto(const NDArray& x, NDArray& z);
 void IsInfInto(const NDArray& x, NDArray& z);
 void IsFiniteInto(const NDArray& x, NDArray& z);
+void SignBitInto(const NDArray& x, NDArray& z);
 
 // condition ? x : y; `condition` is bool, all three broadcast.
 NDArray Where(const NDArray& condition, const NDArray& x, const NDArray& y);

@@ -226,6 +226,22 @@ constexpr ComposedGradient kComposedGradients[] = {
        return {If(c, 0, [&] { return Where0(c.x(0) <= c.x(1), c.dz); }),
                If(c, 1, [&] { return Where0(c.x(0) > c.x(1), c.dz); })};
      }},
+    {OpCode::kFMax,
+     {kBoth, kBoth},
+     [](Call c) -> Results {
+       return {If(c, 0, [&] { return Where0(LogicalOr(c.x(0) >= c.x(1), IsNan(c.x(1))), c.dz); }),
+               If(c, 1, [&] {
+                 return Where0(LogicalNot(LogicalOr(c.x(0) >= c.x(1), IsNan(c.x(1)))), c.dz);
+               })};
+     }},
+    {OpCode::kFMin,
+     {kBoth, kBoth},
+     [](Call c) -> Results {
+       return {If(c, 0, [&] { return Where0(LogicalOr(c.x(0) <= c.x(1), IsNan(c.x(1))), c.dz); }),
+               If(c, 1, [&] {
+                 return Where0(LogicalNot(LogicalOr(c.x(0) <= c.x(1), IsNan(c.x(1)))), c.dz);
+               })};
+     }},
     {OpCode::kPower,
      {kBoth, kX0 | kZ},
      [](Call c) -> Results {
@@ -260,6 +276,12 @@ constexpr ComposedGradient kComposedGradients[] = {
      [](Call c) -> Results {
        return {If(c, 0, [&] { return c.dz * Exp(c.x(0) - c.z()); }),
                If(c, 1, [&] { return c.dz * Exp(c.x(1) - c.z()); })};
+     }},
+    {OpCode::kLogAddExp2,
+     {kX0 | kZ, kX1 | kZ},
+     [](Call c) -> Results {
+       return {If(c, 0, [&] { return c.dz * Exp2(c.x(0) - c.z()); }),
+               If(c, 1, [&] { return c.dz * Exp2(c.x(1) - c.z()); })};
      }},
     {OpCode::kWhere,
      {0, kX0, kX0},

@@ -62,6 +62,13 @@ void HypotInto(const NDArray& x, const NDArray& y, NDArray& z);
 void CopySignInto(const NDArray& x, const NDArray& y, NDArray& z);
 void HeavisideInto(const NDArray& x, const NDArray& y, NDArray& z);
 void LogAddExpInto(const NDArray& x, const NDArray& y, NDArray& z);
+NDArray LogAddExp2(const NDArray& x, const NDArray& y);  // log2(2^x + 2^y) without overflow
+void LogAddExp2Into(const NDArray& x, const NDArray& y, NDArray& z);
+// As Maximum and Minimum, but the other one where one is NaN.
+NDArray FMax(const NDArray& x, const NDArray& y);
+NDArray FMin(const NDArray& x, const NDArray& y);
+void FMaxInto(const NDArray& x, const NDArray& y, NDArray& z);
+void FMinInto(const NDArray& x, const NDArray& y, NDArray& z);
 
 // With a number, which becomes an element of the array's type first (scalar.h). Of integer arrays:
 // sums, differences and products with whole numbers are exact modulo 2^bits, with others computed in double and

@@ -230,5 +230,11 @@ TEST(InPlace, NothingIsAllocated) {
   EXPECT_EQ(MemoryTracker::Global().system_allocations(), before);
 }
 
+TEST(SignBit, OfIntegersIsWhetherTheyAreBelowZero) {
+  EXPECT_THAT(Bools(SignBit(Of(kI32, {-3, 0, 7}))), ElementsAre(true, false, false));
+  EXPECT_THAT(Bools(SignBit(Of(DType::kUInt8, {0, 200}))), ElementsAre(false, false));
+  EXPECT_THAT(Bools(SignBit(Of(kF32, {-0.0, 0, -1, 2}))), ElementsAre(true, false, true, false));
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -60,6 +60,8 @@ void Arithmetic(CaseValues& m, OpCase& c) {
       break;
     case OpCode::kMaximum:
     case OpCode::kMinimum:
+    case OpCode::kFMax:
+    case OpCode::kFMin:
       for (OperandValues& input : c.inputs) m.MakeTies(&input);
       break;
     default:

@@ -66,7 +66,7 @@ def make_pair(m, dtype, dtypes, op, more):
             if "f" not in kinds and op in ("remainder", "fmod", "floor_divide"):
                 two = np.where(two == 0, np.asarray(3, other), two)
         elif family == "bits":
-            if "f" in kinds or (op[0] == "s" and "b" in kinds) or np.promote_types(dtype, other).kind == "f":
+            if "f" in kinds or (op[:3] in ("shi", "gcd", "lcm") and "b" in kinds) or np.promote_types(dtype, other).kind == "f":
                 continue
             if op[0] == "s":
                 two = np.asarray(np.clip(two, -3, 70), other)
