@@ -1,4 +1,4 @@
-// What numpy_judge_test.cc and numpy_judge_operators.cc share.
+// What numpy_judge_test.cc and the files of what it judges share.
 #ifndef TIDEPOOL_NDARRAY_TESTING_NUMPY_JUDGE_H_
 #define TIDEPOOL_NDARRAY_TESTING_NUMPY_JUDGE_H_
 
@@ -16,6 +16,13 @@ using Json = nlohmann::json;
 // A case of numpy_judge.py with its operands.
 using Evaluate = std::function<NDArray(const Json& c, const std::vector<NDArray>& in)>;
 
+// The type that DTypeName names so; std::invalid_argument for others.
+DType TypeNamed(const std::string& name);
+
+// The calls of numpy_judge_calls.py.
+const std::map<std::string, Evaluate>& JudgedCalls();
+// The operators of numpy_judge_layers.py.
+const std::map<std::string, Evaluate>& JudgedLayers();
 // The operators of numpy_judge_networks.py.
 const std::map<std::string, Evaluate>& JudgedNetworkOperators();
 // The operators of numpy_judge_operators.py.

@@ -23,13 +23,6 @@ namespace {
 
 constexpr char kScript[] = "ndarray/testing/numpy_judge.py";
 
-DType TypeNamed(const std::string& name) {
-  for (int i = 0; i < kDTypes; ++i) {
-    if (name == DTypeName(static_cast<DType>(i))) return static_cast<DType>(i);
-  }
-  throw std::invalid_argument(name);
-}
-
 int Shell(const std::string& command) { return std::system(command.c_str()); }
 
 Axes AxesOf(const Json& c) { return Axes(c["axes"].get<std::vector<int>>()); }
@@ -132,6 +125,14 @@ const std::map<std::string, Evaluate>& Operators() {
   return *operators;
 }
 
+const Evaluate& EvaluateOf(const std::string& op) {
+  for (const auto* const judged :
+       {&Operators(), &JudgedNetworkOperators(), &JudgedLayers(), &JudgedCalls()}) {
+    if (const auto found = judged->find(op); found != judged->end()) return found->second;
+  }
+  return MoreJudgedOperators().at(op);
+}
+
 TEST(NumpyJudge, GeneratedCases) {
   if (Shell("python3 -c 'import numpy' 2>/dev/null") != 0) {
     GTEST_SKIP() << "python3 has no numpy (Debian: python3-numpy)";
@@ -160,13 +161,7 @@ TEST(NumpyJudge, GeneratedCases) {
       texts[key] = DTypeName(PromoteTypes(TypeNamed(c["types"][0]), TypeNamed(c["types"][1])));
     } else {
       try {
-        const auto found = Operators().find(op);
-        const auto network = JudgedNetworkOperators().find(op);
-        const Evaluate& evaluate = found != Operators().end() ? found->second
-                                   : network != JudgedNetworkOperators().end()
-                                       ? network->second
-                                       : MoreJudgedOperators().at(op);
-        results[key] = evaluate(c, in).To(Host());
+        results[key] = EvaluateOf(op)(c, in).To(Host());
       } catch (const std::exception& error) {
         FAIL() << "case " << i << " " << c.dump() << ": " << error.what();
       }
