@@ -98,14 +98,6 @@ struct Window {
   Dims strides, dilations, pads, end_pads;
 };
 
-void AppendRelu(dnnl::post_ops* post) {
-#if DNNL_VERSION_MAJOR >= 3
-  post->append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#else
-  post->append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#endif
-}
-
 dnnl::convolution_forward::primitive_desc ForwardPlan(dnnl::prop_kind kind,
                                                       const memory::desc& input,
                                                       const memory::desc& filter,
@@ -159,6 +151,7 @@ struct Convolution::Primitives {
       add_scratchpad;
   dnnl::primitive convolution, import_filter, export_filter, add_filter;
   int primitives = 0;
+  int64_t clamped = 0;  // elements of the output that a ReLU goes over
 
   bool Make(const ConvolutionShape& s);
   void MakeExport();
@@ -182,17 +175,12 @@ bool Convolution::Primitives::Make(const ConvolutionShape& s) {
   if (s.bias != 0) {
     bias = memory::desc({s.filters}, memory::data_type::f32, memory::format_tag::x);
   }
+  if (s.relu != 0) clamped = s.OutputElements();
   const dnnl::primitive_attr attr = UserScratchpad();
-  dnnl::primitive_attr forward_attr = UserScratchpad();
-  if (s.relu != 0) {
-    dnnl::post_ops post;
-    AppendRelu(&post);
-    forward_attr.set_post_ops(post);
-  }
   const dnnl::convolution_forward::primitive_desc forward =
       ForwardPlan(s.kind == ConvolutionKind::kForward ? dnnl::prop_kind::forward_inference
                                                       : dnnl::prop_kind::forward_training,
-                  input, any, bias, output, window, forward_attr);
+                  input, any, bias, output, window, attr);
   if (!forward) return false;
   if (s.kind == ConvolutionKind::kForward) {
     if (!IsOptimised(forward)) return false;
@@ -307,6 +295,8 @@ void Convolution::Forward(const float* input, const void* own_filter, const floa
                                               {DNNL_ARG_DST, Operand(p.output, output)}};
   if (bias != nullptr) operands.emplace(DNNL_ARG_BIAS, Operand(p.bias, bias));
   Execute(p.convolution, p.scratchpad, scratchpad, std::move(operands));
+  // oneDNN's own ReLU makes a zero of NaN.
+  for (int64_t i = 0; i < p.clamped; ++i) output[i] = output[i] < 0.0f ? 0.0f : output[i];
 }
 
 void Convolution::GradInput(const float* output_gradient, const void* own_filter,

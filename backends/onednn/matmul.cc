@@ -59,7 +59,7 @@ void AddBiasAndClamp(float* z, int64_t rows, int64_t columns, int64_t stride, co
       for (int64_t j = 0; j < columns; ++j) z[j] += bias[j];
     }
     if (relu) {
-      for (int64_t j = 0; j < columns; ++j) z[j] = z[j] > 0.0f ? z[j] : 0.0f;
+      for (int64_t j = 0; j < columns; ++j) z[j] = z[j] < 0.0f ? 0.0f : z[j];  // NaN stays
     }
   }
 }

@@ -39,7 +39,7 @@ void Products(CaseValues& m, OpCase& c) {
   const Shape items(absl::Span<const int64_t>(dims, lead));
   const Shape x_items = m.Chance(0.5) ? items : m.Narrowed(items);
   const Shape y_items = x_items == items ? m.Narrowed(items) : items;
-  const bool special = IsFloating(c.dtype) && !a.relu && m.Chance(0.15);
+  const bool special = IsFloating(c.dtype) && m.Chance(0.15);
   c.attributes = a;
   c.inner = static_cast<double>(inner) + 2;
   const Shape result = WithMatrix(items, rows, columns);
@@ -101,7 +101,7 @@ void Convolution(CaseValues& m, OpCase& c) {
   if (c.op == OpCode::kConv2d) {
     a.relu = m.Chance(0.3);
     a.filter_is_constant = m.Chance(0.3);
-    c.inputs = {m.Floats(input, special && !a.relu, c.dtype), m.Floats(filter, false, c.dtype),
+    c.inputs = {m.Floats(input, special, c.dtype), m.Floats(filter, false, c.dtype),
                 m.Floats({filters}, false, c.dtype)};
     c.inputs[2].present = m.Chance(0.5);
     c.outputs = {m.Result(c.dtype, output)};
