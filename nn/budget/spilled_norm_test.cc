@@ -8,11 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tidepool/ndarray/creation.h"
-#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/budget/spilled_trainer.h"
 #include "tidepool/nn/budget/spilled_training_runs.h"
-#include "tidepool/nn/layers/dense.h"
-#include "tidepool/nn/layers/shaping.h"
 #include "tidepool/nn/testing/deep_networks.h"
 #include "tidepool/nn/testing/example_networks.h"
 #include "tidepool/nn/testing/placement_runs.h"
@@ -50,26 +47,9 @@ TEST(SpilledTrainer, ClipsByTheNormOfAllToTheBitsOfATrainer) {
 }
 
 TEST(SpilledTrainer, ClipsDoublesAndGroupsByTheNormOfAll) {
-  const auto make = [] {
-    NetworkOptions options = Options(WorkspaceMode::kEnabled);
-    options.dtype = DType::kFloat64;
-    NetworkConfig config;
-    config.AddInput("image", {28, 28, 1}, DType::kFloat32);
-    config.Add(ReshapeLayer({784}), {"image"}, "flat");
-    config.Add(Dense(21, Activation::kTanh), {"flat"}, "hidden");
-    config.Add(Dense(19, Activation::kTanh), {"hidden"}, "next");
-    config.Add(Dense(10), {"next"}, "out");
-    config.outputs = {"out"};
-    return Network(config, options);
-  };
-  const auto step = [](auto& trainer, int i) {
-    return trainer.Step([&] {
-      const Batch batch = SomeBatch(4, static_cast<uint64_t>(i));
-      return Batch(Cast(batch.features, DType::kFloat64), batch.labels);
-    });
-  };
+  constexpr DType kDoubles = DType::kFloat64;
   const UpdaterConfig updater = Clipped(UpdaterKind::kAdamW, 1e-3);
-  Network whole = make(), parts = make();
+  Network whole = NetworkOf(kDoubles), parts = NetworkOf(kDoubles);
   Trainer trainer(whole, updater);
   SpilledTrainer spilled(parts, updater, {.file = SmallBlocks(), .ahead = 1});
   for (int i = 0; i < 8; ++i) {
@@ -88,7 +68,7 @@ TEST(SpilledTrainer, ClipsDoublesAndGroupsByTheNormOfAll) {
       trainer.updater().SetGroups(groups);
       spilled.updater().SetGroups(groups);
     }
-    const double expected = step(trainer, i), loss = step(spilled, i);
+    const double expected = StepIn(kDoubles, trainer, i), loss = StepIn(kDoubles, spilled, i);
     // From the last groups on the norm of a run has two parts, whose last bits may be others.
     EXPECT_NEAR(loss, expected, i < 6 ? 0 : 1e-13) << i;
     for (size_t k = 0; i == 5 && k < parts.named_parameters().size(); ++k) {

@@ -13,7 +13,6 @@
 #include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
-#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/budget/parameter_plan.h"
 #include "tidepool/nn/budget/spilled_training_runs.h"
 #include "tidepool/nn/layers/dense.h"
@@ -48,34 +47,17 @@ TEST(SpilledTrainer, HasTheBitsOfATrainer) {
 TEST(SpilledTrainer, ClipsByTheNormOfEachParameter) {
   for (const UpdaterKind kind : {UpdaterKind::kSgd, UpdaterKind::kNesterovs, UpdaterKind::kAdamW}) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
-      const auto make = [&] {
-        NetworkOptions options = Options(WorkspaceMode::kEnabled);
-        options.dtype = dtype;
-        NetworkConfig config;
-        config.AddInput("image", {28, 28, 1}, DType::kFloat32);
-        config.Add(ReshapeLayer({784}), {"image"}, "flat");
-        config.Add(Dense(21, Activation::kTanh), {"flat"}, "hidden");
-        config.Add(Dense(19, Activation::kTanh), {"hidden"}, "next");
-        config.Add(Dense(10), {"next"}, "out");
-        config.outputs = {"out"};
-        return Network(config, options);
-      };
-      const auto step = [&](auto& trainer, int i) {
-        return trainer.Step([&] {
-          const Batch batch = SomeBatch(4, static_cast<uint64_t>(i));
-          return Batch(Cast(batch.features, dtype), batch.labels);
-        });
-      };
       UpdaterConfig updater = UpdaterConfig::Of(kind);
       updater.clipping = {ClippingKind::kNormOfEach, 1e-3};
-      Network whole = make(), parts = make(), unclipped = make();
+      Network whole = NetworkOf(dtype), parts = NetworkOf(dtype), unclipped = NetworkOf(dtype);
       Trainer trainer(whole, updater);
       SpilledTrainer spilled(parts, updater, {.file = SmallBlocks(), .ahead = 1});
       updater.clipping = {};
       Trainer other(unclipped, updater);
       for (int i = 0; i < 4; ++i) {
-        EXPECT_EQ(step(spilled, i), step(trainer, i)) << UpdaterName(kind) << " " << i;
-        step(other, i);
+        EXPECT_EQ(StepIn(dtype, spilled, i), StepIn(dtype, trainer, i))
+            << UpdaterName(kind) << " " << i;
+        StepIn(dtype, other, i);
       }
       Trained expected, trained;
       for (const NamedParameter& parameter : whole.named_parameters())
@@ -109,27 +91,12 @@ TEST(SpilledTrainer, OfEachModeAndOfDoubles) {
     const auto make = [&] { return DeepNetwork("convolutions", 6, Options(mode)); };
     EXPECT_EQ(InAFile(make(), adam, 5, 2), InMemory(make(), adam, 5)) << static_cast<int>(mode);
   }
-  const auto doubles = [] {
-    NetworkOptions options = Options(WorkspaceMode::kEnabled);
-    options.dtype = DType::kFloat64;
-    NetworkConfig config;
-    config.AddInput("image", {28, 28, 1}, DType::kFloat32);
-    config.Add(ReshapeLayer({784}), {"image"}, "flat");
-    config.Add(Dense(20, Activation::kTanh), {"flat"}, "hidden");
-    config.Add(Dense(10), {"hidden"}, "out");
-    config.outputs = {"out"};
-    return Network(config, options);
-  };
-  const auto step = [](auto& trainer, int i) {
-    return trainer.Step([i] {
-      const Batch batch = SomeBatch(4, static_cast<uint64_t>(i));
-      return Batch(Cast(batch.features, DType::kFloat64), batch.labels);
-    });
-  };
-  Network whole = doubles(), parts = doubles();
+  constexpr DType kDoubles = DType::kFloat64;
+  Network whole = NetworkOf(kDoubles), parts = NetworkOf(kDoubles);
   Trainer trainer(whole, adam);
   SpilledTrainer spilled(parts, adam, {.file = SmallBlocks(), .ahead = 1});
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(step(spilled, i), step(trainer, i)) << i;
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(StepIn(kDoubles, spilled, i), StepIn(kDoubles, trainer, i)) << i;
 }
 
 // A parameter that the second and the last but one layer read is a unit by itself, which is there in between.

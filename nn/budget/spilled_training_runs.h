@@ -11,7 +11,11 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/budget/spilled_trainer.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/shaping.h"
+#include "tidepool/nn/network_config.h"
 #include "tidepool/nn/testing/placement_runs.h"
 #include "tidepool/nn/training/trainer.h"
 
@@ -25,6 +29,29 @@ inline std::string BitsOf(const NDArray& array) {
   const NDArray dense = array.is_dense() ? array : array.Dup();
   return std::string(reinterpret_cast<const char*>(dense.raw_data()),
                      static_cast<size_t>(dense.NumElements()) * DTypeBytes(dense.dtype()));
+}
+
+// Of widths that no vector has, in `dtype`: the last bits of doubles tell in which order sums were taken.
+inline Network NetworkOf(DType dtype) {
+  NetworkOptions options = Options(WorkspaceMode::kEnabled);
+  options.dtype = dtype;
+  NetworkConfig config;
+  config.AddInput("image", {28, 28, 1}, DType::kFloat32);
+  config.Add(ReshapeLayer({784}), {"image"}, "flat");
+  config.Add(Dense(21, Activation::kTanh), {"flat"}, "hidden");
+  config.Add(Dense(19, Activation::kTanh), {"hidden"}, "next");
+  config.Add(Dense(10), {"next"}, "out");
+  config.outputs = {"out"};
+  return Network(config, options);
+}
+
+// The loss of its i-th step.
+template <typename AnyTrainer>
+double StepIn(DType dtype, AnyTrainer& trainer, int i) {
+  return trainer.Step([&] {
+    const Batch batch = SomeBatch(4, static_cast<uint64_t>(i));
+    return Batch(Cast(batch.features, dtype), batch.labels);
+  });
 }
 
 // Losses of the steps, then the bits of all trained parameters.
