@@ -138,7 +138,20 @@ inline constexpr bool kIs16BitFloat = std::is_same_v<T, Float16> || std::is_same
 template <typename T>
 inline constexpr bool kIsFloat = std::is_floating_point_v<T> || kIs16BitFloat<T>;
 
-// Element conversion, defined for every value. Between floats: rounded to nearest even. Between
+// An integer as a double that rounds on to 16 bits as the integer itself would: one of 64 bits that a double does not hold has
+// the double's last bit set.
+template <typename From>
+constexpr double ToOddDouble(From value) {
+  if constexpr (sizeof(From) == 8) {
+    constexpr From kExact = From{1} << 53, kLow = 0xfff;
+    bool large = value > kExact;
+    if constexpr (std::is_signed_v<From>) large = large || value < -kExact;
+    if (large) value = static_cast<From>((value & ~kLow) | ((value & kLow) != 0 ? 0x800 : 0));
+  }
+  return static_cast<double>(value);
+}
+
+// Element conversion, defined for every value. To floats: rounded to nearest even, once. Between
 // integers: modulo 2^bits. From floats to integers: truncated to i64 (to u64, where it is one and holds
 // what i64 cannot), where NaN and what does not fit become the smallest i64, as x86 does; then modulo.
 // To bool: whether it is not zero, which NaN is not.
@@ -154,7 +167,7 @@ constexpr To ConvertElement(From value) {
     if constexpr (std::is_floating_point_v<From>) {
       return To(value);
     } else {
-      return To(static_cast<double>(value));
+      return To(ToOddDouble(value));
     }
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
     if constexpr (std::is_same_v<To, uint64_t>) {

@@ -108,6 +108,20 @@ TEST(DType, ConversionsAreDefinedForEveryValue) {
   EXPECT_EQ(static_cast<float>(ConvertElement<BFloat16>(Float16(1.0f))), 1.0f);
 }
 
+// A double would be the middle between two of 16 bits, which the integer is not.
+TEST(DType, IntegersBeyondDoublesAreRoundedOnce) {
+  const auto brain = [](auto value) { return static_cast<float>(ConvertElement<BFloat16>(value)); };
+  constexpr int64_t kMiddle = 0x4040000000000000;
+  EXPECT_EQ(brain(kMiddle), 0x1p62f);
+  EXPECT_EQ(brain(kMiddle + 1), 0x1.02p62f);
+  EXPECT_EQ(brain(-kMiddle - 1), -0x1.02p62f);
+  EXPECT_EQ(brain(kMiddle - 1), 0x1p62f);
+  EXPECT_EQ(brain(uint64_t{2 * kMiddle} + 1), 0x1.02p63f);
+  EXPECT_EQ(brain(INT64_MIN), -0x1p63f);
+  EXPECT_EQ(brain(INT64_MAX), 0x1p63f);
+  EXPECT_EQ(brain(UINT64_MAX), 0x1p64f);
+}
+
 // Sampled values: the promoted type holds them.
 TEST(DType, PromotionHoldsTheValuesOfBoth) {
   for (int a = 0; a < kDTypes; ++a) {

@@ -252,6 +252,20 @@ TEST(PointwiseAccuracy, PowerAndRemainder) {
   }
 }
 
+// As NumPy has it.
+TEST(PointwiseAccuracy, ARemainderOfNothingHasTheSignOfTheDivisor) {
+  const float x[] = {0, 0, -0.0f, -0.0f, 6, 6, -6, -6}, y[] = {3, -3, 3, -3, 3, -3, 3, -3};
+  for (const PointwiseLoops* table : Tables()) {
+    float found[8];
+    const void* in[] = {x, y};
+    table->arithmetic->Remainder[kLoopF32](in, found, 8, {});
+    for (int i = 0; i < 8; ++i) {
+      EXPECT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(y[i] < 0 ? -0.0f : 0.0f))
+          << x[i] << " and " << y[i] << " by " << table->name;
+    }
+  }
+}
+
 // Gradients against their formulas in double; where x is spread widely.
 TEST(PointwiseAccuracy, Gradients) {
   std::mt19937 random(kSeed);

@@ -114,6 +114,26 @@ TEST_F(PointwiseTest, WhereOfThreeLayouts) {
   EXPECT_EQ(wrong, 0);
 }
 
+// That the array layer's own are right is for dtype_test.
+TEST_F(PointwiseTest, IntegersBeyondDoublesAreRoundedToSixteenBitsOnce) {
+  constexpr int64_t kMiddle = 0x4040000000000000;
+  std::vector<int64_t> wholes;
+  for (int64_t i = 0; i < 50; ++i) {
+    for (const int64_t value : {kMiddle + (int64_t{i} << 55), kMiddle >> (i % 20)})
+      wholes.insert(wholes.end(), {value - 1, value, value + 1, -value - 1, -value, 1 - value});
+  }
+  const NDArray x = FromValues(absl::MakeConstSpan(wholes), {static_cast<int64_t>(wholes.size())});
+  for (const DType from : {DType::kInt64, DType::kUInt64}) {
+    const NDArray of = Cast(x, from), found = Cast(of, DType::kBFloat16);
+    for (size_t i = 0; i < wholes.size(); ++i) {
+      const auto expected = from == DType::kInt64
+                                ? ConvertElement<BFloat16>(wholes[i])
+                                : ConvertElement<BFloat16>(static_cast<uint64_t>(wholes[i]));
+      EXPECT_EQ(found.data<BFloat16>()[i].bits, expected.bits) << wholes[i];
+    }
+  }
+}
+
 // Every pair of types, dense, strided and transposed, against the array layer's own copy.
 TEST_F(PointwiseTest, Conversions) {
   std::mt19937 random(7);

@@ -124,6 +124,11 @@ TEST(ReferenceArithmetic, RemainderHasTheSignOfTheDivisor) {
     const NDArray x = Of(dtype, {5, -5, 5, -5, 6, -5, 5, 1});
     const NDArray y = Of(dtype, {3, 3, -3, -3, 3, kInf, kInf, 0});
     EXPECT_THAT(Values(Remainder(x, y)), ElementsAre(2, 1, -1, -2, 0, kInf, 5, IsNan()));
+    // A 0 as well, as NumPy has it, and its sign is no number's.
+    const std::vector<double> zeros =
+        Values(Remainder(Of(dtype, {0, -0.0, 6, -6}), Of(dtype, {-3, 3, -3, 3})));
+    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(std::signbit(zeros[i]), i % 2 == 0) << zeros[i];
+    EXPECT_FALSE(std::signbit(Values(Sign(Of(dtype, {-0.0})))[0]));
   }
   for (const DType dtype : kSignedDTypes) {
     const NDArray x = Of(dtype, {5, -5, 5, -5, 6, -128}), y = Of(dtype, {3, 3, -3, -3, 3, -1});

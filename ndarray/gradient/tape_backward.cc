@@ -225,7 +225,8 @@ absl::InlinedVector<NDArray, 2> GradientTape::Recorder::TakeGradients(TapeRecord
 void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
   bool any = false;
   task_.Clear();
-  BackToEarlierValues(record, keep);
+  const bool at_places = record.earlier == EarlierValues::kAreOverwrittenAtPlaces;
+  if (!at_places) BackToEarlierValues(record, keep);
   for (int o = 0; o < record.output_count; ++o) {
     TapedView& view = record.output(o);
     NDArray gradient;
@@ -241,6 +242,7 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
     any = any || gradient.is_defined();
     task_.output_gradients.push_back(std::move(gradient));
   }
+  if (at_places) BackToEarlierValues(record, keep);  // what is taken away there is the updates'
   if (!any || record.plan == nullptr) return task_.Clear();
   const OperatorInfo& info = Info(record.op);
   for (int o = 0; o < record.output_count; ++o) {

@@ -30,8 +30,8 @@ void GradientTape::Recorder::BackToEarlierValues(TapeRecord& record, bool keep) 
     if (record.earlier == EarlierValues::kFlowThroughRelu) {
       dz = ReluGrad(Recalled(record, view, keep, record.input_count), dz);
       task_.relu_done = true;
-    } else if (record.plan == nullptr) {
-      const NDArray places = Recalled(record, record.views[1], keep, 1);
+    } else {
+      const NDArray places = Recalled(record, record.views[1], keep || record.plan != nullptr, 1);
       const NDArray zero = FromScalar(0, dz.dtype(), Place::Scratch(dz.device()));
       const NDArray zeros = zero.BroadcastTo(places.shape());
       const ScatterAttributes overwrite{ScatterReduction::kNone};

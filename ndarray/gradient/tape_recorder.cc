@@ -222,9 +222,10 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     const NDArray& output = *outputs[static_cast<size_t>(o)];
     TapedView& view = record->output(o);
     view.Set(output);
-    if (!output.buffer() || !IsFloating(output.dtype())) continue;
+    if (!output.buffer()) continue;
+    if ((needs & OutputBit(o)) != 0) view.Keep(output);  // places too
+    if (!IsFloating(output.dtype())) continue;
     view.slot = wanted != 0 ? slots_.FindOrAdd(*output.buffer().get()) : SlotOf(output);
-    if ((needs & OutputBit(o)) != 0) view.Keep(output);
     if (view.slot == TapedView::kNoSlot) continue;
     TapeSlot& slot = slots_[view.slot];
     if (slot.part < 0) slot.part = records_.part();

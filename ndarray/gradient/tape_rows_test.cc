@@ -13,6 +13,7 @@
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/registry.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/gradient_plan.h"
@@ -34,6 +35,8 @@ std::vector<OpCode> WithGradients() {
 }
 
 bool IsUsable(const OpCase& c) {
+  if (c.op == OpCode::kScatter && c.attrs<ScatterAttributes>().reduction > ScatterReduction::kAdd)
+    return false;
   for (const OperandValues& input : c.inputs) {
     if (input.shape.NumElements() > kMostElements) return false;
     for (const double value : input.reals) {

@@ -50,6 +50,9 @@ NDArray If(Call c, int input, Function function) {
   return c.wants(input) ? function() : NDArray();
 }
 
+NDArray ZerosOf(Call c, int input) {
+  return Zeros(c.x(input).shape(), c.dz.dtype(), Place::CurrentOn(c.dz.device()));
+}
 NDArray NumberLike(const NDArray& x, double value) { return ScalarOperand(value, x.dtype(), x); }
 // `values` where the condition holds, else 0.
 NDArray Where0(const NDArray& condition, const NDArray& values) {
@@ -107,6 +110,10 @@ Results OfNorm1(Call c) { return {Kept(c, c.dz) * Sign(c.x())}; }
 Results OfNorm2(Call c) {
   const NDArray norm = Kept(c, c.z());
   return {Where0(norm != 0, Kept(c, c.dz) * c.x() / norm)};
+}
+Results OfNormInf(Call c) {
+  const NDArray chosen = Cast(Equal(Abs(c.x()), Kept(c, c.z())), c.x().dtype());
+  return {Kept(c, c.dz) * Sign(c.x()) * (chosen / Reduced(c, &Sum, chosen))};
 }
 Results OfLogSumExp(Call c) { return {Kept(c, c.dz) * Exp(c.x() - Kept(c, c.z()))}; }
 // Equal elements share it.
@@ -213,6 +220,23 @@ constexpr ComposedGradient kComposedGradients[] = {
      [](Call c) -> Results {
        return {If(c, 0, [&] { return c.dz / c.x(1); }),
                If(c, 1, [&] { return -c.dz * c.z() / c.x(1); })};
+     }},
+    // Steps are none.
+    {OpCode::kRemainder,
+     {0, kBoth},
+     [](Call c) -> Results {
+       return {c.dz, If(c, 1, [&] { return -c.dz * FloorDivide(c.x(0), c.x(1)); })};
+     }},
+    {OpCode::kFMod,
+     {0, kBoth | kZ},
+     [](Call c) -> Results {
+       return {c.dz, If(c, 1, [&] { return -c.dz * Round((c.x(0) - c.z()) / c.x(1)); })};
+     }},
+    {OpCode::kCopySign,
+     {kX0 | kZ, 0},
+     [](Call c) -> Results {
+       return {If(c, 0, [&] { return c.dz * Sign(c.x(0)) * Sign(c.z()); }),
+               If(c, 1, [&] { return ZerosOf(c, 1); })};
      }},
     {OpCode::kMaximum,
      {kBoth, kBoth},
@@ -332,6 +356,7 @@ constexpr ComposedGradient kComposedGradients[] = {
     {OpCode::kVariance, {kX}, &OfVariance},
     {OpCode::kNorm1, {kX}, &OfNorm1},
     {OpCode::kNorm2, {kX | kZ}, &OfNorm2},
+    {OpCode::kNormInf, {kX | kZ}, &OfNormInf},
     {OpCode::kLogSumExp, {kX | kZ}, &OfLogSumExp},
     {OpCode::kMax, {kX | kZ}, &OfExtreme},
     {OpCode::kMin, {kX | kZ}, &OfExtreme},
@@ -362,7 +387,8 @@ const ComposedGradient* ComposedGradientOf(OpCode op) {
   for (const ComposedGradient& composed : kComposedGradients) {
     if (composed.op == op) return &composed;
   }
-  return SecondGradientOf(op);
+  const ComposedGradient* const of_order = OrderGradientOf(op);
+  return of_order != nullptr ? of_order : SecondGradientOf(op);
 }
 
 NDArray SumTo(const NDArray& dz, const Shape& shape, NDArray* destination) {

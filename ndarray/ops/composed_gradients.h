@@ -18,7 +18,8 @@ struct ComposedGradient {
 // Null for operators whose rows do not say kComposed.
 const ComposedGradient* ComposedGradientOf(OpCode op);
 
-// Likewise, of gradient operators.
+// Likewise, of operators that order, pick, place and multiply elements along axes, and of gradient operators.
+const ComposedGradient* OrderGradientOf(OpCode op);
 const ComposedGradient* SecondGradientOf(OpCode op);
 
 // The sum of `dz` over the axes along which `shape` was broadcast to its own; into `destination` where that is not null.

@@ -1,6 +1,6 @@
 // Elementwise arithmetic with NumPy's broadcasting. The plain forms allocate the result in the
 // current place; the ...Into forms write to an array of the right shape and type, which may be the
-// very same view as an operand, and allocate nothing.
+// very same view as an operand, and allocate nothing but copies of operands of another type.
 //
 // Types: numbers. Operands of different types promote (PromoteTypes of dtype.h): those that have
 // another type are copied by Cast. The result of an ...Into form must have the promoted type; where
@@ -9,6 +9,9 @@
 // Errors: kInvalidArgument naming operator, operands, shapes and types; two bool operands;
 // kFailedPrecondition for stale operands. Integer division by zero and negative powers of integers
 // are kInvalidArgument; floats follow IEEE 754, integers wrap around.
+//
+// Cost: one pass over the operands and the result, shared out between threads where it is long. Any thread may call, and
+// arrays that are only read may be shared.
 //
 // See also unary.h, activation.h, comparison.h and bitwise.h.
 #ifndef TIDEPOOL_NDARRAY_OPS_ELEMENTWISE_H_
@@ -24,23 +27,24 @@ namespace tidepool {
 NDArray Add(const NDArray& x, const NDArray& y);
 NDArray Subtract(const NDArray& x, const NDArray& y);
 NDArray Multiply(const NDArray& x, const NDArray& y);
-NDArray Divide(const NDArray& x, const NDArray& y);  // of integers: truncated
+NDArray Divide(const NDArray& x, const NDArray& y);  // of integers: truncated towards 0
 void AddInto(const NDArray& x, const NDArray& y, NDArray& z);
 void SubtractInto(const NDArray& x, const NDArray& y, NDArray& z);
 void MultiplyInto(const NDArray& x, const NDArray& y, NDArray& z);
 void DivideInto(const NDArray& x, const NDArray& y, NDArray& z);
 
-// NaN where either is NaN.
+// The larger and the smaller of each pair; NaN where either is NaN. Of 0 and -0 either.
 NDArray Maximum(const NDArray& x, const NDArray& y);
 NDArray Minimum(const NDArray& x, const NDArray& y);
 
 // x to the power of y: C's pow; of integers exact, modulo 2^bits.
 NDArray Power(const NDArray& x, const NDArray& y);
-// x - floor(x / y) * y: of the sign of y, as NumPy's mod.
+// x - floor(x / y) * y: of the sign of y, as NumPy's mod, a 0 too (PyTorch's is of the sign of x then). Gradients of this and
+// FMod take the whole quotient for a constant.
 NDArray Remainder(const NDArray& x, const NDArray& y);
-// C's fmod, and % of integers: of the sign of x.
+// C's fmod, and % of integers: of the sign of x, a 0 too.
 NDArray FMod(const NDArray& x, const NDArray& y);
-// The whole quotient that Remainder belongs to, rounded down: of integers too, where Divide truncates.
+// The whole quotient that Remainder belongs to, rounded down: of integers too, where Divide truncates. x / 0 is as Divide has it.
 NDArray FloorDivide(const NDArray& x, const NDArray& y);
 
 // These, into z.
@@ -71,8 +75,9 @@ void FMaxInto(const NDArray& x, const NDArray& y, NDArray& z);
 void FMinInto(const NDArray& x, const NDArray& y, NDArray& z);
 
 // With a number, which becomes an element of the array's type first (scalar.h). Of integer arrays:
-// sums, differences and products with whole numbers are exact modulo 2^bits, with others computed in double and
-// truncated; everything else takes only numbers that the type holds, else kInvalidArgument. Of float arrays the
+// sums, differences and products with C++ integers, and with whole doubles that an i64 holds, are exact modulo 2^bits; with
+// other doubles (fractions, 1e300) they are computed in double and truncated as ConvertElement of dtype.h does. Everything
+// else takes only numbers that the type holds, else kInvalidArgument. Of float arrays the
 // result is that of the array form, to the bit. Cost: as the array form, without an operand; quotients by numbers
 // that are no power of two, and what no double holds, take an element of scratch.
 NDArray Add(const NDArray& x, const Scalar& y);
@@ -96,12 +101,14 @@ NDArray FMod(const Scalar& x, const NDArray& y);
 NDArray FloorDivide(const NDArray& x, const Scalar& y);
 NDArray FloorDivide(const Scalar& x, const NDArray& y);
 
-// scale * x + shift. Of integers: exact modulo 2^bits when both are whole numbers; otherwise
-// computed in double and truncated.
+// scale * x + shift. Of integers: exact modulo 2^bits when both are whole numbers that an i64 holds; otherwise computed in
+// double, in which integers beyond 2^53 are rounded, and truncated as ConvertElement of dtype.h does. Of floats scale and
+// shift become numbers of the type (float for 16 bits), and the result is rounded once.
 NDArray ScaleShift(const NDArray& x, double scale, double shift);
 void ScaleShiftInto(const NDArray& x, double scale, double shift, NDArray& z);
 
-// Copies values, converting the type as ConvertElement of dtype.h does.
+// Copies values into z, of x's shape, converting the type as ConvertElement of dtype.h does. Of any views that do not
+// overlap.
 void CopyInto(const NDArray& x, NDArray& z);
 // `x` itself when it has the type; else a dense copy in the current place.
 NDArray Cast(const NDArray& x, DType dtype);

@@ -139,9 +139,8 @@ EarlierValues EarlierValuesOf(OpCode op, const void* attributes) {
         return EarlierValues::kAreUnknown;
     }
   }
-  const bool flow_on =
-      op == OpCode::kScatterAdd || PlanOf(op).kind != GradientPlan::Kind::kUnwritten;
-  return flow_on ? EarlierValues::kFlowOn : EarlierValues::kAreUnknown;
+  return PlanOf(op).kind != GradientPlan::Kind::kUnwritten ? EarlierValues::kFlowOn
+                                                           : EarlierValues::kAreUnknown;
 }
 
 OperandSet GradientPlan::NeedsOf(OpCode op, OperandSet wanted, const void* attributes) const {

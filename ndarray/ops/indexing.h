@@ -41,7 +41,8 @@ void GatherInto(const NDArray& x, int axis, const NDArray& indices, NDArray& z);
 // but along `axis`; updates, of target's type, broadcast to them. Equal indices follow one another in row-major
 // order for any number of threads, so that of kNone the last one stays. bool is not added or multiplied; 16-bit
 // floats are rounded after each step, integers wrap.
-// A gradient tape has those of target, of kNone and kAdd; that of kAdd's updates is Gather(dz, axis, indices). Cost: a copy of
+// A gradient tape has those of target and updates, of kNone and kAdd: of kAdd's updates Gather(dz, axis, indices), of kNone's the
+// same where they stayed. Cost: a copy of
 // target, which ScatterInto saves; scratch of 8 bytes an update, made on the host. One thread, on the
 // host; devices add f32, f64, i32 and i64 by scatter_add's kernels.
 NDArray Scatter(const NDArray& target, int axis, const NDArray& indices, const NDArray& updates,

@@ -126,7 +126,13 @@ NDArray Quantile(const NDArray& x, absl::Span<const double> q, const Axes& axes,
   NDArray sorted = ScratchLike(x, {lanes, count}, x.dtype());
   NDArray whole = sorted.Reshape(moved.shape());
   CopyInto(moved, whole);
-  SortInto(sorted, 1, false, sorted);
+  // In place but where a tape records: the gradient is by what was sorted.
+  CallRecorder* const recorder = CallRecorder::Current();
+  if (recorder != nullptr && recorder->Follows({&sorted, 1})) {
+    sorted = Sort(sorted, 1);
+  } else {
+    SortInto(sorted, 1, false, sorted);
+  }
 
   const DType dtype = IsFloating(x.dtype()) ? x.dtype() : DType::kFloat64;
   NDArray z({static_cast<int64_t>(q.size()), lanes}, dtype, ResultPlace("quantile", {&x}));
@@ -151,15 +157,16 @@ NDArray Quantile(const NDArray& x, absl::Span<const double> q, const Axes& axes,
       NDArray value = ScratchLike(x, {lanes}, DType::kFloat64),
               other = ScratchLike(x, {lanes}, DType::kFloat64),
               more = ScratchLike(x, {lanes}, DType::kFloat64),
+              is_finite = ScratchLike(x, {lanes}, DType::kBool),
               same = ScratchLike(x, {lanes}, DType::kBool);
       SubtractInto(high, low, value);
-      IsFiniteInto(value, same);
+      IsFiniteInto(value, is_finite);
       MultiplyInto(value, part < 0.5 ? part : part - 1, value);
       AddInto(value, part < 0.5 ? low : high, value);
       MultiplyInto(low, 1 - part, other);
       MultiplyInto(high, part, more);
       AddInto(other, more, other);
-      WhereInto(same, value, other, value);
+      WhereInto(is_finite, value, other, value);
       EqualInto(low, high, same);
       WhereInto(same, low, value, value);
       CopyInto(value, row);
