@@ -118,14 +118,15 @@ TEST(ParameterAveraging, WorkersWithoutABatchTakeTheMeanOfTheOthers) {
 TEST(ParameterAveraging, Nd4jCase145LeNetByTwoWorkersAveragedEveryThreeRounds) {
   ImageFolder digits = LoadImageFolder("examples/data/mnist");
   // Ten rounds, which end between two averages as all 250 do.
-  if (kUnderThreadSanitizer) digits.train.count = 320;
+  const int64_t batch_size = kUnderThreadSanitizer ? 4 : 16;
+  if (kUnderThreadSanitizer) digits.train.count = 20 * batch_size;
   Model model = MakeModel("lenet", {28, 28, 1}, 10, 7, WorkspaceMode::kEnabled);
   Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kAdam));
   ParallelWrapper parallel(trainer, {.workers = 2,
                                      .training = ParallelTraining::kParameterAveraging,
                                      .averaging_frequency = 3,
                                      .prefetch = 24});
-  ImageBatches batches(digits.train, 16);
+  ImageBatches batches(digits.train, batch_size);
   for (uint64_t epoch = 1; epoch <= 1; ++epoch) {
     batches.Shuffle(3, epoch);
     parallel.Fit(batches);
