@@ -154,7 +154,7 @@ TEST(ParallelWrapperTest, PassesTakeNothingFromTheSystemAndHoldNoMore) {
     Network network = NetworkOf("residual");
     Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
     ParallelWrapper parallel(trainer, {.workers = 2, .training = training});
-    Batches small(8);
+    Batches small(kUnderThreadSanitizer ? 2 : 8);
     const Batch kept[] = {small(0), small(1)};
     int64_t asked = 0, live = 0;
     for (int pass = 0; pass < (kUnderThreadSanitizer ? 14 : 40); ++pass) {
@@ -182,7 +182,7 @@ TEST(ParallelWrapperTest, WorkersFollowThePlanOfActivations) {
           second(planned, UpdaterConfig::Of(UpdaterKind::kAdam));
       ParallelWrapper kept(first, {.workers = 3, .training = training}),
           parallel(second, {.workers = 3, .training = training});
-      Batches small(8);
+      Batches small(kUnderThreadSanitizer ? 2 : 8);
       const auto fit = [&](ParallelWrapper& wrapper) {
         FitHere(wrapper, kUnderThreadSanitizer ? 3 : 6, [&](int64_t i) { return small(i); });
       };
