@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
@@ -272,6 +273,15 @@ NodeConfig ReadNode(const Json& value, const std::string& path, size_t number,
   return node;
 }
 
+// What the parser says, without the name of its exception. It quotes by apostrophes, which need no escapes.
+std::string WordsOf(const Json::exception& error) {
+  std::string words = error.what();
+  const size_t name_end = words.find("] ");
+  if (words.rfind("[json.", 0) == 0 && name_end != words.npos) words.erase(0, name_end + 2);
+  return absl::StrReplaceAll(OneLine(words.substr(0, 300)),
+                             {{R"(\\)", R"(\\)"}, {R"(\')", "'"}, {R"(\")", "\""}});
+}
+
 // Looks through a text before anything is made of it: values within one another, which messages would go down by recursion, and
 // fields that are there twice, of which the parser would keep the last, and zero bytes that are escaped. Linear, which the parser with a callback is not.
 class TextCheck final : public nlohmann::json_sax<Json> {
@@ -295,8 +305,7 @@ class TextCheck final : public nlohmann::json_sax<Json> {
   }
   bool parse_error(std::size_t, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    ThrowInvalidArgument(
-        absl::StrCat("network JSON: ", OneLine(std::string(error.what()).substr(0, 300))));
+    ThrowInvalidArgument(absl::StrCat("network JSON: ", WordsOf(error)));
   }
 
  private:
@@ -361,7 +370,7 @@ NetworkConfig NetworkFromJson(absl::string_view text) {
     Json::sax_parse(text.begin(), text.end(), &check);
     root = Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
-    ThrowInvalidArgument(absl::StrCat("network JSON: ", OneLine(error.what())));
+    ThrowInvalidArgument(absl::StrCat("network JSON: ", WordsOf(error)));
   }
   ObjectReader reader(root, "");
   NetworkConfig config;

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(NetworkJson, JsonAndBack) {
   const NetworkConfig config = SmallResidualConfig();
@@ -168,6 +169,10 @@ TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
       HasSubstr("epsilon -1, expected 0 or more"));
   EXPECT_THAT(message("", ""), HasSubstr("no layers"));
   EXPECT_THAT(message("["), HasSubstr("network JSON: "));
+  // The parser's own words, as they are to be read.
+  EXPECT_THAT(MessageOf([] { NetworkFromJson("{\n  \"inputs\" [1]}"); }),
+              AllOf(StartsWith("network JSON: parse error at line 2, column 12: "),
+                    HasSubstr("unexpected '['; expected ':'")));
   EXPECT_EQ(MessageOf([] { NetworkFromJson("[]"); }), "network JSON: found [], expected an object");
   EXPECT_EQ(MessageOf([] { NetworkFromJson("null"); }),
             "network JSON: found null, expected an object");

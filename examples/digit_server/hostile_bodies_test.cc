@@ -67,7 +67,7 @@ TEST_F(HostileClients, ChunksThatCannotBeAreRefusedAtOnce) {
   const auto expect = [&](const std::string& chunks, int status, const std::string& message) {
     RawClient client = Client();
     client.Send(kChunked + chunks);
-    ASSERT_TRUE(client.HasAnswer(5000)) << chunks.substr(0, 40);
+    ASSERT_TRUE(client.HasAnswer(RawClient::kPatienceMs)) << chunks.substr(0, 40);
     const std::string answer = client.Answer();
     EXPECT_EQ(RawClient::StatusOf(answer), status) << answer;
     EXPECT_THAT(answer, HasSubstr(message)) << chunks.substr(0, 40);
@@ -198,7 +198,7 @@ TEST_F(HostileClients, AnswersThatNobodyTakesCountAsBodies) {
   const std::string many(options_.limits.body_bytes / 64, 'i');  // 10 MiB of text
   RawClient first(server_->port(), 4096);
   first.Send(Post(many.size()) + many);
-  EXPECT_TRUE(first.HasAnswer(30'000));  // more than sockets hold
+  EXPECT_TRUE(first.HasAnswer(RawClient::kPatienceMs));  // more than sockets hold
   // Its beginning: one that is not refused has megabytes.
   const std::string answer = Refusal(Post(many.size()) + many).substr(0, 1000);
   EXPECT_EQ(RawClient::StatusOf(answer), 503);

@@ -160,6 +160,7 @@ TEST_F(HostileClients, SeveralRequestsInOnePacketAreAnsweredInOrder) {
 }
 
 TEST_F(HostileClients, WhatHasArrivedWhenItStopsIsAnswered) {
+  options_.limits.stop_time = kForEver;
   for (int round = 0; round < 20; ++round) {
     Start();
     std::vector<RawClient> clients;

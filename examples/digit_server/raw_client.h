@@ -19,6 +19,9 @@ namespace tidepool {
 
 class RawClient {
  public:
+  // Longer than any server takes that answers at all, on a busy machine and under a sanitizer too.
+  static constexpr int kPatienceMs = 600'000;
+
   // To 127.0.0.1. Small buffers of the system's fill soon where nobody reads.
   explicit RawClient(int port, int buffer_bytes = 0) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
     if (buffer_bytes > 0) {
@@ -40,7 +43,7 @@ class RawClient {
   bool is_open() const { return is_open_; }
 
   // As far as the server takes it; false: it has closed, or takes no more for `wait_ms`.
-  bool Send(std::string_view bytes, int wait_ms = 30'000) {
+  bool Send(std::string_view bytes, int wait_ms = kPatienceMs) {
     while (!bytes.empty()) {
       const ssize_t sent = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent > 0) {
@@ -58,7 +61,7 @@ class RawClient {
   // One answer, whole, or what there was of it at the connection's end or after a time in which any
   // server would have answered.
   std::string Answer() {
-    while (!IsWhole() && Wait(POLLIN, 30'000)) {
+    while (!IsWhole() && Wait(POLLIN, kPatienceMs)) {
       char bytes[65536];
       const ssize_t got = recv(socket_, bytes, sizeof bytes, MSG_DONTWAIT);
       if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
@@ -73,7 +76,7 @@ class RawClient {
   int AnswersStatus() { return StatusOf(Answer()); }
   // Whether the server closes it, at once or when what it sends has been read.
   bool Ends() {
-    while (Wait(POLLIN, 30'000)) {
+    while (Wait(POLLIN, kPatienceMs)) {
       char bytes[65536];
       const ssize_t got = recv(socket_, bytes, sizeof bytes, MSG_DONTWAIT);
       if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return true;

@@ -24,6 +24,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/nn/data/example_iterator.h"
+#include "tidepool/nn/data/normalizer.h"
 #include "tidepool/nn/data/testing/numbered.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/training/trainer.h"
@@ -117,6 +118,25 @@ TEST(AsyncIterator, SlotsForWhatTheReaderKeeps) {
     EXPECT_EQ(ahead.ring_stats().temporary == 0, kept == 6);
     EXPECT_TRUE(kept == 6 || ahead.ring_stats().temporary >= 198) << ahead.ring_stats().temporary;
     for (const DataSet& batch : in_hand) EXPECT_TRUE(batch.features.IsAttached());
+  }
+}
+
+// Nothing is copied behind the one that makes a batch, or that normalizes what it has alone.
+TEST(AsyncIterator, BatchesAreReadWhereTheyWereMade) {
+  std::vector<const void*> made(40);
+  FunctionIterator<DataSet> source(40, [&](int64_t i) {
+    DataSet batch = Numbered(i);
+    made[static_cast<size_t>(i)] = batch.features.raw_data();
+    return batch;
+  });
+  Normalizer normalizer = Normalizer::Standardize();
+  normalizer.Fit(source);
+  NormalizedIterator normalized(source, normalizer);
+  for (DataSetIterator* const base :
+       {static_cast<DataSetIterator*>(&source), static_cast<DataSetIterator*>(&normalized)}) {
+    base->Reset();
+    AsyncDataSetIterator ahead(*base, {.prefetch = 4, .producers = 3});
+    for (size_t i = 0; i < 40; ++i) EXPECT_EQ(ahead.Next()->features.raw_data(), made[i]) << i;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/nn/distributed/thread_ranks.h"
 #include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/models.h"
 #include "tidepool/nn/parallel/parallel_testing.h"
 
 namespace tidepool::nn {
@@ -59,7 +60,7 @@ TEST(GradientBuckets, AreBegunInOrderOnceTheirGradientsAreFinal) {
 TEST(GradientBuckets, TheFirstParametersOfALongBucketAreOneOfTheirOwn) {
   ThreadRanks(1).Run([](Communicator& communicator) {
     using Range = std::pair<int64_t, int64_t>;
-    const Network lenet = NetworkOf("lenet");
+    const Network lenet(NetworkConfig::Sequential({28, 28, 1}, LayersOf("lenet", 10)));
     const int64_t first = lenet.named_parameters()[2].begin, all = lenet.trained_elements();
     GradientBuckets one(lenet, communicator, int64_t{1} << 30);
     ASSERT_EQ(one.count(), 2);

@@ -70,6 +70,20 @@ TEST(RankAgreement, RanksThatDifferAreRefusedAtTheStart) {
                         DistributedTrainer distributed(trainer, communicator);
                       }),
               HasSubstr("rank 2: parameters: found"));
+  // A program of another version says another number, and may have more to say than that.
+  for (const bool says_more : {false, true}) {
+    EXPECT_THAT(refusal(2,
+                        [&](int rank, Communicator& communicator) {
+                          Network network = NetworkOf("mlp");
+                          Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+                          RankFacts facts = FactsOf(trainer);
+                          ASSERT_EQ(facts.front().first, "version");
+                          if (rank == 2) facts.front().second = "1000";
+                          if (rank == 2 && says_more) facts.emplace_back("what is new", "a text");
+                          CheckFacts(communicator, facts);
+                        }),
+                HasSubstr("rank 2: version: found 1000, expected "));
+  }
   ThreadRanks(2).Run([](Communicator& communicator) {
     Network network = NetworkOf("mlp");
     Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));

@@ -15,6 +15,7 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/distributed/cost_model.h"
 #include "tidepool/nn/distributed/delayed_transport.h"
 #include "tidepool/nn/distributed/distributed_trainer.h"
 #include "tidepool/nn/distributed/heartbeat.h"
@@ -123,32 +124,39 @@ void ComeLate(Communicator& communicator) {
   Expect(heartbeat.verdict().empty(), heartbeat.verdict());
 }
 
-// Seconds of an all-reduce by size, the least of some: what a model of cost is fitted to
-// (docs/distributed.md).
-void MeasureCost(Communicator& communicator) {
-  constexpr int kTimes = 30;
-  for (int64_t bytes = 1 << 10; bytes <= 64 << 20; bytes *= 4) {
+// Seconds of an all-reduce by size, the least of some: what a model of cost is fitted to, or, over
+// `link`, compared with (docs/distributed.md).
+void MeasureCost(Communicator& communicator, const LinkCost* link = nullptr) {
+  const int times = link != nullptr ? 5 : 30;
+  for (int64_t bytes = 1 << 10; bytes <= (link != nullptr ? 4 << 20 : 64 << 20); bytes *= 4) {
     std::vector<float> values(static_cast<size_t>(bytes / 4));
     double least = 1e9;
-    for (int i = 0; i < kTimes; ++i) {
+    for (int i = 0; i < times; ++i) {
       communicator.Barrier("before");
       const double before = communicator.stats().busy_seconds;
       communicator.AllReduce(absl::MakeSpan(values), "cost");
       least = std::min(least, communicator.stats().busy_seconds - before);
     }
-    if (communicator.rank() == 0) {
-      std::printf("%d ranks %10lld bytes %10.1f us\n", communicator.size(),
-                  static_cast<long long>(bytes), least * 1e6);
+    if (communicator.rank() != 0) continue;
+    std::printf("%d ranks %10lld bytes %10.1f us", communicator.size(),
+                static_cast<long long>(bytes), least * 1e6);
+    if (link != nullptr) {
+      std::printf(", %10.1f by the formula",
+                  SecondsOf(CollectiveKind::kAllReduce, bytes, communicator.size(), *link) * 1e6);
     }
+    std::printf("\n");
   }
 }
 
-// What of the communication is hidden, over links that are slower by alpha microseconds a message
-// and beta picoseconds a byte.
-int MeasureHiddenOver(double alpha_us, double beta_ps) {
-  const LinkCost link{1e-6 * alpha_us, 1e-12 * beta_ps};
+// What of the communication is hidden, or what sums cost, over links that are slower.
+int MeasureOver(const LinkCost& link, bool is_cost) {
   Communicator communicator(
       [&] { return std::make_unique<DelayedTransport>(OpenTransport(), link); });
+  if (is_cost) {
+    MeasureCost(communicator, &link);
+    communicator.Barrier("end");
+    return 0;
+  }
   for (const int64_t kib : {64, 256, 1 << 20}) {
     for (const char* const parts : {"nothing", "updater", "parameters"}) {
       DistributedConfig config;
@@ -192,9 +200,13 @@ int Main(const std::string& what) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc == 4 && std::string(argv[1]) == "hidden")
-      return tidepool::nn::MeasureHiddenOver(std::atof(argv[2]), std::atof(argv[3]));
-    return tidepool::nn::Main(argc > 1 ? argv[1] : "");
+    const std::string what = argc > 1 ? argv[1] : "";
+    // Of links, microseconds a message and picoseconds a byte.
+    if (argc == 4 && (what == "hidden" || what == "cost")) {
+      return tidepool::nn::MeasureOver({1e-6 * std::atof(argv[2]), 1e-12 * std::atof(argv[3])},
+                                       what == "cost");
+    }
+    return tidepool::nn::Main(what);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 3;

@@ -118,14 +118,15 @@ TEST(ParameterAveraging, WorkersWithoutABatchTakeTheMeanOfTheOthers) {
 TEST(ParameterAveraging, Nd4jCase145LeNetByTwoWorkersAveragedEveryThreeRounds) {
   ImageFolder digits = LoadImageFolder("examples/data/mnist");
   // Ten rounds, which end between two averages as all 250 do.
-  if (kUnderThreadSanitizer) digits.train.count = 320;
+  const int64_t batch_size = kUnderThreadSanitizer ? 4 : 16;
+  if (kUnderThreadSanitizer) digits.train.count = 20 * batch_size;
   Model model = MakeModel("lenet", {28, 28, 1}, 10, 7, WorkspaceMode::kEnabled);
   Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kAdam));
   ParallelWrapper parallel(trainer, {.workers = 2,
                                      .training = ParallelTraining::kParameterAveraging,
                                      .averaging_frequency = 3,
                                      .prefetch = 24});
-  ImageBatches batches(digits.train, 16);
+  ImageBatches batches(digits.train, batch_size);
   for (uint64_t epoch = 1; epoch <= 1; ++epoch) {
     batches.Shuffle(3, epoch);
     parallel.Fit(batches);
@@ -153,7 +154,7 @@ TEST(ParallelWrapperTest, PassesTakeNothingFromTheSystemAndHoldNoMore) {
     Network network = NetworkOf("residual");
     Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
     ParallelWrapper parallel(trainer, {.workers = 2, .training = training});
-    Batches small(8);
+    Batches small(kUnderThreadSanitizer ? 2 : 8);
     const Batch kept[] = {small(0), small(1)};
     int64_t asked = 0, live = 0;
     for (int pass = 0; pass < (kUnderThreadSanitizer ? 14 : 40); ++pass) {
@@ -181,7 +182,7 @@ TEST(ParallelWrapperTest, WorkersFollowThePlanOfActivations) {
           second(planned, UpdaterConfig::Of(UpdaterKind::kAdam));
       ParallelWrapper kept(first, {.workers = 3, .training = training}),
           parallel(second, {.workers = 3, .training = training});
-      Batches small(8);
+      Batches small(kUnderThreadSanitizer ? 2 : 8);
       const auto fit = [&](ParallelWrapper& wrapper) {
         FitHere(wrapper, kUnderThreadSanitizer ? 3 : 6, [&](int64_t i) { return small(i); });
       };
