@@ -97,7 +97,8 @@ PointwiseLoop Converter(DType from, DType to) {
     case DType::kUInt64:
       if (to == DType::kFloat32) return loops.u64_to_f32;
       if (to == DType::kFloat64) return loops.u64_to_f64;
-      if (IsFloating(to)) return nullptr;
+      if (to == DType::kFloat16) return loops.u64_to_f16;
+      if (to == DType::kBFloat16) return loops.u64_to_bf16;
       from = DType::kInt64;  // the same bits
       break;
     default:

@@ -65,7 +65,7 @@ inline constexpr int kConvertTypes =
 struct ConversionLoops {
   PointwiseLoop convert[kConvertTypes][kConvertTypes];  // [from][to]
   PointwiseLoop i16_to_i32, u16_to_i32, i32_to_16_bits, u32_to_i64;
-  PointwiseLoop u64_to_f32, u64_to_f64, f32_to_u64, f64_to_u64;
+  PointwiseLoop u64_to_f32, u64_to_f64, u64_to_f16, u64_to_bf16, f32_to_u64, f64_to_u64;
   // memcpy past the caches; `to` is aligned to 32 bytes, `bytes` a multiple of 32.
   void (*stream)(const void* from, void* to, int64_t bytes);
 };
