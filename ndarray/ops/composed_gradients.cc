@@ -250,22 +250,6 @@ constexpr ComposedGradient kComposedGradients[] = {
        return {If(c, 0, [&] { return Where0(c.x(0) <= c.x(1), c.dz); }),
                If(c, 1, [&] { return Where0(c.x(0) > c.x(1), c.dz); })};
      }},
-    {OpCode::kFMax,
-     {kBoth, kBoth},
-     [](Call c) -> Results {
-       return {If(c, 0, [&] { return Where0(LogicalOr(c.x(0) >= c.x(1), IsNan(c.x(1))), c.dz); }),
-               If(c, 1, [&] {
-                 return Where0(LogicalNot(LogicalOr(c.x(0) >= c.x(1), IsNan(c.x(1)))), c.dz);
-               })};
-     }},
-    {OpCode::kFMin,
-     {kBoth, kBoth},
-     [](Call c) -> Results {
-       return {If(c, 0, [&] { return Where0(LogicalOr(c.x(0) <= c.x(1), IsNan(c.x(1))), c.dz); }),
-               If(c, 1, [&] {
-                 return Where0(LogicalNot(LogicalOr(c.x(0) <= c.x(1), IsNan(c.x(1)))), c.dz);
-               })};
-     }},
     {OpCode::kPower,
      {kBoth, kX0 | kZ},
      [](Call c) -> Results {

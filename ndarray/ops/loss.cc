@@ -37,6 +37,12 @@ NDArray MeanLoss(OpCode op, const char* operand, const NDArray& x, const NDArray
   return loss;
 }
 
+CrossEntropy NewCrossEntropy(OpCode op, const NDArray& logits, const NDArray& targets) {
+  const Place place = ResultPlace(op, {&logits, &targets});
+  return {NDArray({logits.dim(0)}, logits.dtype(), place),
+          NDArray(logits.shape(), logits.dtype(), place)};
+}
+
 // By the gradient of each row's loss.
 void RowLossGrad(OpCode op, const NDArray& x, const NDArray& targets, const NDArray& loss_gradient,
                  NDArray& gradient, AttributesRef attributes = {}) {
@@ -86,8 +92,7 @@ CrossEntropy SoftmaxCrossEntropy(const NDArray& logits, const NDArray& labels, L
   CheckDType("softmax_cross_entropy", "labels", labels, DType::kInt64);
   CheckShape("softmax_cross_entropy", "labels", labels, {logits.dim(0)});
   if (known != Labels::kChecked) CheckLabels("softmax_cross_entropy", labels, logits.dim(1));
-  CrossEntropy result{NDArray({logits.dim(0)}, logits.dtype()),
-                      NDArray(logits.shape(), logits.dtype())};
+  CrossEntropy result = NewCrossEntropy(OpCode::kSoftmaxCrossEntropy, logits, labels);
   Dispatch(OpCode::kSoftmaxCrossEntropy, {&logits, &labels}, {&result.loss, &result.probabilities});
   return result;
 }
@@ -110,8 +115,7 @@ CrossEntropy DenseCrossEntropy(const NDArray& logits, const NDArray& targets) {
   CheckOperands(OpCode::kDenseCrossEntropy, {&logits, &targets});
   CheckLogits("dense_cross_entropy", "logits", logits);
   CheckLike("dense_cross_entropy", "targets", targets, logits);
-  CrossEntropy result{NDArray({logits.dim(0)}, logits.dtype()),
-                      NDArray(logits.shape(), logits.dtype())};
+  CrossEntropy result = NewCrossEntropy(OpCode::kDenseCrossEntropy, logits, targets);
   Dispatch(OpCode::kDenseCrossEntropy, {&logits, &targets}, {&result.loss, &result.probabilities});
   return result;
 }

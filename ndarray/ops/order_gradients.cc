@@ -23,7 +23,7 @@ namespace {
 using Call = const GradientCall&;
 using Results = GradientResults;
 
-constexpr OperandSet kX = InputBit(0), kIndices = InputBit(1), kZ = OutputBit(0);
+constexpr OperandSet kX = InputBit(0), kY = InputBit(1), kIndices = InputBit(1), kZ = OutputBit(0);
 
 NDArray NumberLike(const NDArray& x, double value) { return ScalarOperand(value, x.dtype(), x); }
 
@@ -106,6 +106,15 @@ Results OfTopK(Call c) {
       Scatter(zeros, c.attrs<AxisAttributes>().axis, *c.outputs[1], c.dz, ScatterReduction::kAdd)};
 }
 
+// To the one that was taken: the other of a NaN, and X where both are equal.
+Results OfPicked(Call c, const NDArray& takes_x) {
+  const auto where = [&](const NDArray& taken) { return Where(taken, c.dz, NumberLike(c.dz, 0)); };
+  return {c.wants(0) ? where(takes_x) : NDArray(),
+          c.wants(1) ? where(LogicalNot(takes_x)) : NDArray()};
+}
+Results OfFMax(Call c) { return OfPicked(c, LogicalOr(c.x(0) >= c.x(1), IsNan(c.x(1)))); }
+Results OfFMin(Call c) { return OfPicked(c, LogicalOr(c.x(0) <= c.x(1), IsNan(c.x(1)))); }
+
 // Z goes on to what it held, and what was added is what is read here.
 Results OfScatterAdd(Call c) { return {Gather(c.dz, c.x(1), c.attrs<AxisAttributes>().axis)}; }
 
@@ -135,6 +144,8 @@ constexpr ComposedGradient kOrderGradients[] = {
     {OpCode::kCumProd, {kX | kZ}, &OfCumProd},
     {OpCode::kSort, {kX}, &OfSort},
     {OpCode::kTopK, {OutputBit(1)}, &OfTopK},
+    {OpCode::kFMax, {kX | kY, kX | kY}, &OfFMax},
+    {OpCode::kFMin, {kX | kY, kX | kY}, &OfFMin},
     {OpCode::kScatterAdd, {kIndices}, &OfScatterAdd},
     {OpCode::kScatter, {kIndices}, &OfScatter},
 };
