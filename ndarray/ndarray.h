@@ -204,9 +204,11 @@ class NDArray {
   NDArray Reshape(std::initializer_list<int64_t> dims) const {
     return Reshape(absl::Span<const int64_t>(dims.begin(), dims.size()));
   }
+  // Where no strides walk this view in that shape: a dense copy in the current place.
   NDArray ReshapeOrCopy(absl::Span<const int64_t> dims) const {
     return ReshapeOrCopy(Completed(dims));
   }
+  // The same: x.ReshapeOrCopy({-1, 4}).
   NDArray ReshapeOrCopy(std::initializer_list<int64_t> dims) const {
     return ReshapeOrCopy(absl::Span<const int64_t>(dims.begin(), dims.size()));
   }
