@@ -11,7 +11,8 @@ namespace {
 // first that it missed.
 constexpr uint32_t kMissesBeforeNone = 64;
 constexpr uint32_t kMissedShare = 4;
-// Plans that are looked at when a cycle leaves its own.
+// Plans that are looked at when a cycle leaves its own, and those that are tried.
+constexpr uint32_t kMostLookedAt = 512;
 constexpr uint32_t kMostTried = 8;
 
 // Whether what is alive lies where the plan has it, and leaves the next request its place.
@@ -114,6 +115,7 @@ void CycleFollower::BeginAnew(size_t capacity) noexcept {
   left_end_ = 0;
   alike_ = {};
   missed_ = 0;
+  most_looked_at_ = kMostLookedAt;
   // Pages that could not be had are asked for again at the cycle's end.
   const LearnedCycle* next = lesson_.next;
   if (next != nullptr && next->plan->layout.peak_bytes() > capacity) next = nullptr;
@@ -159,19 +161,27 @@ void CycleFollower::LeaveForGood(const RequestView& made) noexcept {
 }
 
 // To a plan that has made the same requests so far, and this one next: the one that was used last of
-// those that what is alive allows.
+// those that what is alive allows. Of very many some are looked at, here and there, and fewer each time in a cycle.
 bool CycleFollower::SwitchPlan(const RequestView& made, size_t rounded) {
   PlanList::Range same = alike_;
   lesson_.plans->Narrow(made.count(), ExtendSignature(recorder_.signature(), rounded), &same);
   std::array<const LearnedCycle*, kMostTried> latest{};
-  lesson_.plans->ForEach(same, [&](const LearnedCycle& each) {
+  const auto look_at = [&](const LearnedCycle& each) {
     const LearnedCycle* cycle = &each;
     if (cycle == followed_) return;
     for (const LearnedCycle*& other : latest) {
       if (cycle == nullptr) break;
       if (other == nullptr || cycle->used_at > other->used_at) std::swap(cycle, other);
     }
-  });
+  };
+  const uint32_t size = same.end - same.begin;
+  if (size <= most_looked_at_) {
+    lesson_.plans->ForEach(same, look_at);
+  } else {
+    const uint32_t step = size / most_looked_at_;
+    for (uint32_t i = same.begin; i < same.end; i += step) look_at((*lesson_.plans)[i]);
+    most_looked_at_ = std::max(most_looked_at_ / 2, kMostTried);
+  }
   for (const LearnedCycle* cycle : latest) {
     if (cycle == nullptr) break;
     if (cycle->plan->layout.peak_bytes() > capacity_ || !CanTakeOver(*cycle->plan, made)) continue;

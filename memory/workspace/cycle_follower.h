@@ -164,7 +164,8 @@ class CycleFollower {
   bool unrecorded_ = false;
   static constexpr uint32_t kQuietCycles = 4;
   uint32_t quiet_cycles_ = 0;
-  uint32_t missed_ = 0;  // requests of this cycle
+  uint32_t missed_ = 0;          // requests of this cycle
+  uint32_t most_looked_at_ = 0;  // of plans that it may change to
   uint32_t first_miss_ = 0;
   uint32_t last_miss_ = 0;
 };

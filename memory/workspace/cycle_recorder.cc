@@ -28,6 +28,7 @@ void CycleRecorder::Leave(const CyclePlan& plan, const RequestView& made) {
   if (active_) return;
   requests_.assign(plan.requests.begin(), plan.requests.begin() + count);
   signature_ = count == 0 ? kNoRequests : plan.signatures[count - 1];
+  if (count > 0) first_bytes_ = static_cast<size_t>(plan.requests.front().size);
   left_ = &plan;
   left_at_ = count;
   active_ = true;
@@ -38,6 +39,7 @@ void CycleRecorder::WriteDown(const CyclePlan& plan, uint32_t count) noexcept {
   try {
     requests_.assign(plan.requests.begin(), plan.requests.begin() + count);
     signature_ = plan.signatures[count - 1];
+    first_bytes_ = static_cast<size_t>(plan.requests.front().size);
   } catch (const std::bad_alloc&) {
     requests_.clear();
   }

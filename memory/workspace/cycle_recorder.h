@@ -42,7 +42,10 @@ class CycleRecorder {
     }
   }
   // A request of a cycle that is not written down, so that it is known when the same come again.
-  void Hash(size_t rounded) noexcept { signature_ = ExtendSignature(signature_, rounded); }
+  void Hash(size_t rounded) noexcept {
+    if (signature_ == kNoRequests) first_bytes_ = rounded;
+    signature_ = ExtendSignature(signature_, rounded);
+  }
   // Nobody learns from this cycle: what was written down goes, and the rest is only hashed.
   void Stop() noexcept {
     active_ = false;
@@ -52,7 +55,7 @@ class CycleRecorder {
   // Request number `slot`, for which there is memory.
   void Add(uint32_t slot, size_t rounded) noexcept {
     requests_.push_back({slot, 0, static_cast<int64_t>(rounded)});
-    signature_ = ExtendSignature(signature_, rounded);
+    Hash(rounded);
   }
   // So that WriteDown() of so many requests needs no memory. Throws std::bad_alloc.
   void ReserveFor(size_t requests) { requests_.reserve(requests); }
@@ -74,6 +77,8 @@ class CycleRecorder {
   const CyclePlan* left_plan() const { return left_; }
   uint32_t left_at() const { return left_at_; }  // after so many requests
   uint64_t signature() const { return signature_; }
+  // Of the first request, where signature() is of any.
+  size_t first_bytes() const { return first_bytes_; }
   // Between cycles: gives back what it was written into.
   void Trim() noexcept {
     if (active_) return;
@@ -90,6 +95,7 @@ class CycleRecorder {
   uint32_t left_at_ = 0;
   const CyclePlan* left_last_ = nullptr;
   uint64_t signature_ = kNoRequests;
+  size_t first_bytes_ = 0;
 };
 
 }  // namespace tidepool

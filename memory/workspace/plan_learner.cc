@@ -55,7 +55,7 @@ bool PlanLearner::is_off() const {
 
 size_t PlanLearner::state_bytes() const {
   return plans_.state_bytes() + effort_.state_bytes() + loose_.state_bytes() +
-         watch_.seen.capacity() * sizeof(LifetimeBuffer);
+         crowds_.state_bytes() + watch_.seen.capacity() * sizeof(LifetimeBuffer);
 }
 
 // ---- sizes ------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ void PlanLearner::Forget() noexcept {
   effort_.Forget(cycles_);
   loose_.Clear();
   loose_cycles_ = 0;
-  crowd_ = 0;
+  crowds_.Clear();
   missing_cycles_ = inexact_cycles_ = 0;
   watched_ = {};
   watch_ = {};

@@ -35,6 +35,7 @@
 
 #include "tidepool/memory/mapped_vector.h"
 #include "tidepool/memory/sync/std_sync.h"
+#include "tidepool/memory/workspace/crowds.h"
 #include "tidepool/memory/workspace/cycle_plan.h"
 #include "tidepool/memory/workspace/cycle_recorder.h"
 #include "tidepool/memory/workspace/loose_plans.h"
@@ -73,10 +74,10 @@ struct EndedCycle {
   bool is_recorded() const { return !recorder->requests().empty(); }
   // It had no plan, and the lesson was not to record it: the hash of its requests is all that is known.
   bool is_unrecorded() const { return followed == nullptr && !is_recorded(); }
-  // Of its first request; of one that is not unrecorded.
+  // Of its first request, where it made any.
   size_t first_bytes() const {
-    return static_cast<size_t>(is_recorded() ? recorder->requests().front().size
-                                             : followed->plan->requests.front().size);
+    if (followed == nullptr || is_recorded()) return recorder->first_bytes();
+    return static_cast<size_t>(followed->plan->requests.front().size);
   }
   bool has_lifetimes() const { return is_recorded() || (knows_lifetimes && !is_unrecorded()); }
   // Before which request `slot` was released.
@@ -287,6 +288,10 @@ class PlanLearner {
   void GaveUp(size_t most_alive) noexcept;
   bool AlikeWereGivenUp(const EndedCycle& cycle, const Shape& shape);
   PlanList::Range BeginningWith(size_t first_bytes) const;
+  // More kinds that begin alike than are planned together (plan_learner_crowds.cc).
+  bool PlansInCrowd(const EndedCycle& cycle, const LearnedCycle& same);
+  void GiveUpCrowd(size_t first_bytes);
+  std::optional<WantedPlan> ObserveCrowd(const EndedCycle& cycle);
   std::optional<WantedPlan> ObserveLoose(const EndedCycle& cycle, LoosePlans::Kind& kind);
   std::optional<WantedPlan> PlanAgain(const EndedCycle& cycle, LoosePlans::Kind& kind);
   // How many cycles of a kind are looked at, one after the other.
@@ -329,11 +334,10 @@ class PlanLearner {
   // as many each time that it has saved none.
   size_t served_for_pages_ = 0;
   size_t price_of_pages_ = kLeastPriceOfPages;
+  size_t price_refused_ = 0;  // the last that was too high; 0: none since
   uint64_t plans_made_ = 0;
   uint64_t plans_improved_ = 0;
-  // What one of more kinds than are planned together begins with that left its plan, the last time; cycles_.
-  size_t crowd_ = 0;
-  uint64_t crowd_at_ = 0;
+  Crowds crowds_;
   bool any_refused_ = false;                              // of plans_, perhaps
   uint64_t refusals_to_skip_ = 0, refusals_skipped_ = 0;  // so many more; the last time
   size_t refused_room_ = SIZE_MAX;  // of the workspace, when that was the last time; cycles_

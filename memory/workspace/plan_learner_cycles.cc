@@ -31,12 +31,10 @@ constexpr uint64_t kCyclesOfOneMind = 1024;
 // the next are taken at their longest.
 constexpr int kFewestRecordedCycles = 4;
 constexpr int kMostRecordedCycles = 64;
+// Kinds that begin alike and are looked at whatever the last ones would have cost.
+constexpr uint32_t kFewAlike = 64;
 // What no plan of a family has room for is given up after so many.
 constexpr uint32_t kRemadeInVain = 8;
-// One of more kinds than are planned together is in others' way, and they in its: it is made anew after twice as
-// many cycles each time.
-constexpr uint32_t kMostDoublings = 30;
-
 // Whether the plan of the same requests allows the lifetimes they had.
 bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
   for (uint32_t slot = 0; slot < plan.requests.size(); ++slot) {
@@ -97,6 +95,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   if (shape == wanted_shape_ && cycle.has_lifetimes()) lifetimes_wanted_ = 0;
   const Shape before = std::exchange(last_shape_, shape);
   comes_again_ = shape == before;
+  if (crowds_.Leaves(cycle.first_bytes(), shape.signature)) return ObserveCrowd(cycle);
   if (LoosePlans::Kind* const kind = loose_.Find(shape.signature, shape.requests);
       kind != nullptr && plans_.Find(shape.signature, shape.requests) == nullptr) {
     return ObserveLoose(cycle, *kind);
@@ -225,10 +224,7 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   // The last to throw: what is wanted must be adopted or given up.
   std::optional<Family> family = Family();
   if (keeps_plans()) family = FamilyOf(cycle, same, 0);
-  if (!family.has_value() && same != nullptr &&
-      cycles_ - same->learned_at < uint64_t{1} << std::min(same->remade, kMostDoublings)) {
-    crowd_ = cycle.first_bytes();
-    crowd_at_ = cycles_;
+  if (!family.has_value() && same != nullptr && !PlansInCrowd(cycle, *same)) {
     effort_.PutOff();
     return std::nullopt;
   }
@@ -330,6 +326,11 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   if (watch.repetitions == 0) watch.since = cycles_ - 1;
   watch.repetitions = std::min(watch.repetitions + 1, watch.next_look());
   if (watch.repetitions < watch.next_look()) return std::nullopt;
+  // Of hundreds that begin alike one is looked at when all could be planned again, as else each would be in vain.
+  if (keeps_plans() && served_for_pages_ < price_refused_) {
+    const PlanList::Range alike = BeginningWith(cycle.first_bytes());
+    if (alike.end - alike.begin > kFewAlike) return std::nullopt;
+  }
   if (!cycle.has_lifetimes()) {
     WantLifetimes(shape);
     return std::nullopt;

@@ -235,8 +235,12 @@ bool PlanLearner::Affords(const Family& family, bool mends) noexcept {
   if (mends) {
     if (requests > served_) return false;
   } else {
-    if (2 * requests > served_ || price_of_pages_ * requests > served_for_pages_) return false;
-    served_for_pages_ = 0;
+    const size_t price = price_of_pages_ * requests;
+    if (2 * requests > served_ || price > served_for_pages_) {
+      price_refused_ = price;
+      return false;
+    }
+    served_for_pages_ = price_refused_ = 0;
   }
   served_ -= requests;
   return true;

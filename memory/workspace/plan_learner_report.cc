@@ -40,10 +40,19 @@ std::string PlanLearner::Report() const {
   if (kinds.size() > kMostLines) {
     absl::StrAppend(&text, "and for ", kinds.size() - kMostLines, " other kinds likewise\n");
   }
-  if (crowd_ > 0 && cycles_ - crowd_at_ < kCrowdCycles) {
-    absl::StrAppend(&text, "cycles leave their plans where more than ", kMostFamilyMembers,
-                    " kinds begin with ", crowd_,
-                    " bytes: so many are not planned together, and each is in others' way\n");
+  const auto crowd = [&](size_t first_bytes) {
+    return absl::StrCat("more kinds begin with ", first_bytes, " bytes than are planned together (",
+                        kMostFamilyMembers, ", of ", kMostFamilyRequests, " requests)");
+  };
+  crowds_.ForEachGivenUp([&](const Crowds::Crowd& each) {
+    absl::StrAppend(&text, "no plans since cycle ", each.given_up_at, " where ",
+                    crowd(each.first_bytes),
+                    ", as each was in others' way; until few of these come; given up ", each.times,
+                    each.times == 1 ? " time\n" : " times\n");
+  });
+  if (crowds_.last() > 0 && cycles_ - crowds_.last_missed() < kCrowdCycles) {
+    absl::StrAppend(&text, "cycles leave their plans where ", crowd(crowds_.last()),
+                    ", and each is in others' way\n");
   }
   if (effort_.are_hardly_followed()) {
     absl::StrAppend(

@@ -308,15 +308,26 @@ void PlanSet::SetAlone(bool alone, uint64_t now, std::shared_ptr<const CyclePlan
   plan_bytes_ = plan_bytes_ - before + BytesOf(cycle);
 }
 
-bool PlanSet::ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept {
-  const auto goes = [](const LearnedCycle& cycle) { return cycle.guessed && !cycle.paid; };
+template <typename Goes>
+bool PlanSet::ForgetAll(const Goes& goes) noexcept {
   std::erase_if(by_key_, [&](const auto& entry) { return goes(**entry.second); });
-  const size_t gone = std::erase_if(cycles_, [&](const auto& cycle) {
-    if (goes(*cycle)) saw(cycle->plan->signature());
-    return goes(*cycle);
-  });
+  const size_t gone = std::erase_if(cycles_, [&](const auto& cycle) { return goes(*cycle); });
   if (gone > 0) Changed();
   return gone > 0;
+}
+
+bool PlanSet::ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept {
+  const auto goes = [](const LearnedCycle& cycle) { return cycle.guessed && !cycle.paid; };
+  for (const auto& cycle : cycles_) {
+    if (goes(*cycle)) saw(cycle->plan->signature());
+  }
+  return ForgetAll(goes);
+}
+
+void PlanSet::ForgetBeginning(size_t first_bytes) noexcept {
+  ForgetAll([first_bytes](const LearnedCycle& cycle) {
+    return cycle.plan->requests.front().size == static_cast<int64_t>(first_bytes);
+  });
 }
 
 void PlanSet::Forget(const LearnedCycle* cycle) noexcept {
@@ -327,12 +338,7 @@ void PlanSet::Forget(const LearnedCycle* cycle) noexcept {
 
 void PlanSet::ForgetLarger(size_t bytes) noexcept {
   if (std::max(peak_bytes_, loaded_peak_bytes_) <= bytes) return;
-  std::erase_if(by_key_, [bytes](const auto& entry) {
-    return (*entry.second)->plan->layout.peak_bytes() > bytes;
-  });
-  std::erase_if(cycles_,
-                [bytes](const auto& cycle) { return cycle->plan->layout.peak_bytes() > bytes; });
-  Changed();
+  ForgetAll([bytes](const LearnedCycle& cycle) { return cycle.plan->layout.peak_bytes() > bytes; });
 }
 
 void PlanSet::Clear() noexcept {

@@ -250,6 +250,8 @@ class PlanSet {
   // Forgets those that were guessed and have not paid; `saw` is called with the signature of each. True if there were
   // any.
   bool ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept;
+  // Forgets those that begin with a request of so many bytes.
+  void ForgetBeginning(size_t first_bytes) noexcept;
   // Forgets this one, which is there.
   void Forget(const LearnedCycle* cycle) noexcept;
   // Forgets those that need more than `bytes` of pages.
@@ -274,6 +276,8 @@ class PlanSet {
   bool list_is_whole() const { return list_->size() == cycles_.size(); }
   LearnedCycle* Put(std::shared_ptr<LearnedCycle> cycle, const LearnedCycle* same);
   uint64_t MostUnused() const noexcept;
+  template <typename Goes>
+  bool ForgetAll(const Goes& goes) noexcept;
   void Remember(const LearnedCycle& cycle) noexcept;
   void Changed() noexcept;
   void Sum() noexcept;
