@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 namespace tidepool {
@@ -14,6 +15,8 @@ constexpr uint32_t kMissedShare = 4;
 // Plans that are looked at when a cycle leaves its own, and those that are tried.
 constexpr uint32_t kMostLookedAt = 512;
 constexpr uint32_t kMostTried = 8;
+// Changes between so many are not remembered.
+constexpr size_t kFewPlans = 16;
 
 // Whether what is alive lies where the plan has it, and leaves the next request its place.
 bool CanTakeOver(const CyclePlan& plan, const RequestView& made) {
@@ -46,7 +49,10 @@ CycleFollower::CycleFollower(const WorkspaceConfig& config, WorkspaceCounters& c
 void CycleFollower::Take(const Lesson& lesson) {
   undisturbed_ = false;
   beginning_ = {};
-  if (lesson.plans != lesson_.plans) placed_.Reserve(lesson.plans->most_requests());
+  if (lesson.plans != lesson_.plans) {
+    placed_.Reserve(lesson.plans->most_requests());
+    ForgetChanges();
+  }
   const bool follows = followed_ == lesson.next;
   // What is followed may go with the list.
   if (!follows) placed_.Follow(nullptr, 0);
@@ -89,6 +95,7 @@ const LearnedCycle* CycleFollower::BeginningWith(size_t rounded, size_t* peak_by
 
 void CycleFollower::Forget() noexcept {
   beginning_ = {};
+  changes_.reset();
   undisturbed_ = false;
   followed_ = nullptr;
   placed_.Follow(nullptr, 0);
@@ -114,6 +121,7 @@ void CycleFollower::BeginAnew(size_t capacity) noexcept {
   capacity_ = capacity;
   left_end_ = 0;
   alike_ = {};
+  alike_is_known_ = true;
   missed_ = 0;
   most_looked_at_ = kMostLookedAt;
   // Pages that could not be had are asked for again at the cycle's end.
@@ -136,7 +144,7 @@ bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t
   const bool was_recorded = recorder_.active();
   const uint32_t slot = made.count();
   recorder_.Leave(*plan(), made);
-  if (!was_recorded && keeps_plans()) alike_ = lesson_.plans->Like(*plan(), slot);
+  if (!was_recorded) alike_is_known_ = false;
   if (keeps_plans()) {
     if (SwitchPlan(made, rounded) && placed_.TryPlace(slot, rounded, offset)) return true;
     if (placed_.TryPlaceWithin(slot, rounded, offset)) return true;
@@ -163,8 +171,22 @@ void CycleFollower::LeaveForGood(const RequestView& made) noexcept {
 // To a plan that has made the same requests so far, and this one next: the one that was used last of
 // those that what is alive allows. Of very many some are looked at, here and there, and fewer each time in a cycle.
 bool CycleFollower::SwitchPlan(const RequestView& made, size_t rounded) {
+  const uint64_t signature = ExtendSignature(recorder_.signature(), rounded);
+  Change* change = nullptr;
+  if (lesson_.plans->size() > kFewPlans) {
+    if (changes_ == nullptr) changes_.reset(new (std::nothrow) Change[kChanges]);
+    if (changes_ != nullptr) change = &changes_[signature % kChanges];
+  }
+  if (change != nullptr && change->signature == signature && change->to != followed_ &&
+      SwitchTo(*change->to, made)) {
+    return true;
+  }
+  if (!alike_is_known_) {
+    alike_ = lesson_.plans->Like(*plan(), made.count());
+    alike_is_known_ = true;
+  }
   PlanList::Range same = alike_;
-  lesson_.plans->Narrow(made.count(), ExtendSignature(recorder_.signature(), rounded), &same);
+  lesson_.plans->Narrow(made.count(), signature, &same);
   std::array<const LearnedCycle*, kMostTried> latest{};
   const auto look_at = [&](const LearnedCycle& each) {
     const LearnedCycle* cycle = &each;
@@ -184,12 +206,22 @@ bool CycleFollower::SwitchPlan(const RequestView& made, size_t rounded) {
   }
   for (const LearnedCycle* cycle : latest) {
     if (cycle == nullptr) break;
-    if (cycle->plan->layout.peak_bytes() > capacity_ || !CanTakeOver(*cycle->plan, made)) continue;
-    FollowFromHere(cycle, made);
-    ++counters_.plan_switches;
+    if (!SwitchTo(*cycle, made)) continue;
+    if (change != nullptr) *change = {signature, cycle};
     return true;
   }
   return false;
+}
+
+bool CycleFollower::SwitchTo(const LearnedCycle& cycle, const RequestView& made) noexcept {
+  if (cycle.plan->layout.peak_bytes() > capacity_ || !CanTakeOver(*cycle.plan, made)) return false;
+  FollowFromHere(&cycle, made);
+  ++counters_.plan_switches;
+  return true;
+}
+
+void CycleFollower::ForgetChanges() noexcept {
+  if (changes_ != nullptr) std::fill_n(changes_.get(), kChanges, Change());
 }
 
 void CycleFollower::FollowFromHere(const LearnedCycle* cycle, const RequestView& made) noexcept {
@@ -203,7 +235,8 @@ void CycleFollower::FollowFromHere(const LearnedCycle* cycle, const RequestView&
 
 void CycleFollower::Record(uint32_t slot, size_t rounded) noexcept {
   recorder_.Add(slot, rounded);
-  if (!alike_.empty()) lesson_.plans->Narrow(slot, recorder_.signature(), &alike_);
+  if (alike_is_known_ && !alike_.empty())
+    lesson_.plans->Narrow(slot, recorder_.signature(), &alike_);
 }
 
 }  // namespace tidepool

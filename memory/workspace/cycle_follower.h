@@ -131,7 +131,10 @@ class CycleFollower {
     recorder_.Trim();
     placed_.Trim(requests);
   }
-  size_t state_bytes() const { return recorder_.state_bytes() + placed_.state_bytes(); }
+  size_t state_bytes() const {
+    return recorder_.state_bytes() + placed_.state_bytes() +
+           (changes_ != nullptr ? kChanges * sizeof(Change) : 0);
+  }
 
  private:
   bool keeps_plans() const { return config_.policy_learning == LearningPolicy::kTraining; }
@@ -141,6 +144,8 @@ class CycleFollower {
   void FollowFromHere(const LearnedCycle* cycle, const RequestView& made) noexcept;
   void Record(uint32_t slot, size_t rounded) noexcept;
   bool SwitchPlan(const RequestView& made, size_t rounded);
+  bool SwitchTo(const LearnedCycle& cycle, const RequestView& made) noexcept;
+  void ForgetChanges() noexcept;
 
   const WorkspaceConfig& config_;
   WorkspaceCounters& counters_;
@@ -158,8 +163,18 @@ class CycleFollower {
   PlanFollower placed_;  // by its plan
   CycleRecorder recorder_;
   size_t capacity_ = 0;
-  size_t left_end_ = 0;       // planned_end() of the plan that was followed before none
-  PlanList::Range alike_;     // of what has left a plan: who has made the same requests so far
+  size_t left_end_ = 0;  // planned_end() of the plan that was followed before none
+  // Of what has left a plan: who has made the same requests so far. Not known: the plan that is followed has.
+  PlanList::Range alike_;
+  bool alike_is_known_ = true;
+  // Plans that cycles have changed to, by the signature of what they had requested then and the next request: what begins
+  // like hundreds of others need not be looked for among them each time. Of the lesson's plans; none where these are few.
+  struct Change {
+    uint64_t signature = 0;
+    const LearnedCycle* to = nullptr;
+  };
+  static constexpr size_t kChanges = 1024;
+  std::unique_ptr<Change[]> changes_;
   bool undisturbed_ = false;  // since a cycle began with a plan
   bool unrecorded_ = false;
   static constexpr uint32_t kQuietCycles = 4;
