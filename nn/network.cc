@@ -13,6 +13,7 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/kernel/kept_operands.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/network/block_body.h"
 #include "tidepool/nn/network/graph_body.h"
@@ -75,7 +76,10 @@ Network& Network::operator=(Network&& other) noexcept {
   }
   return *this;
 }
-Network::~Network() = default;
+Network::~Network() {
+  // What kernels have packed of its parameters; those of a replica are its source's.
+  if (source_layout_ == nullptr && arrays_.is_defined()) ForgetKeptOperand(arrays_.buffer()->id);
+}
 
 const std::vector<InputConfig>& Network::inputs() const {
   CheckWhole("inputs");

@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -345,6 +346,23 @@ TEST(Network, MessagesTellNetworksApart) {
   }
   EXPECT_EQ(Network({4}, MlpLayers(2), 0, WorkspaceMode::kEnabled, Host(), "digits").name(),
             "digits");
+}
+
+TEST(Network, NothingIsKeptOfItsWeightsBehindIt) {
+  const auto external = [] {
+    return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kExternal);
+  };
+  int64_t first = 0;
+  for (int i = 0; i < 4; ++i) {
+    {
+      Network network({8, 8, 64}, {Conv2D(64, 3, 3), Dense(10)}, 7);
+      network.Output(Ones({4, 8, 8, 64}));
+      Network other = std::move(network);
+      other.Output(Ones({4, 8, 8, 64}));
+    }
+    if (i == 0) first = external();
+  }
+  EXPECT_EQ(external(), first);
 }
 
 // With and without a library's kernel for constant weights, small and large.

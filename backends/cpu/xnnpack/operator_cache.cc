@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tidepool/backends/cpu/xnnpack/runtime.h"
+#include "tidepool/ndarray/kernel/kept_operands.h"
 
 namespace tidepool::cpu {
 namespace {
@@ -86,6 +87,7 @@ XnnpackOperators& XnnpackOperators::Global() {
     auto* made = new XnnpackOperators;
     static const Reclaimer::Registration registration = Reclaimer::Global().Register(
         "xnnpack", [made](ReclaimDepth depth) { return made->Reclaim(depth); });
+    static const OperandKeeper keeper([](uint64_t id) noexcept { Global().Forget(id); });
     return made;
   }();
   return *operators;
@@ -124,8 +126,11 @@ void XnnpackOperators::DropLocked(const Is& is) {
   });
 }
 
+// Once a second: of thousands of layers that are all in use each would look at all.
 void XnnpackOperators::DropOldLocked() {
   const int64_t now = NowLocked();
+  if (now == looked_at_) return;
+  looked_at_ = now;
   DropLocked([&](const Key&, const Entry& entry) { return entry.last_use + kKeptSeconds < now; });
 }
 
@@ -170,6 +175,16 @@ int64_t XnnpackOperators::Reclaim(ReclaimDepth depth) {
   return ReclaimXnnpackMemory([&] {
     if (depth == ReclaimDepth::kIdle)
       DropLocked([](const Key& key, const Entry&) { return key.kind != 0; });
+  });
+}
+
+void XnnpackOperators::Forget(uint64_t buffer_id) noexcept {
+  std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [buffer_id](const auto& each) {
+    const Weights& weights = each.first.weights;
+    if (weights.filter_id != buffer_id && weights.bias_id != buffer_id) return false;
+    each.second->is_dropped = true;
+    return true;
   });
 }
 

@@ -1,8 +1,9 @@
 // XNNPACK's operators kept between calls, with their packed weights.
 //
 // An operator serves one call at a time. Calls at the same time have one each, made when they are first needed and kept for the
-// next: nobody waits for another's work, and no lock is held while one runs. What has not been used for a minute goes
-// when something new is packed, and the Reclaimer takes all that is not running.
+// next: nobody waits for another's work, and no lock is held while one runs. What was packed of weights goes with them where
+// their owner says so (kept_operands.h), what has not been used for a minute when something new is packed, and the
+// Reclaimer takes all that is not running.
 //
 // Threads: any.
 #ifndef TIDEPOOL_BACKENDS_CPU_XNNPACK_OPERATOR_CACHE_H_
@@ -53,6 +54,8 @@ class XnnpackOperators {
   bool Remember(const Weights& weights, const Versions& versions, int64_t elements,
                 absl::FunctionRef<bool()> find);
 
+  // Drops what was made of the buffer of that id; operators that run go when they are done.
+  void Forget(uint64_t buffer_id) noexcept;
   // Drops all operators that are not running, and gives unused memory back.
   void Clear();
   // The Reclaimer's callback: spare memory; at kIdle also operators that are not running.
@@ -82,6 +85,7 @@ class XnnpackOperators {
   mutable EngineMutex<EngineLock::kOperators> mutex_;
   std::unordered_map<Key, std::shared_ptr<Entry>, Hash, Same> entries_;
   int64_t (*clock_)() = nullptr;
+  int64_t looked_at_ = 0;  // for what is old, last; seconds
 };
 
 }  // namespace tidepool::cpu

@@ -15,11 +15,13 @@
 #include "tidepool/backends/cpu/xnnpack/runtime.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/kernel/kept_operands.h"
 
 namespace tidepool::cpu {
 namespace {
 
 using Key = XnnpackOperators::Key;
+using Weights = XnnpackOperators::Weights;
 using Versions = XnnpackOperators::Versions;
 
 int64_t now = 0;
@@ -91,6 +93,33 @@ TEST_F(OperatorCacheTest, CallsAtTheSameTimeHaveOneEachAndKeepThem) {
   }
   EXPECT_EQ(made_, 3);
   EXPECT_EQ(cache_.size(), 3u);
+}
+
+// At once, where their owner says so; packed weights of networks that were gone stayed for a minute, and then until
+// something new was packed.
+TEST_F(OperatorCacheTest, WhatWasPackedGoesWithTheWeights) {
+  Use(1);
+  const int64_t one = Kept();
+  Use(2);
+  const Weights weights{2, 128, 3, 64};
+  EXPECT_TRUE(cache_.Remember(weights, {1, 1}, 4, [] { return true; }));
+  EXPECT_EQ(cache_.answers(), 1u);
+  ForgetKeptOperand(3);
+  EXPECT_EQ(cache_.answers(), 0u);
+  EXPECT_EQ(cache_.size(), 2u);
+  ForgetKeptOperand(2);
+  EXPECT_EQ(cache_.size(), 1u);
+  EXPECT_EQ(Kept(), one);
+  // What runs goes when it is done, and is made again if it is wanted.
+  Use(1, {1, 0}, [&](xnn_operator_t) {
+    ForgetKeptOperand(1);
+    EXPECT_EQ(cache_.size(), 0u);
+    Use(1);
+    return xnn_status_success;
+  });
+  EXPECT_EQ(cache_.size(), 1u);
+  EXPECT_EQ(Kept(), one);
+  EXPECT_EQ(made_, 3);
 }
 
 TEST_F(OperatorCacheTest, WrittenWeightsArePackedAnewAndTheOldGo) {
