@@ -138,6 +138,11 @@ ScoresNotFiniteError::ScoresNotFiniteError(int64_t example)
 EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
                              const DoEvaluationOptions& options,
                              absl::Span<BaseEvaluation* const> evaluations) {
+  for (size_t i = 0; i < evaluations.size(); ++i) {
+    if (evaluations[i] != nullptr) continue;
+    ThrowInvalidArgument(
+        absl::StrCat("evaluation ", i, " of ", evaluations.size(), ": found null, expected one"));
+  }
   EvaluatedCounts counts;
   // What comes from a device is here; of the host's networks all is in their workspace.
   std::optional<Workspace> copies;

@@ -20,6 +20,7 @@
 #ifndef TIDEPOOL_EVAL_DO_EVALUATION_H_
 #define TIDEPOOL_EVAL_DO_EVALUATION_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -65,7 +66,8 @@ class ScoresNotFiniteError : public Error {
 // The next batch, none after the last. It is called once more than there are batches.
 using NextBatch = absl::FunctionRef<std::optional<nn::Batch>()>;
 
-// One pass until `next` has no more, as the head of this header says. The evaluations are added to, not reset.
+// One pass until `next` has no more, as the head of this header says. The evaluations, of which there
+// may be none, are added to, not reset; throws kInvalidArgument for one that is null.
 EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
                              const DoEvaluationOptions& options,
                              absl::Span<BaseEvaluation* const> evaluations);
@@ -74,8 +76,8 @@ EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
 template <typename... E>
 EvaluatedCounts DoEvaluation(nn::Network& network, NextBatch next,
                              const DoEvaluationOptions& options, E&... evaluations) {
-  BaseEvaluation* const list[] = {&evaluations...};
-  return DoEvaluation(network, next, options, absl::MakeConstSpan(list));
+  const std::array<BaseEvaluation*, sizeof...(E)> list = {&evaluations...};
+  return DoEvaluation(network, next, options, absl::Span<BaseEvaluation* const>(list));
 }
 
 // The epoch of an iterator, from where it is; its Reset() is the caller's.

@@ -282,6 +282,22 @@ TEST(DoEvaluation, ErrorsNameTheBatch) {
   EXPECT_EQ(DoEvaluation(network, std::ref(source), {}, evaluation).examples, 10);
 }
 
+TEST(DoEvaluation, AnyNumberOfEvaluationsThatAreThere) {
+  Network network = Classifier();
+  Evaluation evaluation(4);
+  Source source(2);
+  EXPECT_EQ(DoEvaluation(network, std::ref(source), {}).examples, 10);
+  BaseEvaluation* const list[] = {&evaluation, nullptr};
+  bool is_asked = false;
+  const auto next = [&]() -> std::optional<Batch> {
+    is_asked = true;
+    return std::nullopt;
+  };
+  EXPECT_THAT(ErrorOf([&] { DoEvaluation(network, next, {}, absl::MakeConstSpan(list)); }),
+              IsError(StatusCode::kInvalidArgument, {"evaluation 1 of 2: found null"}));
+  EXPECT_FALSE(is_asked);
+}
+
 // Iterators throw what ended an epoch at each call.
 TEST(DoEvaluation, AnErrorThatIsThrownAgainDoesNotGrow) {
   Network network = Classifier();

@@ -159,19 +159,23 @@ double RegressionEvaluation::MAE(int column) const {
 
 double RegressionEvaluation::RMSE(int column) const { return std::sqrt(MSE(column)); }
 
+double RegressionEvaluation::Spread(const Sums& sums) {
+  if (sums.least_label == sums.most_label) return 0;
+  return Centred(sums.label_squared, sums.label, sums.label, sums.weight);
+}
+
 double RegressionEvaluation::RSE(int column) const {
   const Sums& sums = At(column);
   if (sums.count == 0) return kNaN;
-  const double errors = sums.error_squared.Value();
-  if (sums.least_label == sums.most_label)
-    return errors == 0 ? 0 : std::numeric_limits<double>::infinity();
-  return errors / Centred(sums.label_squared, sums.label, sums.label, sums.weight);
+  const double errors = sums.error_squared.Value(), spread = Spread(sums);
+  if (spread == 0) return errors == 0 ? 0 : std::numeric_limits<double>::infinity();
+  return errors / spread;
 }
 
 double RegressionEvaluation::R2(int column) const {
   const Sums& sums = At(column);
   if (sums.count < 2) return kNaN;
-  if (sums.least_label == sums.most_label) return sums.error_squared.Value() == 0 ? 1 : 0;
+  if (Spread(sums) == 0) return sums.error_squared.Value() == 0 ? 1 : 0;
   return 1 - RSE(column);
 }
 

@@ -7,7 +7,8 @@
 // Sums are exact (sums.h), so that nothing is lost where values are large and differ little, and
 // means are of one rounding. What is 0/0: R2 of a truth that is always the same is 1 where every
 // prediction is right and else 0, correlation with what is always the same is NaN, as in
-// scikit-learn and SciPy; the relative squared error is then 0 or infinite. Of no examples all are
+// scikit-learn and SciPy; the relative squared error is then 0 or infinite. Errors and spreads below
+// 1e-150, whose squares are no doubles, count as none in squares. Of no examples all are
 // NaN, of one example R2 and correlation are.
 //
 // Threads: const calls from several threads are safe; Add and Merge are not. Memory: 5 KB for each
@@ -73,6 +74,8 @@ class RegressionEvaluation : public BaseEvaluation {
   };
   using Metric = double (RegressionEvaluation::*)(int) const;
   const Sums& At(int column) const;
+  // Squared errors of the truth's mean, with its weights.
+  static double Spread(const Sums& sums);
   double Mean(Metric metric) const;
 
   std::vector<Sums> sums_;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tidepool/memory/error.h"
@@ -21,7 +23,15 @@ size_t Width(const std::string& text) {
 
 }  // namespace
 
-std::string ShortenedName(const std::string& name) {
+std::string ShortenedName(const std::string& given) {
+  std::string name;
+  for (const char c : given) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+      absl::StrAppend(&name, absl::CHexEscape(absl::string_view(&c, 1)));
+    } else {
+      name += c;
+    }
+  }
   if (name.size() <= kMaxNameBytes) return name;
   size_t end = kMaxNameBytes - 2;
   while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;

@@ -8,7 +8,8 @@
 
 namespace tidepool {
 
-// At most 24 bytes, without cutting a UTF-8 character.
+// On one line, control characters as escapes ("\n", "\x1b"), and of at most 24 bytes, without cutting a
+// UTF-8 character.
 std::string ShortenedName(const std::string& name);
 
 // A value of "%.4f", or "undefined" for NaN.

@@ -153,6 +153,27 @@ TEST(Reports, Regression) {
             "mean      233.5   10.167    11.09  3.75    undefined  -2.7500\n");
 }
 
+// Names of files may be any bytes; a report is lines.
+TEST(Reports, NamesAreOnOneLine) {
+  RegressionEvaluation evaluation(2, {"a\tb\nc", "\x1b[31mn\xc3\xb6\"t"});
+  EXPECT_THAT(evaluation.Report(), testing::HasSubstr("\na\\tb\\nc           undefined"));
+  EXPECT_THAT(evaluation.Report(), testing::HasSubstr("\n\\x1b[31mn\xc3\xb6\"t  undefined"));
+  Evaluation classes(2, {"a\rb", "c\x7f"});
+  Add(classes, {0.9, 0.1}, {1}, 2, {1});
+  EXPECT_THAT(classes.Report(), testing::HasSubstr("c\\x7f predicted as a\\rb\n"));
+}
+
+// Whose squares are no doubles.
+TEST(Reports, RegressionOfTinyNumbers) {
+  RegressionEvaluation evaluation(2);
+  Add(evaluation, {1e-200, 1, 2e-200, 2, 4e-200, 3}, {1e-200, 1e-200, 2e-200, 2e-200, 3e-200, 0},
+      2);
+  EXPECT_EQ(evaluation.R2(0), 1);
+  EXPECT_EQ(evaluation.RSE(0), 0);
+  EXPECT_EQ(evaluation.R2(1), 0);
+  EXPECT_TRUE(std::isinf(evaluation.RSE(1)));
+}
+
 TEST(Reports, WeightedClasses) {
   Evaluation evaluation(2);
   Add(evaluation, {0.9, 0.1, 0.2, 0.8, 0.6, 0.4}, {0, 1, 1}, 2, {0.5, 2, 1});

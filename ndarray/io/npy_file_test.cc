@@ -161,6 +161,11 @@ TEST(Npy, ErrorsNameFileByteFoundAndExpected) {
       parse(NumpyFile("{'descr': '|O', 'fortran_order': False, 'shape': (2,), }", "")),
       "UNIMPLEMENTED: w.npy: descr: found \"|O\", expected one of f4, f8, f2, i1, i4, i8, u1, "
       "b1, i2, u2, u4, u8 with a byte order");
+  EXPECT_THAT(parse(NumpyFile("{'descr': [('a', '<f4'), ('b', '<i8')], 'fortran_order': False, "
+                              "'shape': (2,), }",
+                              "")),
+              AllOf(HasSubstr("UNIMPLEMENTED: w.npy: descr: found \"[(\\'a\\', \\'<f4\\'), "),
+                    HasSubstr("expected one of f4, f8, ")));
   EXPECT_EQ(parse(NumpyFile("{'descr': '<f4', 'fortran_order': False}", "")),
             "DATA_LOSS: w.npy: header: found no shape");
   EXPECT_THAT(parse(NumpyFile("{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}", "")),

@@ -36,11 +36,15 @@ class DictReader {
   DictReader(absl::string_view text, const std::string& name) : text_(text), name_(name) {}
 
   bool Take(char c) {
-    SkipSpaces();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
+    if (!NextIs(c)) return false;
     ++at_;
     return true;
   }
+  bool NextIs(char c) {
+    SkipSpaces();
+    return at_ < text_.size() && text_[at_] == c;
+  }
+  absl::string_view rest() const { return text_.substr(at_); }
   void Expect(char c) {
     if (!Take(c)) Fail(absl::StrCat("'", absl::string_view(&c, 1), "'"));
   }
@@ -111,6 +115,13 @@ class DictReader {
   size_t at_ = 0;
 };
 
+[[noreturn]] void ThrowType(const std::string& descr, const std::string& name) {
+  std::vector<std::string> known;
+  for (const NamedType& type : kTypes) known.push_back(type.code);
+  ThrowUnimplemented(absl::StrCat(name, ": descr: found \"", Shown(descr), "\", expected one of ",
+                                  absl::StrJoin(known, ", "), " with a byte order"));
+}
+
 void SetType(const std::string& descr, const std::string& name, NpyHeader* header) {
   for (const NamedType& type : kTypes) {
     if (descr.size() != 3 || descr.substr(1) != type.code) continue;
@@ -122,10 +133,7 @@ void SetType(const std::string& descr, const std::string& name, NpyHeader* heade
     header->swapped = descr[0] == '>' && !one_byte;
     return;
   }
-  std::vector<std::string> known;
-  for (const NamedType& type : kTypes) known.push_back(type.code);
-  ThrowUnimplemented(absl::StrCat(name, ": descr: found \"", Shown(descr), "\", expected one of ",
-                                  absl::StrJoin(known, ", "), " with a byte order"));
+  ThrowType(descr, name);
 }
 
 }  // namespace
@@ -166,6 +174,8 @@ NpyHeader ParseNpyHeader(absl::string_view text, const std::string& name) {
     const std::string key = reader.String();
     reader.Expect(':');
     if (key == "descr" && !has_type) {
+      // Of records with names that is a list, which nothing here can be read of.
+      if (reader.NextIs('[')) ThrowType(std::string(reader.rest()), name);
       descr = reader.String();
       has_type = true;
     } else if (key == "fortran_order" && !has_order) {

@@ -248,6 +248,22 @@ TEST(AsyncFailures, OptionsAreChecked) {
     EXPECT_THAT(ErrorOf([&] { AsyncDataSetIterator(source, wrong.options); }),
                 IsError(StatusCode::kInvalidArgument, {wrong.found}));
   }
+  // In a ring that is full at some time producers could wait for ever.
+  const AsyncOptions good;
+  WorkspaceConfig waits = WorkspaceConfig::Ring(4), few = good.RingConfig(), keeps = few;
+  few.ring_max_temporary = 1;
+  keeps.ring_max_kept = 2;
+  for (const auto& [config, found] :
+       {std::pair(waits, "found one whose full slots are waited for"),
+        std::pair(few, "found at most 1 temporary and 0 kept slots"),
+        std::pair(keeps, "found at most 0 temporary and 2 kept slots")}) {
+    RingWorkspace ring("mine", config);
+    EXPECT_THAT(ErrorOf([&] { AsyncDataSetIterator(source, {.ring = &ring}); }),
+                IsError(StatusCode::kInvalidArgument,
+                        {"ring \"mine\": ", found, "expected one of AsyncOptions::RingConfig()"}));
+  }
+  RingWorkspace ring("mine", good.RingConfig());
+  EXPECT_TRUE(AsyncDataSetIterator(source, {.prefetch = 5, .ring = &ring}).Next().has_value());
   EXPECT_THROW(FunctionIterator<DataSet>(-1, &Numbered), Error);
   EXPECT_THROW(FunctionIterator<DataSet>(1, std::function<DataSet(int64_t)>()), Error);
   Stream stream(1);

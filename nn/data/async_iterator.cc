@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/error_context.h"
+#include "tidepool/memory/io/file_reader.h"
 
 namespace tidepool::nn {
 namespace {
@@ -21,6 +22,21 @@ const AsyncOptions& Checked(const AsyncOptions& options) {
         producers, "; expected at least 1 each, prefetch + kept at most ", AsyncOptions::kMostSlots,
         ", producers at most ", AsyncOptions::kMostProducers));
   }
+  // A producer must never wait for a slot (RingConfig).
+  if (options.ring != nullptr) {
+    const WorkspaceConfig& ring = options.ring->config();
+    if (ring.policy_ring_full != RingFullPolicy::kSpill || ring.ring_max_temporary != 0 ||
+        ring.ring_max_kept != 0) {
+      ThrowInvalidArgument(absl::StrCat(
+          "asynchronous iterator: ring \"", OneLine(options.ring->id()), "\": found ",
+          ring.policy_ring_full != RingFullPolicy::kSpill
+              ? std::string("one whose full slots are waited for")
+              : absl::StrCat("at most ", ring.ring_max_temporary, " temporary and ",
+                             ring.ring_max_kept, " kept slots (0: any number)"),
+          ", expected one of AsyncOptions::RingConfig(), which makes temporary slots (kSpill), any "
+          "number of them"));
+    }
+  }
   return options;
 }
 
@@ -31,6 +47,9 @@ WorkspaceConfig AsyncOptions::RingConfig() const {
   // Readers that keep more get temporary slots. A producer must never wait for a slot: the one
   // before it in order could be waiting as well while later batches hold all of them.
   config.policy_ring_full = RingFullPolicy::kSpill;
+  // A plan for each kind of batch. With one for all, which several producers' batches of different
+  // lengths keep replacing, slots never came to have a size that serves all of them.
+  config.policy_learning = LearningPolicy::kTraining;
   if (device != Host()) config.policy_mirroring = MirroringPolicy::kHostOnly;
   return config;
 }

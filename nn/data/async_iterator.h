@@ -5,8 +5,8 @@
 //   for (int epoch = 0; epoch < 3; ++epoch, ahead.Reset()) trainer.Fit(ahead);
 //
 // Each batch is made in a slot of a ring, by the iterator that reads or decodes it: nothing is
-// copied afterwards, and from the second round on memory is what the ring has; batches of other
-// sizes make its slots grow. With a device the slots are page-locked host memory, where its
+// copied afterwards, and once each kind of batch came a few times memory is what the ring has;
+// batches of other sizes make its slots grow. With a device the slots are page-locked host memory, where its
 // provider has such. A batch is valid as long as it is kept, after a Reset() and the iterator's end
 // too. Order is that of `base`, whatever the number of producers. Those of an iterator that goes by
 // index make batches at the same time; any other is asked by one of them at a time.
@@ -62,7 +62,8 @@ struct AsyncOptions {
   std::string name = "batches";  // the ring's, and in messages
   int64_t first_epoch = 0;       // in messages
   // That batches are made in, of one iterator after the other, which it outlives: made by
-  // RingConfig(). Null: each has its own.
+  // RingConfig(), of these options or others: one that producers would wait in is refused, as they
+  // could wait for ever. Null: each has its own.
   RingWorkspace* ring = nullptr;
 
   // Of a ring with slots for what is made ahead and what is kept.
@@ -73,7 +74,8 @@ template <typename Set>
 class AsyncIterator final : public Iterator<Set> {
  public:
   // Begins where `base` is. Throws kInvalidArgument for prefetch, producers or kept below 1 or
-  // beyond the limits above (prefetch and kept together), and as said above.
+  // beyond the limits above (prefetch and kept together) and for a ring that is full at some time
+  // (policy_ring_full, ring_max_temporary, ring_max_kept), and as said above.
   explicit AsyncIterator(Iterator<Set>& base, const AsyncOptions& options = {});
   ~AsyncIterator() override;
 
@@ -82,7 +84,8 @@ class AsyncIterator final : public Iterator<Set> {
 
   // Made and not taken.
   int64_t waiting() const;
-  // The batch of this epoch, from 0, whose exception Next() throws, once it has; -1 of Reset()'s.
+  // The batch of this epoch, from 0, whose exception the next Next() throws, be it again; -1 of Reset()'s.
+  // None as long as batches before it are to come.
   std::optional<int64_t> failed_batch() const;
   // Nothing but zeros without threads.
   RingStats ring_stats() const;

@@ -161,5 +161,30 @@ TEST(AsyncStress, ProducersKilledAtRandomPointsAreToldAndTheNextEpochIsWhole) {
   EXPECT_GT(whole, 50);
 }
 
+// In the order in which several producers would make them: each length has a plan, and what serves all of
+// them stays.
+TEST(AsyncStress, SlotsSettleWhateverTheOrderOfLengths) {
+  RingWorkspace ring("batches", AsyncOptions().RingConfig());
+  RingStats settled;
+  uint32_t random = 1;
+  for (int batch = 0; batch < 10000; ++batch) {
+    if (batch == 5000) settled = ring.stats();
+    random = random * 1664525 + 1013904223;
+    const int64_t rows = 16 + (random >> 16) % 48;
+    RingSlotScope slot(ring);
+    DataSet made;
+    {
+      const NDArray decoded({rows, 8}, DType::kFloat32);
+      made.features = NDArray({rows, 8}, DType::kFloat32);
+    }
+    made.labels = NDArray({rows}, DType::kInt64);
+    made.lease = slot.Commit();
+  }
+  EXPECT_EQ(ring.stats().plans, settled.plans);
+  EXPECT_EQ(ring.stats().spills, settled.spills);
+  EXPECT_EQ(ring.stats().slot_bytes, settled.slot_bytes);
+  EXPECT_LE(settled.slot_bytes, 5120u);  // of the longest batch 4,608
+}
+
 }  // namespace
 }  // namespace tidepool::nn

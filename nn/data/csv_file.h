@@ -13,6 +13,9 @@
 // passed over; without one the schema's are the file's, in order. A category among features is as
 // many numbers, one of which is 1.
 //
+// Blanks around names of the header and categories do not count, as in lines written by hand
+// ("area, rooms"), but where the field stands in quotes: " x" is another category than x.
+//
 // What a file's categories are is part of what a network was trained on: ReadCsv returns the schema
 // with those that it found, by which other files are to be read.
 //

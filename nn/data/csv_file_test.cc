@@ -91,6 +91,43 @@ TEST(CsvFile, LinesThatEndWithCrAloneAreToldApart) {
               ::testing::ElementsAre("a\rb", "c"));
 }
 
+TEST(CsvFile, ALineOfTwoQuotesIsARecord) {
+  CsvSchema schema;
+  schema.columns = {{.name = "y", .if_missing = -1}};
+  for (const char* const text :
+       {"y\n1\n\"\"\n\n3\n", "y\r\n1\r\n\"\"\r\n\r\n3", "y\n1\n\"\"\r\r\n\r\r\n3\r"}) {
+    EXPECT_EQ(ReadCsv(FileOf(text), schema).features.ToVector<float>(),
+              (std::vector<float>{1, -1, 3}))
+        << text;
+  }
+  EXPECT_EQ(ReadCsv(FileOf("y\n1\n\"\""), schema).features.ToVector<float>(),
+            (std::vector<float>{1, -1}));
+  schema.columns = {{.name = "y", .kind = CsvKind::kInteger, .is_label = true}};
+  EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf("y\n1\n\"\"\n3\n"), schema); }),
+              IsError(StatusCode::kDataLoss, {"line 3, column 1: \"y\"", "where it is missing"}));
+}
+
+TEST(CsvFile, BlanksAroundCategoriesAndNamesCountInQuotesAlone) {
+  CsvSchema schema;
+  schema.columns = {{.name = "k", .kind = CsvKind::kCategory, .if_missing = 0}, {.name = "v"}};
+  const CsvTable table =
+      ReadCsv(FileOf("k, v\nx,1\n x\t,\" 2 \"\n\" x\",3\n NA ,4\n\" NA\",5\n"), schema);
+  EXPECT_THAT(table.schema.columns[0].categories, ::testing::ElementsAre(" NA", " x", "x"));
+  EXPECT_EQ(table.features.ToVector<float>(), (std::vector<float>{0, 0, 1, 1,  //
+                                                                  0, 0, 1, 2,  //
+                                                                  0, 1, 0, 3,  //
+                                                                  0, 0, 0, 4,  //
+                                                                  1, 0, 0, 5}));
+  schema.columns[0].categories = {"x", " x"};
+  EXPECT_EQ(ReadCsv(FileOf("k,v\n x ,1\n\" x\",2\n"), schema).features.ToVector<float>(),
+            (std::vector<float>{1, 0, 1, 0, 1, 2}));
+  EXPECT_THAT(ErrorOf([&] { ReadCsv(FileOf("k,v\n\"x \",1\n"), schema); }),
+              IsError(StatusCode::kDataLoss, {"line 2, column 1", "\"x \"", "2 categories"}));
+  schema.columns = {{.name = "b"}, {.name = " b"}};
+  EXPECT_EQ(ReadCsv(FileOf("\" b\", b \n1,2\n"), schema).features.ToVector<float>(),
+            (std::vector<float>{2, 1}));
+}
+
 TEST(CsvFile, WhatIsWrongIsToldWithLineAndColumn) {
   struct Case {
     const char* text;

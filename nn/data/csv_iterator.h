@@ -9,7 +9,7 @@
 // order is the file's: shuffle it beforehand. Of n ranks each has a part of the same batches, as
 // ExampleIterator's; the last one, if it is not whole, has one rank alone or none.
 //
-// Errors: as ReadCsv, out of the constructor for a file that cannot be opened, its header and its
+// Errors: as ReadCsv (kDataLoss for a file that becomes shorter among them), out of the constructor for a file that cannot be opened, its header and its
 // schema, else out of Next(), behind the batches before it, and again until Reset(). What Reset()
 // throws comes out of Next() too, until a Reset() succeeds. Memory: a batch
 // twice, and what CsvRecords holds. Threads: one at a time.

@@ -199,5 +199,30 @@ TEST(CsvIterator, AFileTakesTheMemoryOfABatch) {
   }
 }
 
+// What is left would end well within a number.
+TEST(CsvIterator, AFileThatBecomesShorterIsTold) {
+  CsvSchema schema;
+  schema.columns = {{.name = "x"}};
+  std::string content = "x\n";
+  for (int i = 0; i < 100000; ++i) content += std::to_string(1000000 + i) + "\n";
+  const std::string path = Written(content);
+  CsvIterator batches(path, schema, {.batch_size = 1000});
+  EXPECT_EQ(batches.Next()->size(), 1000);
+  std::filesystem::resize_file(path, 400005);
+  EXPECT_THAT(
+      ErrorOf([&] {
+        while (batches.Next().has_value()) {
+        }
+      }),
+      IsError(absl::StatusCode::kDataLoss, {"byte 400005: found the end of the file, expected " +
+                                            std::to_string(content.size()) + " bytes"}));
+  EXPECT_THROW(batches.Next(), Error);
+  // Reading begins anew with what is there.
+  batches.Reset();
+  int64_t rows = 0;
+  while (const std::optional<DataSet> batch = batches.Next()) rows += batch->size();
+  EXPECT_EQ(rows, 50001);
+}
+
 }  // namespace
 }  // namespace tidepool::nn

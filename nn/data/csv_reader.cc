@@ -95,7 +95,7 @@ int64_t CsvReader::Read(int64_t most) {
   for (; read < most && ReadRow(); ++read) {
     ++rows_;
     CheckValues(width);
-    for (Cells& cells : cells_) ReadCell(cells, records_.fields()[cells.field]);
+    for (Cells& cells : cells_) ReadCell(cells);
   }
   return read;
 }
@@ -122,6 +122,11 @@ void CsvReader::Clear() {
   }
 }
 
+absl::string_view CsvReader::TextOf(size_t field) const {
+  const absl::string_view text = records_.fields()[field];
+  return records_.is_quoted(field) ? text : absl::StripAsciiWhitespace(text);
+}
+
 void CsvReader::ReadHeader() {
   if (!records_.Next())
     ThrowDataLoss(absl::StrCat(records_.Where(1), "found the end of the file, expected a header"));
@@ -129,7 +134,7 @@ void CsvReader::ReadHeader() {
   std::set<std::string> doubled;
   fields_ = records_.fields().size();
   for (size_t i = 0; i < fields_; ++i) {
-    const std::string name(absl::StripAsciiWhitespace(records_.fields()[i]));
+    const std::string name(TextOf(i));
     if (!names.emplace(name, i).second) doubled.insert(name);
   }
   for (Cells& cells : cells_) {
@@ -148,10 +153,12 @@ void CsvReader::Fail(const Cells& cells, absl::string_view text, absl::string_vi
                              Shown(text), ", expected ", expected));
 }
 
-void CsvReader::ReadCell(Cells& cells, absl::string_view text) {
+void CsvReader::ReadCell(Cells& cells) {
   const CsvColumn& column = *cells.column;
   const bool is_category = column.kind == CsvKind::kCategory;
-  const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
+  const absl::string_view text = records_.fields()[cells.field];
+  const absl::string_view trimmed =
+      is_category ? TextOf(cells.field) : absl::StripAsciiWhitespace(text);
   if (!cells.known.contains(trimmed) &&
       std::find(schema_.missing.begin(), schema_.missing.end(), trimmed) != schema_.missing.end()) {
     if (!column.if_missing.has_value())

@@ -48,11 +48,13 @@ class CsvReader {
     bool learns = false;
   };
 
+  // A field of the record: without blanks around it, unless it stands in quotes.
+  absl::string_view TextOf(size_t field) const;
   void ReadHeader();
   bool ReadRow();
   [[noreturn]] void Fail(const Cells& cells, absl::string_view text,
                          absl::string_view expected) const;
-  void ReadCell(Cells& cells, absl::string_view text);
+  void ReadCell(Cells& cells);
   int32_t CodeOf(Cells& cells, absl::string_view text);
   // From the order in which they came to that of their texts, which does not depend on rows.
   void SortCategories(Cells& cells);

@@ -74,7 +74,7 @@ void CsvRecords::Append(int c) {
   text_ += static_cast<char>(c);
 }
 
-// LF or kEnd. Several CR before it are what programs make that put CR in front of each LF twice.
+// LF or kEnd, behind one CR or several (csv_records.h).
 int CsvRecords::LineEndBehindCr(size_t column) {
   int c;
   do {
@@ -114,6 +114,7 @@ bool CsvRecords::ReadField() {
     const bool ends_record = c == '\n' || c == kEnd;
     if (ends_record || c == static_cast<unsigned char>(format_.separator)) {
       ends_.push_back(text_.size());
+      are_quoted_.push_back(quoted);
       return !ends_record;
     }
     if (quoted)
@@ -134,9 +135,11 @@ bool CsvRecords::Next() {
     record_line_ = line_;
     text_.clear();
     ends_.clear();
+    are_quoted_.clear();
     while (ReadField()) {
     }
-  } while (ends_.size() == 1 && text_.empty());
+    // Of CR alone; what is quoted is a field.
+  } while (ends_.size() == 1 && text_.empty() && !are_quoted_[0]);
   fields_.clear();
   size_t begin = 0;
   for (const size_t end : ends_) {

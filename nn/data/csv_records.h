@@ -4,15 +4,17 @@
 //   CsvRecords records("houses.csv", {});
 //   while (records.Next()) Use(records.fields());
 //
-// Lines end with LF or CRLF; the last need not. A field in double quotes may hold separators, lines,
-// CR alone and, doubled, quotes. A byte order mark at the beginning is skipped, and so are lines without a
-// character. Bytes are not looked at otherwise.
+// Lines end with LF or CRLF; the last need not. Programs that put CR in front of each LF twice write
+// several CR there, which count as one; so do those at the file's end, where a last LF was lost. A
+// field in double quotes may hold separators, lines, CR alone and, doubled, quotes. A byte order mark at
+// the beginning is skipped, and so are lines without a character (a line of two quotes is a record of
+// one field, which is empty). Bytes are not looked at otherwise.
 //
 // Errors: kDataLoss that names file, line (from 1), column (the field's number, from 1), found and
 // expected: a quote within a field that does not begin with one, anything but a separator behind a
-// closing quote, a quote that is never closed, CR that is not followed by LF (old Macintosh files'
-// lines end so), a zero byte; kResourceExhausted for more than the
-// limits say; else as gzip_reader.h. Threads: one at a time.
+// closing quote, a quote that is never closed, CR behind which anything else stands (old Macintosh
+// files' lines end so), a zero byte, a file that became shorter while it was read;
+// kResourceExhausted for more than the limits say; else as gzip_reader.h. Threads: one at a time.
 #ifndef TIDEPOOL_NN_DATA_CSV_RECORDS_H_
 #define TIDEPOOL_NN_DATA_CSV_RECORDS_H_
 
@@ -44,6 +46,8 @@ class CsvRecords {
   bool Next();
   // Of the record that Next() found, valid until the next.
   absl::Span<const absl::string_view> fields() const { return fields_; }
+  // Whether that one of them, from 0, stood in quotes: then blanks at its ends were meant.
+  bool is_quoted(size_t field) const { return are_quoted_[field]; }
   // Where that one began.
   uint64_t line() const { return record_line_; }
   const std::string& name() const { return file_.name(); }
@@ -70,6 +74,7 @@ class CsvRecords {
   uint64_t line_ = 1, record_line_ = 1;
   std::string text_;          // of all fields of the record
   std::vector<size_t> ends_;  // of each in it
+  std::vector<bool> are_quoted_;
   std::vector<absl::string_view> fields_;
 };
 

@@ -49,6 +49,12 @@ absl::Span<const uint8_t> LookAheadBytes::Look(size_t count) {
   const size_t got = file_->Read(
       absl::MakeSpan(reinterpret_cast<std::byte*>(buffer_.data()) + kept, buffer_.size() - kept));
   at_end_ = kept + got < buffer_.size();
+  // What is read line by line would end well within a number.
+  if (at_end_ && file_->offset() < file_->size()) {
+    ThrowDataLoss(absl::StrCat(name_, ": byte ", file_->offset(),
+                               ": found the end of the file, expected ", file_->size(),
+                               " bytes, as it had when it was opened"));
+  }
   ahead_ = absl::MakeConstSpan(buffer_.data(), kept + got);
   return ahead_;
 }

@@ -8,7 +8,8 @@
 // no longer than `max_bytes` of content need, and the name and comment of a member no longer than
 // kMostGzipText.
 //
-// Errors: as gzip_reader.h, thrown by Read. Threads: one at a time.
+// Errors: as gzip_reader.h, thrown by Read; kDataLoss for a file that became shorter than it was when
+// it was opened. Threads: one at a time.
 #ifndef TIDEPOOL_NN_DATA_GZIP_STREAM_H_
 #define TIDEPOOL_NN_DATA_GZIP_STREAM_H_
 

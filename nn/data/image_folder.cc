@@ -46,6 +46,7 @@ bool IsFolder(const fs::directory_entry& entry) {
 }
 
 bool IsImageName(const fs::directory_entry& entry) {
+  if (IsFolder(entry)) return false;
   const std::string extension = absl::AsciiStrToLower(entry.path().extension().string());
   return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
 }
@@ -114,7 +115,11 @@ ImageFolderExamples::ImageFolderExamples(const std::string& folder,
 }
 
 std::string ImageFolderExamples::PathOf(int64_t example) const {
-  const File& file = files_.at(static_cast<size_t>(example));
+  if (example < 0 || example >= count()) {
+    ThrowInvalidArgument(
+        absl::StrCat("image folder: found example ", example, ", expected one of ", count()));
+  }
+  const File& file = files_[static_cast<size_t>(example)];
   return (fs::path(folder_) / classes_[static_cast<size_t>(file.label)] / file.name).string();
 }
 

@@ -54,6 +54,7 @@ class ImageFolderExamples final : public Examples<DataSet> {
   // What labels are numbers of, the size that all images have, and the file of an example.
   const std::vector<std::string>& classes() const { return classes_; }
   ImageSize size() const { return options_.size; }
+  // Throws kInvalidArgument unless 0 <= example < count().
   std::string PathOf(int64_t example) const;
 
  private:

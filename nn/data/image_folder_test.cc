@@ -74,6 +74,7 @@ TEST_F(ImageFolder, ClassesAndFilesByNameWhateverTheirKind) {
     Write("ash/z.jpeg", Png(Picture(1, channels), 6, 8, channels));  // its bytes say what it is
     Write("ash/10.png", Jpeg(Picture(0, channels), 6, 8, channels, /*progressive=*/true));
     Write("ash/deeper/1.png", "not looked at");
+    Write("ash/folder.png/1.png", "not looked at");
     Write("ash/.hidden.png", "not looked at");
     Write("ash/notes.txt", "not looked at");
     Write("beside.png", "not looked at");
@@ -84,6 +85,11 @@ TEST_F(ImageFolder, ClassesAndFilesByNameWhateverTheirKind) {
     EXPECT_EQ(images->size(), (ImageSize{6, 8}));
     ExampleIterator<DataSet> batches(images, {.batch_size = 3});
     AsyncDataSetIterator ahead(batches, {.prefetch = 2, .producers = 2});
+    EXPECT_EQ(images->PathOf(3), (folder_ / "rose/b.PNG").string());
+    for (const int64_t other : {int64_t{-1}, int64_t{4}, INT64_MAX}) {
+      EXPECT_THAT(ErrorOf([&] { images->PathOf(other); }),
+                  IsError(StatusCode::kInvalidArgument, {"found example", "expected one of 4"}));
+    }
     int number = 0;
     std::vector<int64_t> labels;
     while (std::optional<DataSet> batch = ahead.Next()) {
@@ -168,6 +174,25 @@ TEST(JpegImage, MoreScansThanAnyPictureNeedsAreRefused) {
               }),
               IsError(StatusCode::kInvalidArgument, {"jpeg: "}));
   DecodeJpeg(file, {6, 8}, 1, absl::MakeSpan(pixels));
+}
+
+// Its first scan and the end marker are a picture without detail, which the library finds whole.
+TEST(JpegImage, ScansThatAreMissingAreTold) {
+  const std::string file = Jpeg(Picture(1, 3), 6, 8, 3, /*progressive=*/true);
+  std::vector<size_t> scans;
+  for (size_t at = file.find("\xff\xda"); at != file.npos; at = file.find("\xff\xda", at + 2))
+    scans.push_back(at);
+  ASSERT_GT(scans.size(), 3u);
+  std::vector<uint8_t> pixels(3 * 48);
+  for (size_t i = 1; i < scans.size(); ++i) {
+    EXPECT_THAT(
+        ErrorOf([&] {
+          DecodeJpeg(file.substr(0, scans[i]) + "\xff\xd9", {6, 8}, 3, absl::MakeSpan(pixels));
+        }),
+        IsError(StatusCode::kInvalidArgument, {"jpeg: ", "before its last scan"}))
+        << i;
+  }
+  DecodeJpeg(file, {6, 8}, 3, absl::MakeSpan(pixels));
 }
 
 }  // namespace

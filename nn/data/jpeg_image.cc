@@ -43,6 +43,17 @@ void OnProgress(j_common_ptr info) {
   std::longjmp(Of(info).jump, 1);
 }
 
+// Of a progressive file that was read: none of its scans is missing.
+bool IsWhole(const jpeg_decompress_struct& info) {
+  if (!info.progressive_mode || info.coef_bits == nullptr) return true;
+  for (int component = 0; component < info.num_components; ++component) {
+    for (int i = 0; i < DCTSIZE2; ++i) {
+      if (info.coef_bits[component][i] != 0) return false;
+    }
+  }
+  return true;
+}
+
 enum class Outcome { kDone, kOtherSize, kFailed };
 
 // Without pixels the size is all that is asked for.
@@ -74,13 +85,29 @@ Outcome Decode(Decoder& decoder, std::string_view jpeg, ImageSize* size, int cha
                   info.jpeg_color_space == JCS_CMYK ? "CMYK" : "YCCK");
     return Outcome::kFailed;
   }
-  info.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  // Grey of colours is that of the colours that the file shows. Its luminance is another one where a
+  // colour lies outside of the range, as behind the edges of saturated areas.
+  const bool mixes = channels == 1 && info.jpeg_color_space != JCS_GRAYSCALE;
+  info.out_color_space = channels == 1 && !mixes ? JCS_GRAYSCALE : JCS_RGB;
   info.dct_method = JDCT_ISLOW;
   jpeg_start_decompress(&info);
   const size_t row = static_cast<size_t>(size->width) * static_cast<size_t>(channels);
+  const JSAMPARRAY colours = mixes ? info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info),
+                                                            JPOOL_IMAGE, 3 * info.output_width, 1)
+                                   : nullptr;
   while (info.output_scanline < info.output_height) {
     JSAMPROW to = pixels + row * info.output_scanline;
-    jpeg_read_scanlines(&info, &to, 1);
+    jpeg_read_scanlines(&info, mixes ? colours : &to, 1);
+    for (size_t x = 0; mixes && x < row; ++x) {
+      const JSAMPLE* colour = colours[0] + 3 * x;
+      to[x] = GreyOf(colour[0], colour[1], colour[2]);
+    }
+  }
+  if (!IsWhole(info)) {
+    std::snprintf(decoder.message, sizeof(decoder.message),
+                  "found the end of the file before its last scan, expected all bits of all "
+                  "coefficients");
+    return Outcome::kFailed;
   }
   jpeg_finish_decompress(&info);
   return Outcome::kDone;

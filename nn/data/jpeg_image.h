@@ -1,8 +1,9 @@
 // The pixels of a JPEG file in memory, straight to where they are wanted.
 //
-// Baseline and progressive, grey or colours (not those for print, CMYK and YCCK). A file that is damaged is refused, not mended, and so
-// is one of more than kMostJpegScans passes over the picture: a few bytes each, they would take any
-// amount of time. Memory: some times the pixels, whatever the file's size. Errors: kInvalidArgument
+// Baseline and progressive, grey or colours (not those for print, CMYK and YCCK). A file that is damaged
+// is refused, not mended, one that lacks scans too, and so is one of more than kMostJpegScans passes
+// over the picture: a few bytes each, they would take any amount of time. What cameras put behind the
+// picture's end is not looked at. Memory: some times the pixels, whatever the file's size. Errors: kInvalidArgument
 // naming found and expected. Threads: pure functions.
 #ifndef TIDEPOOL_NN_DATA_JPEG_IMAGE_H_
 #define TIDEPOOL_NN_DATA_JPEG_IMAGE_H_

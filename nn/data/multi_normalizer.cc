@@ -110,6 +110,18 @@ void MultiNormalizer::Apply(MultiDataSet& batch) const {
   };
   check(features_, batch.features, "features");
   check(labels_, batch.labels, "labels");
+  const auto separate = [&](const Normalizers& normalizers, MultiDataSet::Arrays& arrays) {
+    for (size_t i = 0; i < normalizers.size(); ++i) {
+      if (!normalizers[i].has_value()) continue;
+      for (MultiDataSet::Arrays* others : {&batch.features, &batch.labels}) {
+        for (NDArray& other : *others) {
+          if (&other != &arrays[i]) Separate(arrays[i], other);
+        }
+      }
+    }
+  };
+  separate(features_, batch.features);
+  separate(labels_, batch.labels);
   ForEach(features_, "features",
           [&](size_t i) { features_[i]->ApplyToFeatures(ArrayOf(batch.features, i)); });
   ForEach(labels_, "labels",
@@ -140,7 +152,8 @@ MultiNormalizer MultiNormalizer::FromText(absl::string_view text) {
   uint64_t features = 0, labels = 0;
   // The parts themselves bound what room is made.
   if (head.size() != 3 || head[0] != kFormat || !absl::SimpleAtoi(head[1], &features) ||
-      !absl::SimpleAtoi(head[2], &labels) || features > parts.size() || labels > parts.size() ||
+      !absl::SimpleAtoi(head[2], &labels) || absl::StrCat(features) != head[1] ||
+      absl::StrCat(labels) != head[2] || features > parts.size() || labels > parts.size() ||
       features + labels != parts.size() - 1) {
     ThrowDataLoss(absl::StrCat("multi-normalizer: found \"",
                                OneLine(std::string(parts[0].substr(0, 80))), "\" and ",

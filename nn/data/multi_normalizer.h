@@ -42,7 +42,8 @@ class MultiNormalizer {
   // All of them are.
   bool is_fitted() const;
 
-  // To all that have one.
+  // To all that have one. Arrays that have elements in common with one that is changed become arrays of
+  // their own.
   void Apply(MultiDataSet& batch) const;
   // Of input or output `i`; nothing where that has no normalizer.
   void RevertFeatures(size_t i, NDArray& features) const;

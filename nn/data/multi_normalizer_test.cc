@@ -67,6 +67,27 @@ std::vector<float> Alone(Normalizer normalizer, NDArray array, NDArray mask) {
   return copy.ToVector<float>();
 }
 
+TEST(MultiNormalizer, AnArrayThatIsThereTwiceIsNormalizedOnce) {
+  NDArray numbers = Arrays().features[1];
+  const std::vector<float> before = numbers.ToVector<float>();
+  const std::vector<float> expected = Alone(Normalizer::Standardize(), numbers, NDArray());
+  MultiNormalizer scales({Normalizer::Standardize(), Normalizer::Standardize()},
+                         {std::nullopt, Normalizer::Standardize()});
+  FunctionIterator<MultiDataSet> sets(1, [&](int64_t) {
+    MultiDataSet set;
+    set.features = {numbers, numbers};
+    set.labels = {numbers, numbers};
+    return set;
+  });
+  scales.Fit(sets);
+  MultiDataSet set = *sets.Next();
+  scales.Apply(set);
+  EXPECT_EQ(set.features[0].ToVector<float>(), expected);
+  EXPECT_EQ(set.features[1].ToVector<float>(), expected);
+  EXPECT_EQ(set.labels[0].ToVector<float>(), before);
+  EXPECT_EQ(set.labels[1].ToVector<float>(), expected);
+}
+
 TEST(MultiNormalizer, EachArrayIsAsByANormalizerOfItsOwn) {
   ExampleIterator<MultiDataSet> batches(Examples6(), {.batch_size = 4});
   MultiNormalizer scales = Four();

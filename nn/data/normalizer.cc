@@ -1,7 +1,9 @@
 #include "tidepool/nn/data/normalizer.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -56,7 +58,10 @@ Normalizer::Columns Normalizer::ColumnsOf(const Sums& sums, const char* what) co
   Columns columns;
   for (size_t i = 0; i < sums.mean.size(); ++i) {
     const bool standardize = kind_ == Kind::kStandardize;
-    const double range = sums.greatest[i] - sums.least[i];
+    // A column that masks leave out altogether is 0 as far as anybody knows.
+    const bool is_seen = sums.counts[i] > 0;
+    const double least = is_seen ? sums.least[i] : 0;
+    const double range = is_seen ? sums.greatest[i] - least : 0;
     // Squares of a deviation must be numbers too, and so must the factor.
     if (range != 0 &&
         (!(range >= kNarrowest && range <= kWidest) || !std::isnormal((high_ - low_) / range))) {
@@ -65,9 +70,10 @@ Normalizer::Columns Normalizer::ColumnsOf(const Sums& sums, const char* what) co
                                  ", expected ones of which ", kNarrowest, " to ", kWidest,
                                  " lie between, or a single one"));
     }
-    const double spread =
-        standardize ? std::sqrt(sums.squares[i] / static_cast<double>(sums.count)) : range;
-    columns.center.push_back(standardize ? sums.mean[i] : sums.least[i]);
+    const double spread = standardize && is_seen
+                              ? std::sqrt(sums.squares[i] / static_cast<double>(sums.counts[i]))
+                              : range;
+    columns.center.push_back(standardize ? sums.mean[i] : least);
     columns.factor.push_back((standardize ? 1 : high_ - low_) / (spread > 0 ? spread : 1));
     columns.offset.push_back(standardize ? 0 : low_);
   }
@@ -132,7 +138,9 @@ void Normalizer::Change(NDArray& array, const Columns& columns, const char* what
 }
 
 void Normalizer::Apply(DataSet& batch) const {
+  WidthOf(batch.features, features_, "features");
   if (labels_too_) WidthOf(batch.labels, labels_, "labels");
+  Separate(batch.features, batch.labels);
   ApplyToFeatures(batch.features);
   if (labels_too_) Change(batch.labels, labels_, "labels", false);
 }
@@ -184,7 +192,10 @@ Normalizer Normalizer::FromText(absl::string_view text) {
   };
   const auto number = [&] {
     double value = 0;
-    if (at >= words.size() || !absl::SimpleAtod(words[at], &value) || !std::isfinite(value))
+    // Decimal and with nothing around it, which rules out line ends, a plus and hexadecimal numbers.
+    const absl::string_view word = at < words.size() ? words[at] : absl::string_view();
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value))
       refuse("a finite number");
     ++at;
     return value;
@@ -202,8 +213,9 @@ Normalizer Normalizer::FromText(absl::string_view text) {
     expect(word);
     uint64_t count = 0;
     // The words themselves bound what room is made.
-    if (at >= words.size() || !absl::SimpleAtoi(words[at], &count) || count < 1 ||
-        count > kMostColumns || 3 * count > words.size() - at - 1 ||
+    if (at >= words.size() || !absl::SimpleAtoi(words[at], &count) ||
+        absl::StrCat(count) != words[at] || count < 1 || count > kMostColumns ||
+        3 * count > words.size() - at - 1 ||
         (normalizer.kind_ == Kind::kImageScale && count != 1)) {
       refuse("how many columns follow, of three numbers each");
     }

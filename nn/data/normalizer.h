@@ -9,11 +9,13 @@
 //   Normalizer same = Normalizer::FromText(loaded.notes.at("normalizer"));
 //
 // There is a scale for each place of the last axis (a column, a channel, a feature of a time step),
-// fitted over all others; steps that a mask leaves out do not count. Numbers are double while they
+// fitted over all others. What a mask leaves out does not count; its shape is what that of the array
+// begins with: [n] or [n, 1] of examples, [n, length] of steps, the array's own of single values. A
+// column that is left out altogether is taken to be 0. Numbers are double while they
 // are fitted and applied, so that reverting gives the values back to rounding. A column that never
 // varies becomes 0 (Standardize) or the lower bound (MinMax).
 //
-// Errors: kInvalidArgument for arrays of other columns than those fitted, or that are not numbers
+// Errors: kInvalidArgument for masks of other shapes, arrays of other columns than those fitted, or that are not numbers
 // in f32, f64 or, of features, u8; kDataLoss while fitting, naming the column, for a value that is not
 // finite and for a column so wide or narrow (beyond 1e140, below 1e-140) that numbers of its scale
 // are no doubles; kFailedPrecondition before Fit. Threads: const calls from any number at once. Cost:
@@ -37,7 +39,7 @@ class Normalizer {
  public:
   // To mean 0 and standard deviation 1, by the deviation of all examples (not of a sample of them).
   static Normalizer Standardize(bool labels_too = false);
-  // To `low` at the least value and `high` at the greatest one. Throws kInvalidArgument unless low
+  // To `low` at the least value and, to rounding, `high` at the greatest one. Throws kInvalidArgument unless low
   // < high and both and their difference are finite.
   static Normalizer MinMax(double low = 0, double high = 1, bool labels_too = false);
   // Pixels from 0 to `greatest` to the range; there is nothing to fit. Throws as MinMax, and unless
@@ -49,7 +51,8 @@ class Normalizer {
   void Fit(DataSetIterator& batches);
   bool is_fitted() const { return !features_.center.empty(); }
 
-  // To features, and to labels where they were fitted too: to both or, where it throws, to none.
+  // To features, and to labels where they were fitted too: to both or, where it throws, to none. Labels
+  // that have elements in common with features, as autoencoders' may, become an array of their own.
   void Apply(DataSet& batch) const;
   // Also of predictions, which are like labels: to the units of the examples.
   void ApplyToFeatures(NDArray& features) const;
@@ -58,7 +61,7 @@ class Normalizer {
 
   // One line of ASCII that holds every number exactly. Throws kFailedPrecondition before Fit.
   std::string ToText() const;
-  // Of untrusted text: throws kDataLoss for what ToText did not write.
+  // Of untrusted text: throws kDataLoss for what ToText did not write, but for numbers of fewer digits.
   static Normalizer FromText(absl::string_view text);
 
  private:

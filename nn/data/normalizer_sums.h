@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/view_overlap.h"
 #include "tidepool/nn/data/normalizer.h"
 
 namespace tidepool::nn {
@@ -37,6 +38,14 @@ inline void TakeOwnMemory(NDArray& array) {
   if (!is_own) array = array.Dup();
 }
 
+// Before `changed` is changed in its place: `other` becomes a copy where they have elements in common,
+// as features and labels of an autoencoder may.
+inline void Separate(const NDArray& changed, NDArray& other) {
+  if (!changed.is_defined() || !other.is_defined()) return;
+  if (changed.dtype() == DType::kUInt8) return;  // which becomes another array
+  if (ViewsOverlap(changed, other)) other = other.Dup();
+}
+
 // Calls visit(first value) of an array of numbers.
 template <typename Visit>
 void VisitNumbers(const NDArray& array, const char* what, Visit visit) {
@@ -56,7 +65,8 @@ void VisitNumbers(const NDArray& array, const char* what, Visit visit) {
 // Of each column, by Welford's way, which loses nothing where values are large and lie close
 // together.
 struct Normalizer::Sums {
-  int64_t count = 0;
+  int64_t count = 0;            // values of all columns
+  std::vector<int64_t> counts;  // of each
   std::vector<double> mean, squares, least, greatest;
 
   void Add(const NDArray& array, const NDArray& mask, const char* what) {
@@ -64,6 +74,7 @@ struct Normalizer::Sums {
     if (columns == 0) return;
     if (mean.empty()) {
       const auto size = static_cast<size_t>(columns);
+      counts.resize(size);
       mean.resize(size);
       squares.resize(size);
       least.assign(size, std::numeric_limits<double>::infinity());
@@ -74,29 +85,38 @@ struct Normalizer::Sums {
                                         " columns, expected ", mean.size(),
                                         " as in the batches before"));
     }
-    const int64_t rows = array.NumElements() / columns;
-    const std::vector<float> steps = MaskOf(array, mask, rows, what);
+    const std::vector<float> weights = WeightsOf(array, mask, what);
+    const int64_t values_of_each =
+        weights.empty() ? 1 : array.NumElements() / static_cast<int64_t>(weights.size());
     VisitNumbers(array, what, [&]<typename T>(T) {
       const T* values = array.data<T>();
-      for (int64_t row = 0; row < rows; ++row, values += columns) {
-        if (!steps.empty() && steps[static_cast<size_t>(row)] == 0) continue;
-        ++count;
-        for (int64_t column = 0; column < columns; ++column) {
-          AddOne(static_cast<size_t>(column), static_cast<double>(values[column]), what);
-        }
+      size_t column = 0, weight = 0;
+      for (int64_t i = 0, left = values_of_each; i < array.NumElements(); ++i) {
+        if (weights.empty() || weights[weight] != 0)
+          AddOne(column, static_cast<double>(values[i]), what);
+        if (++column == mean.size()) column = 0;
+        if (--left > 0) continue;
+        left = values_of_each;
+        ++weight;
       }
     });
   }
 
  private:
-  // Of each row whether it counts; empty: all do.
-  static std::vector<float> MaskOf(const NDArray& array, const NDArray& mask, int64_t rows,
-                                   const char* what) {
-    if (!mask.is_defined() || array.rank() < 3) return {};
-    if (mask.dtype() != DType::kFloat32 || mask.NumElements() != rows) {
-      ThrowInvalidArgument(absl::StrCat(
-          "normalizer: mask of ", what, ": found ", DTypeName(mask.dtype()), " of shape ",
-          mask.shape().ToString(), ", expected f32 for ", rows, " steps"));
+  // Of as many neighbouring values each whether they count; empty: all do. A mask's shape is what that of
+  // the array begins with, as those of losses and evaluations: examples, steps or single values.
+  static std::vector<float> WeightsOf(const NDArray& array, const NDArray& mask, const char* what) {
+    if (!mask.is_defined() || array.NumElements() == 0) return {};
+    int axes = mask.rank();
+    while (axes > 0 && mask.dim(axes - 1) == 1 && (axes > array.rank() || array.dim(axes - 1) != 1))
+      --axes;  // [n, 1] is [n]
+    bool fits = axes <= array.rank();
+    for (int axis = 0; fits && axis < axes; ++axis) fits = mask.dim(axis) == array.dim(axis);
+    if (mask.dtype() != DType::kFloat32 || !fits) {
+      ThrowInvalidArgument(absl::StrCat("normalizer: mask of ", what, ": found ",
+                                        DTypeName(mask.dtype()), " of shape ",
+                                        mask.shape().ToString(), ", expected f32 of one that ",
+                                        array.shape().ToString(), " begins with"));
     }
     return mask.ToVector<float>();
   }
@@ -106,8 +126,9 @@ struct Normalizer::Sums {
       ThrowDataLoss(absl::StrCat("normalizer: ", what, ": column ", column, ": found ", value,
                                  ", expected a finite number"));
     }
+    ++count;
     const double away = value - mean[column];
-    mean[column] += away / static_cast<double>(count);
+    mean[column] += away / static_cast<double>(++counts[column]);
     squares[column] += away * (value - mean[column]);
     least[column] = std::min(least[column], value);
     greatest[column] = std::max(greatest[column], value);

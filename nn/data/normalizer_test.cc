@@ -151,6 +151,81 @@ TEST(Normalizer, MasksLeaveStepsOut) {
   EXPECT_FLOAT_EQ(first.features.At<float>({0, 1, 1}), 0);
 }
 
+// Whole examples, by both shapes that losses and evaluations take, and single values.
+TEST(Normalizer, MasksLeaveExamplesAndValuesOut) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto fitted = [](const NDArray& features, const NDArray& features_mask,
+                         const NDArray& labels, const NDArray& labels_mask, Normalizer normalizer) {
+    ExampleIterator<DataSet> batches(
+        std::make_shared<ArrayExamples>(features, labels, features_mask, labels_mask),
+        {.batch_size = 2});
+    normalizer.Fit(batches);
+    return normalizer.ToText();
+  };
+  const NDArray features = Of<float>({1, 5, nan, 999, 3, 7}, {3, 2});
+  const NDArray labels = Of<float>({10, 20, nan}, {3, 1});
+  for (const Normalizer& normalizer :
+       {Normalizer::Standardize(/*labels_too=*/true), Normalizer::MinMax(0, 1, true)}) {
+    const std::string expected = fitted(Of<float>({1, 5, 3, 7}, {2, 2}), NDArray(),
+                                        Of<float>({10, 20}, {2, 1}), NDArray(), normalizer);
+    for (const Shape& shape : {Shape({3}), Shape({3, 1})}) {
+      EXPECT_EQ(fitted(features, Of<float>({1, 0, 1}, shape), labels, Of<float>({1, 0.5, 0}, shape),
+                       normalizer),
+                expected);
+    }
+  }
+  // Each value for itself; of a column without any 0 is taken for granted.
+  const Normalizer min_max = Normalizer::MinMax(1, 2);
+  EXPECT_EQ(fitted(features, Of<float>({1, 0, 0, 0, 1, 0}, {3, 2}), labels, NDArray(), min_max),
+            "tidepool-normalizer-1 min_max 1 2 features 2 1 0 0.5 1 1 1");
+  EXPECT_EQ(fitted(features, Of<float>({1, 1, 0, 0, 0, 1}, {3, 2}), labels, NDArray(),
+                   Normalizer::Standardize()),
+            "tidepool-normalizer-1 standardize 0 1 features 2 1 6 1 1 0 0");
+  // Examples of series.
+  const NDArray series = Of<float>({1, 2, 3, 4, nan, nan, nan, nan}, {2, 2, 2});
+  EXPECT_EQ(fitted(series, Of<float>({1, 0}, {2}), Ones({2}), NDArray(), min_max),
+            fitted(series.Slice(0, 0, 1), NDArray(), Ones({1}), NDArray(), min_max));
+  for (const NDArray& mask : {Ones({3, 3}), Ones({3, 2, 2}), NDArray({3}, DType::kUInt8)}) {
+    EXPECT_THAT(ErrorOf([&] { fitted(features, mask, labels, NDArray(), min_max); }),
+                IsError(StatusCode::kInvalidArgument,
+                        {"normalizer: mask of features: found ", "begins with"}));
+  }
+  EXPECT_THAT(ErrorOf([&] { fitted(features, Zeros({3}), labels, NDArray(), min_max); }),
+              IsError(StatusCode::kFailedPrecondition, {"no examples to fit"}));
+}
+
+// As autoencoders have them: one array, or views of one that overlap.
+TEST(Normalizer, FeaturesAndLabelsOfOneArrayAreNormalizedOnce) {
+  const std::vector<double> values = {1, 2, 3, 5, 4, 9, 0, 7};
+  FunctionIterator<DataSet> sets(1, [&](int64_t) {
+    return DataSet(Of<float>(values, {4, 2}), Of<float>(values, {4, 2}));
+  });
+  for (const bool labels_too : {false, true}) {
+    Normalizer normalizer = Normalizer::Standardize(labels_too);
+    normalizer.Fit(sets);
+    DataSet apart = *sets.Next();
+    sets.Reset();
+    normalizer.Apply(apart);
+    DataSet same = *sets.Next();
+    sets.Reset();
+    same.labels = same.features;
+    normalizer.Apply(same);
+    EXPECT_EQ(same.features.ToVector<float>(), apart.features.ToVector<float>());
+    EXPECT_EQ(same.labels.ToVector<float>(), apart.labels.ToVector<float>());
+
+    const NDArray both = Of<float>(values, {4, 2});
+    DataSet views(both.Slice(0, 0, 3), both.Slice(0, 1, 4));
+    normalizer.Apply(views);
+    EXPECT_EQ(views.features.ToVector<float>(), apart.features.Slice(0, 0, 3).ToVector<float>());
+    EXPECT_EQ(views.labels.ToVector<float>(), apart.labels.Slice(0, 1, 4).ToVector<float>());
+    // Parts that have nothing in common are changed in their places.
+    const NDArray parts = Of<float>(values, {4, 2});
+    DataSet halves(parts.Slice(0, 0, 2), parts.Slice(0, 2, 4));
+    normalizer.Apply(halves);
+    EXPECT_EQ(halves.labels.raw_data(), parts.raw_data() + 4 * sizeof(float));
+  }
+}
+
 TEST(Normalizer, WhatTheProgramHasIsNotChangedByAnIterator) {
   const NDArray all = Of<float>({1, 2, 3, 5, 4, 9, 0, 7}, {4, 2});
   const std::vector<float> before = all.ToVector<float>();
@@ -285,6 +360,12 @@ TEST(Normalizer, TextHoldsItExactlyAndOtherTextIsRefused) {
                            "tidepool-normalizer-1 min_max 0 1 features 4000000000000000000 0 1 0",
                            "tidepool-normalizer-1 min_max 0 1 features 1 0 0 0",
                            "tidepool-normalizer-1 min_max 0 1 features 1 0 nan 0",
+                           "tidepool-normalizer-1 min_max 0 1 features 1 0 1 0\n",
+                           "tidepool-normalizer-1 min_max 0 1 features 1 0 1\t 0",
+                           "tidepool-normalizer-1 min_max 0 1 features 1 0 +.6 0",
+                           "tidepool-normalizer-1 min_max 0 1 features 1 0x0p0 1 0",
+                           "tidepool-normalizer-1 min_max 0 1 features \n1 0 1 0",
+                           "tidepool-normalizer-1 min_max 0 1 features +1 0 1 0",
                            "tidepool-normalizer-1 image_scale 0 1 features 2 0 0 1 1 0 0",
                            "tidepool-normalizer-1 min_max 0 1 features 1 0 1 0 x"}) {
     EXPECT_THAT(ErrorOf([&] { Normalizer::FromText(text); }),

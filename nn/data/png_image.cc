@@ -146,8 +146,8 @@ void Put(const uint8_t* colour, uint8_t alpha, int channels, uint8_t* to) {
                 blue = OnBlack(colour[2], alpha);
   if (channels == 3) {
     to[0] = red, to[1] = green, to[2] = blue;
-  } else {  // weights of ITU-R BT.601 over 2^16, as grey JPEG files are made
-    to[0] = static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16);
+  } else {
+    to[0] = GreyOf(red, green, blue);
   }
 }
 

@@ -1,7 +1,7 @@
 // The pixels of a PNG file in memory, straight to where they are wanted.
 //
 // Of any colour type: numbers as they stand in the file, of 8 bits (16 are rounded). Grey of colours is
-// 0.299 red + 0.587 green + 0.114 blue, as a grey JPEG file is made; a transparent pixel lies on black,
+// 0.299 red + 0.587 green + 0.114 blue, of a JPEG file's colours too; a transparent pixel lies on black,
 // its value times its opacity. So equal pictures are equal whatever their files; gamma is not applied.
 // What pixels do not need, such as texts and profiles, is not looked at: a few bytes can stand for any
 // number of them. Memory: some times the pixels, whatever the file's size. Errors: kInvalidArgument
@@ -21,6 +21,11 @@ struct ImageSize {
 
   friend bool operator==(const ImageSize&, const ImageSize&) = default;
 };
+
+// Grey of a colour, by the weights of ITU-R BT.601 over 2^16; of grey that itself. For every kind of file.
+inline uint8_t GreyOf(uint8_t red, uint8_t green, uint8_t blue) {
+  return static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16);
+}
 
 // Whether it begins as a PNG file does.
 bool LooksLikePng(std::string_view bytes);

@@ -70,6 +70,29 @@ TEST(PngImage, GreyOfColoursIsThatOfJpeg) {
   }
 }
 
+// Of saturated areas with sharp edges a JPEG file's luminance is another grey than that of the colours
+// that it shows.
+TEST(PngImage, EqualPicturesAreEqualWhateverTheirFiles) {
+  constexpr int kSize = 32;
+  std::vector<uint8_t> drawn;
+  uint32_t random = 1;
+  for (int i = 0; i < 3 * kSize * kSize; ++i) {
+    random = random * 1664525 + 1013904223;
+    drawn.push_back((random >> 24) % 2 == 0 ? 0 : 255);
+  }
+  const std::string jpeg = Jpeg(drawn, kSize, kSize, 3);
+  std::vector<uint8_t> colours(drawn.size()), grey(kSize * kSize), of_png(grey.size());
+  DecodeJpeg(jpeg, {kSize, kSize}, 3, absl::MakeSpan(colours));
+  DecodeJpeg(jpeg, {kSize, kSize}, 1, absl::MakeSpan(grey));
+  std::string rows;
+  for (int y = 0; y < kSize; ++y) {
+    rows += '\0';
+    rows.append(reinterpret_cast<const char*>(colours.data()) + 3 * kSize * y, 3 * kSize);
+  }
+  DecodePng(PngOfRows(kSize, 8, 2, rows), {kSize, kSize}, 1, absl::MakeSpan(of_png));
+  EXPECT_EQ(grey, of_png);
+}
+
 TEST(PngImage, TransparentPixelsLieOnBlack) {
   EXPECT_THAT(Decoded(PngOfTwo(8, 4, Bytes({200, 128, 90, 0})), 1), ElementsAre(100, 0));
   EXPECT_THAT(Decoded(PngOfTwo(8, 6, Bytes({200, 100, 50, 128, 9, 9, 9, 255})), 3),

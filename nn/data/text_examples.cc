@@ -57,6 +57,10 @@ void TextExamples::Add(const std::string& text, const Vocabulary& vocabulary) {
 }
 
 int64_t TextExamples::LengthOf(int64_t example) const {
+  if (example < 0 || example >= count()) {
+    ThrowInvalidArgument(
+        absl::StrCat("TextExamples: found example ", example, ", expected one of ", count()));
+  }
   const auto i = static_cast<size_t>(example);
   return ends_[i] - (i == 0 ? 0 : ends_[i - 1]) - (is_next_ ? 1 : 0);
 }

@@ -49,7 +49,7 @@ class TextExamples final : public Examples<DataSet> {
 
   int64_t count() const override { return static_cast<int64_t>(ends_.size()); }
   DataSet Make(const ChosenExamples& which, const std::stop_token& stop) const override;
-  // Tokens of an example's features.
+  // Tokens of an example's features. Throws kInvalidArgument unless 0 <= example < count().
   int64_t LengthOf(int64_t example) const;
 
  private:

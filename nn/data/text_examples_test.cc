@@ -68,6 +68,10 @@ TEST(TextLines, WhatIsWrongIsNamedWithItsPlace) {
   EXPECT_THAT(
       error("f\tAda\nAlan\n", {.has_labels = true}),
       IsError(absl::StatusCode::kDataLoss, {"line 2, column 5: found the end of the line"}));
+  EXPECT_THAT(error("f\tAda\n\tAlan\n", {.has_labels = true}),
+              IsError(absl::StatusCode::kDataLoss, {"line 2, column 1: found no label"}));
+  EXPECT_THAT(ReadTextLines(Written("\tAda\n"), {.has_labels = true, .classes = {"f", ""}}).labels,
+              ElementsAre(1));
   EXPECT_THAT(error("x\tAda", {.has_labels = true, .classes = {"f", "m"}}),
               IsError(absl::StatusCode::kDataLoss,
                       {"line 1, column 1: found class \"x\", expected one of 2 classes"}));
@@ -177,6 +181,12 @@ TEST(TextExamples, ClassesArePaddedAndMasked) {
   EXPECT_THAT(batch.labels.ToVector<int64_t>(), ElementsAre(7, 8, 9, 10));
   EXPECT_FALSE(batch.labels_mask.is_defined());
   EXPECT_EQ(Only(examples, 2, 2)->features.shape(), Shape({2, 1}));
+  EXPECT_EQ(examples.LengthOf(1), 3);
+  for (const int64_t other : {int64_t{-1}, int64_t{4}, INT64_MAX}) {
+    EXPECT_THAT(ErrorOf([&] { examples.LengthOf(other); }),
+                IsError(absl::StatusCode::kInvalidArgument,
+                        {"TextExamples: found example", "expected one of 4"}));
+  }
   const TextExamples fixed =
       TextExamples::Classes(kTexts, letters, {7, 8, 9, 10}, {.most_tokens = 3, .fixed_length = 5});
   EXPECT_EQ(Only(fixed, 3, 1)->features.shape(), Shape({1, 5}));

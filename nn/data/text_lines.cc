@@ -79,7 +79,7 @@ class Reader {
     Fail(byte, "CR without LF behind it", "lines that end with LF or CR LF");
   }
 
-  // Without a byte order mark and what ends it: several CR before LF are what programs make that put CR in front of each LF twice.
+  // Without a byte order mark and what ends it: one CR or several (text_lines.h).
   static absl::string_view Content(absl::string_view line, uint64_t number) {
     if (number == 1 && line.substr(0, 3) == "\xEF\xBB\xBF") line.remove_prefix(3);
     while (!line.empty() && line.back() == '\r') line.remove_suffix(1);
@@ -103,6 +103,7 @@ class Reader {
     if (format_.has_labels) {
       const size_t end = line.find(format_.separator);
       if (end == line.npos) Fail(line.size(), "the end of the line", "a separator behind a label");
+      if (end == 0 && !known_.contains("")) Fail(0, "no label", "one in front of the separator");
       lines_.labels.push_back(LabelOf(line.substr(0, end)));
       line.remove_prefix(end + 1);
     }

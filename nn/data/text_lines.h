@@ -3,11 +3,14 @@
 //   f<TAB>Ada            // TextFormat{.has_labels = true}
 //   m<TAB>Alan
 //
-// Lines end with LF or CRLF; the last need not. Empty ones are passed over, and a byte order mark.
+// Lines end with LF or CRLF; the last need not. Several CR in front of LF or the end count as one
+// (csv_records.h). Empty lines are passed over, and a byte order mark.
 //
-// Errors: kDataLoss that names file, line and column (byte, from 1): bytes that are no UTF-8, CR that is not followed by LF
-// (old Macintosh files' lines end so), a line without a label, a class that is none of those given; kResourceExhausted beyond the
-// limits; else as gzip_reader.h. Memory: the texts. Threads: pure functions.
+// Errors: kDataLoss that names file, line and column (byte, from 1): bytes that are no UTF-8, CR behind
+// which anything else stands (old Macintosh files' lines end so), a line without a label or with an
+// empty one (unless "" is one of the classes given), a class that is none of those given, a file that became shorter while it was read;
+// kResourceExhausted beyond the limits; else as gzip_reader.h. Memory: the texts. Threads: pure
+// functions.
 #ifndef TIDEPOOL_NN_DATA_TEXT_LINES_H_
 #define TIDEPOOL_NN_DATA_TEXT_LINES_H_
 
