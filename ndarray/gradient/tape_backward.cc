@@ -215,7 +215,15 @@ absl::InlinedVector<NDArray, 2> GradientTape::Recorder::TakeGradients(TapeRecord
   absl::InlinedVector<NDArray, 2> gradients;
   for (TapedView& view : record.outputs()) {
     NDArray gradient;
-    if (view.slot != TapedView::kNoSlot) gradient = shadows_.Take(view, ElementsOf(view)).gradient;
+    if (view.slot != TapedView::kNoSlot) {
+      TapedView once;
+      once.SetPlace(view);
+      once.DropRepeats();
+      gradient = shadows_.Take(once, ElementsOf(view)).gradient;
+      // The sum of all that have read the element: each of its names gets its part.
+      if (const int64_t repeats = view.Repeats(); repeats > 1 && gradient.is_defined())
+        gradient = (gradient / static_cast<double>(repeats)).BroadcastTo(view.shape()).Dup();
+    }
     *any = *any || gradient.is_defined();
     gradients.push_back(std::move(gradient));
   }

@@ -303,6 +303,16 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
       outer->NoteFunction(name, inputs, outputs, backward);
   }
   if (!FlowsToOne(inputs)) return;
+  for (const NDArray& output : outputs) {
+    if (!output.is_defined()) continue;
+    TapedView once(output);
+    once.DropRepeats();
+    if (!MayRepeat(once.rank, once.dims, once.strides)) continue;
+    ThrowInvalidArgument(absl::StrCat(
+        "gradient tape: Op [", name, "]: found an output, ", DTypeName(once.dtype), " ",
+        output.shape().ToString(),
+        ", whose strides name elements more than once, expected a place for each (Dup())"));
+  }
   // What others have as well stays with the function, which gives it to whoever runs it first.
   int kept = 0;
   if (backward.is_only()) backward->VisitKept([&](const char*, NDArray&, bool) { ++kept; });

@@ -3,15 +3,16 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/gradient/tape_recorder.h"
+#include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
 namespace {
@@ -126,7 +127,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       if (buffer == nullptr) continue;
       const uint32_t version = buffer->version.load(std::memory_order_relaxed);
       Seen& seen = seen_[buffer->id];
-      if (version <= 1) seen.is_made = true;
+      if (version <= 1 && !IsOlder(buffer->id)) seen.is_made = true;
       if (seen.is_made) continue;
       const TapedView view(*output);
       const auto [begin, end] = view.Extent();
@@ -155,12 +156,12 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     return false;
   }
   void NoteRead(const char* op, const NDArray& array, bool unrecorded) {
-    const Buffer* const buffer = array.buffer().get();
+    Buffer* const buffer = array.buffer().get();
     if (buffer == nullptr) return;
-    const uint32_t version = buffer->version.load(std::memory_order_relaxed);
     const TapedView view(array);
     Seen& seen = seen_[buffer->id];
     if (seen.is_made || seen.HasComputed(BytesOf(view))) return;
+    const uint32_t version = VersionToKeep(*buffer);
     if (seen.last_read != Seen::kNone) {
       // Parameters are read at each place of a sequence.
       const SegmentRead& read = reads_[seen.last_read];
@@ -170,12 +171,16 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     seen.last_read = reads_.size();
     reads_.push_back({buffer->id, version, view, op, unrecorded});
   }
-  // Whether it is sure to have been there before the segment, and is not one of its inputs, whose versions tell. A thread takes
-  // numbers of buffers in blocks, in order; of what workspaces and other threads have made the order is not known.
+  // Whether it is sure to have been there before the segment. A thread takes numbers of buffers in blocks, in order; of what
+  // workspaces and other threads have made the order is not known.
+  bool IsOlder(uint64_t buffer_id) const {
+    const auto block = [](uint64_t id) { return (id - 1) / kBufferIdsAtOnce; };
+    return buffer_id < first_id_ && block(buffer_id) == block(first_id_);
+  }
+  // And is not one of its inputs, whose versions tell.
   bool IsCaptured(uint64_t buffer_id, absl::Span<const NDArray> inputs,
                   absl::Span<const NDArray> outputs) const {
-    const auto block = [](uint64_t id) { return (id - 1) / kBufferIdsAtOnce; };
-    if (buffer_id >= first_id_ || block(buffer_id) != block(first_id_)) return false;
+    if (!IsOlder(buffer_id)) return false;
     for (const auto& arrays : {inputs, outputs}) {
       for (const NDArray& array : arrays) {
         if (array.is_defined() && array.buffer().get() != nullptr &&
@@ -221,7 +226,8 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       return begin <= bytes.first && bytes.second <= end;
     }
   };
-  absl::flat_hash_map<uint64_t, Seen> seen_;  // by buffer
+  // By buffer. Of std, whose insertions that throw leave it as it was; Abseil's of 2022 is broken by a refused allocation.
+  std::unordered_map<uint64_t, Seen> seen_;
   std::vector<SegmentRead> reads_;
   // To what no operator in the segment has made. By number: a handle would hold the memory of what is made otherwise to
   // the segment's end.
@@ -251,8 +257,8 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
   has_segments_ = true;
   std::vector<uint32_t> versions;
   for (const NDArray& input : inputs) {
-    const Buffer* const buffer = input.is_defined() ? input.buffer().get() : nullptr;
-    versions.push_back(buffer != nullptr ? buffer->version.load(std::memory_order_relaxed) : 0);
+    Buffer* const buffer = input.is_defined() ? input.buffer().get() : nullptr;
+    versions.push_back(buffer != nullptr ? VersionToKeep(*buffer) : 0);
   }
   std::vector<NDArray> outputs;
   std::vector<SegmentRead> reads;
@@ -277,6 +283,11 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
       outputs = function(inputs);
     }
     reads = run.TakeReads(inputs, outputs);
+    // A place for each of its elements: the gradient of an element that is named more than once cannot be told apart again.
+    for (NDArray& output : outputs) {
+      if (output.is_defined() && IsFloating(output.dtype()) && MayRepeat(output))
+        output = output.Dup();
+    }
   }
   TapeRecord* const record = NewRecord(TapeRecord::Kind::kSegment, "segment", inputs,
                                        static_cast<int>(outputs.size()), /*keep_inputs=*/true);
