@@ -124,7 +124,7 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs,
                                          absl::Span<const NDArray> output_gradients, bool keep,
                                          absl::FunctionRef<void()> seeded) {
   CheckThread("Backward");
-  if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Backward while it runs");
+  CheckIdle("Backward");
   if (state_ == State::kDone || state_ == State::kFailed) {
     ThrowFailedPrecondition(
         "gradient tape: Backward after it has run: what was recorded is gone; expected once, or "

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,16 +26,18 @@ const void* ThisThread() {
 GradientTape::Recorder::Recorder() : thread_(ThisThread()) {}
 
 GradientTape::Recorder::~Recorder() {
-  if (thread_ == ThisThread()) frame_.Leave();
-  if (!frame_.is_in()) return;
-  // The thread that it records would go on calling it.
-  std::fputs("GradientTape: destroyed on another thread than the one it records\n", stderr);
+  const bool is_idle = running_segments_ == 0 && state_ != State::kBackward;
+  if (thread_ == ThisThread() && is_idle) frame_.Leave();
+  if (!frame_.is_in() && is_idle) return;
+  // The thread that it records would go on calling it, and what calls it now would go on with it.
+  std::fputs(is_idle ? "GradientTape: destroyed on another thread than the one it records\n"
+                     : "GradientTape: destroyed within its Backward() or a segment of it\n",
+             stderr);
   std::abort();
 }
 
 void GradientTape::Recorder::Clear() {
-  if (state_ == State::kBackward)
-    ThrowFailedPrecondition("gradient tape: Clear while Backward runs");
+  CheckIdle("Clear");
   if (frame_.is_in()) CheckThread("Clear");
   frame_.Leave();
   task_.Clear();
@@ -56,8 +57,7 @@ void GradientTape::Recorder::Clear() {
 }
 
 void GradientTape::Recorder::Restart() {
-  if (state_ == State::kBackward)
-    ThrowFailedPrecondition("gradient tape: Restart while Backward runs");
+  CheckIdle("Restart");
   if (frame_.is_in()) CheckThread("Restart");
   Clear();
   thread_ = ThisThread();
@@ -71,10 +71,19 @@ void GradientTape::Recorder::CheckThread(const char* what) const {
       absl::StrCat("gradient tape: ", what, " on another thread than the one that made the tape"));
 }
 
+void GradientTape::Recorder::CheckIdle(const char* what) const {
+  if (state_ == State::kBackward) {
+    ThrowFailedPrecondition(absl::StrCat("gradient tape: ", what, " while Backward runs"));
+  }
+  if (running_segments_ > 0) {
+    ThrowFailedPrecondition(
+        absl::StrCat("gradient tape: ", what, " within a segment (Recomputed) that it records"));
+  }
+}
+
 void GradientTape::Recorder::Stop() {
   CheckThread("Stop");
-  if (state_ == State::kBackward)
-    ThrowFailedPrecondition("gradient tape: Stop while Backward runs");
+  CheckIdle("Stop");
   frame_.Leave();
   if (state_ == State::kRecording) state_ = State::kStopped;
 }
@@ -344,48 +353,6 @@ void GradientTape::Recorder::PlaceResultsOf(const TapeRecord& record) {
              slots_[view.slot].part != record.part;
   }
   placement_->PlaceResults(leaves);
-}
-
-void GradientTape::Recorder::VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit) {
-  kept_.Visit(records_, [&](const BufferHandle& buffer) {
-    const uint32_t slot = slots_.Find(buffer->id);
-    if (slot == TapedView::kNoSlot || slots_[slot].watched.empty()) visit(buffer);
-  });
-}
-
-void GradientTape::Recorder::VisitRemakeable(int part,
-                                             absl::FunctionRef<bool(const BufferHandle&)> goes) {
-  for (TapeRecord* record = records_.last(); record != nullptr && record->part == part;
-       record = record->previous) {
-    if (record->kept_count == 0) continue;
-    TapedView* view = record->kept().data();
-    record->extra->backward->VisitKept([&](const char*, NDArray&, bool can_be_made_again) {
-      if (can_be_made_again && view->buffer && goes(view->buffer)) {
-        view->buffer.Reset();
-        view->present = false;
-      }
-      ++view;
-    });
-  }
-}
-
-std::vector<SavedArray> GradientTape::Recorder::Saved() const {
-  std::vector<SavedArray> saved;
-  std::set<uint64_t> seen;
-  std::vector<TapeRecord*> in_order;
-  for (TapeRecord* record = records_.last(); record != nullptr; record = record->previous)
-    in_order.push_back(record);
-  std::reverse(in_order.begin(), in_order.end());
-  for (TapeRecord* const record : in_order) {
-    for (int v = 0; v < record->view_count(); ++v) {
-      const TapedView& view = record->views[v];
-      if (!view.buffer || !seen.insert(view.buffer->id).second) continue;
-      saved.push_back({record->name(), record->OperandText(v),
-                       absl::StrCat(DTypeName(view.dtype), " ", view.shape().ToString()),
-                       static_cast<int64_t>(view.buffer->bytes)});
-    }
-  }
-  return saved;
 }
 
 }  // namespace tidepool

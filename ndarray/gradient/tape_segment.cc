@@ -29,19 +29,22 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
  public:
   explicit SegmentRun(Recorder& tape) : tape_(tape) {}
 
-  // What sees the calls behind this one: the first run of the same segment for the tape around this one's.
-  void set_beyond(CallRecorder* beyond) { beyond_ = beyond; }
+  // In which it is current. Those outside of it, the first run of the same segment for the tape around this one's, see the calls
+  // behind this one.
+  void set_frame(const RecorderFrame& frame) { frame_ = &frame; }
 
   void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
            AttributesRef attributes) override {
-    See(op, inputs, outputs, attributes, beyond_, /*unrecorded=*/false);
+    See(op, inputs, outputs, attributes, Beyond(), /*unrecorded=*/false);
   }
   void NoteFunction(const char* name, absl::Span<const NDArray> inputs,
                     absl::Span<const NDArray> outputs, Backward backward) override {
     for (const NDArray& input : inputs) {
       if (input.is_defined()) NoteRead(name, input, /*unrecorded=*/false);
     }
-    if (beyond_ != nullptr) beyond_->NoteFunction(name, inputs, outputs, std::move(backward));
+    const RecorderFrame::OutsideOf outside(*frame_);
+    if (CallRecorder* const beyond = CallRecorder::Current())
+      beyond->NoteFunction(name, inputs, outputs, std::move(backward));
   }
   std::vector<NDArray> RunSegment(
       std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
@@ -86,18 +89,16 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     explicit Unrecorded(SegmentRun& run) : run_(run) {}
     void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
              AttributesRef attributes) override {
-      CallRecorder* const beyond =
-          run_.beyond_ != nullptr ? run_.beyond_->InUnrecordedScope() : nullptr;
-      run_.See(op, inputs, outputs, attributes, beyond, /*unrecorded=*/true);
+      run_.See(op, inputs, outputs, attributes, BeyondWithout(), /*unrecorded=*/true);
     }
     void NoteFunction(const char* name, absl::Span<const NDArray> inputs,
                       absl::Span<const NDArray> outputs, Backward backward) override {
       for (const NDArray& input : inputs) {
         if (input.is_defined()) run_.NoteRead(name, input, /*unrecorded=*/true);
       }
-      CallRecorder* const beyond =
-          run_.beyond_ != nullptr ? run_.beyond_->InUnrecordedScope() : nullptr;
-      if (beyond != nullptr) beyond->NoteFunction(name, inputs, outputs, std::move(backward));
+      const RecorderFrame::OutsideOf outside(*run_.frame_);
+      if (CallRecorder* const beyond = BeyondWithout())
+        beyond->NoteFunction(name, inputs, outputs, std::move(backward));
     }
     std::vector<NDArray> RunSegment(
         std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
@@ -107,8 +108,17 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     CallRecorder* InUnrecordedScope() override { return this; }
 
    private:
+    CallRecorder* BeyondWithout() const {
+      CallRecorder* const beyond = run_.Beyond();
+      return beyond != nullptr ? beyond->InUnrecordedScope() : nullptr;
+    }
+
     SegmentRun& run_;
   };
+  CallRecorder* Beyond() const {
+    const RecorderFrame::OutsideOf outside(*frame_);
+    return CallRecorder::Current();
+  }
   void See(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
            AttributesRef attributes, CallRecorder* beyond, bool unrecorded) {
     const RecorderFrame::Only only(beyond);
@@ -202,7 +212,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   }
 
   Recorder& tape_;
-  CallRecorder* beyond_ = nullptr;
+  const RecorderFrame* frame_ = nullptr;
   Unrecorded unrecorded_{*this};
   const uint64_t first_id_ = NextBufferId();
   // What a buffer was used for.
@@ -255,6 +265,8 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
     std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
     absl::Span<const NDArray> inputs) {
   has_segments_ = true;
+  ++running_segments_;
+  const absl::Cleanup over = [this] { --running_segments_; };
   std::vector<uint32_t> versions;
   for (const NDArray& input : inputs) {
     Buffer* const buffer = input.is_defined() ? input.buffer().get() : nullptr;
@@ -268,18 +280,19 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
     if (CallRecorder* const outer = CallRecorder::Current()) {
       // Each tape looks at the first run for itself; the outer one keeps the function, and calls it again without this look.
       const auto first = std::make_shared<SegmentRun*>(&run);
-      const absl::Cleanup over = [&] { *first = nullptr; };
+      const absl::Cleanup forget = [&] { *first = nullptr; };
       outputs = outer->RunSegment(
           [function, first](absl::Span<const NDArray> of) {
             SegmentRun* const seen = std::exchange(*first, nullptr);
             if (seen == nullptr) return function(of);
-            seen->set_beyond(CallRecorder::Current());
             const RecorderFrame::Only only(seen);
+            seen->set_frame(only.frame());
             return function(of);
           },
           inputs);
     } else {
       const RecorderFrame::Only only(&run);
+      run.set_frame(only.frame());
       outputs = function(inputs);
     }
     reads = run.TakeReads(inputs, outputs);
