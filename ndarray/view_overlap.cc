@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "tidepool/ndarray/repeated_places.h"
+
 namespace tidepool {
 namespace {
 

@@ -3,7 +3,6 @@
 #define TIDEPOOL_NDARRAY_VIEW_OVERLAP_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <utility>
 
 #include "tidepool/ndarray/ndarray.h"
@@ -27,8 +26,6 @@ bool ViewsOverlap(const NDArray& a, const NDArray& b);
 // BroadcastTo's; strides from elsewhere count as repeating unless each is larger than what the smaller
 // ones reach together. Cost: rank squared.
 bool MayRepeat(const NDArray& array);
-// The same of sizes and strides, in elements.
-bool MayRepeat(int rank, const int64_t* dims, const int64_t* strides);
 
 // The bytes from the lowest to the highest element; one element's of an empty array.
 std::pair<const std::byte*, const std::byte*> ExtentOf(const NDArray& array);

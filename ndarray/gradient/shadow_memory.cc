@@ -5,8 +5,10 @@
 
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/gradient/places.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/repeated_places.h"
 #include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
@@ -167,8 +169,10 @@ void ShadowMemory::Erase(Shadow& shadow, Pieces::iterator piece) {
 }
 
 void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
+  if (shadow.dead.empty()) return;
+  const Places where(view);
   for (size_t i = 0; i < shadow.dead.size();) {
-    if (!shadow.dead[i].MayOverlap(view)) {
+    if (!Places(shadow.dead[i]).MayOverlap(where)) {
       ++i;
       continue;
     }
@@ -216,6 +220,8 @@ void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, 
   }
   Revive(shadow, view);
   NDArray part = ViewOfFull(shadow, view);
+  // What was taken from between its elements: operators do not tell all such apart.
+  if (ViewsOverlap(part, gradient)) gradient = gradient.Dup();
   AddInto(part, gradient, part);
 }
 

@@ -45,13 +45,13 @@ void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const Tape
     return;
   const uint32_t now = view.buffer->version.load(std::memory_order_relaxed);
   if (now == view.version) return;
-  const auto [begin, end] = view.Extent();
+  const Places where(view);
   uint32_t seen = 0;
   std::string writer;
   writes_.VisitBackwards(view.buffer->id, [&](size_t, const WriteLog::Write& write) {
     if (!write.IsLaterThan(view.version)) return false;
     ++seen;
-    if (write.Overlaps(begin, end)) {
+    if (write.where.MayOverlap(where)) {
       writer = absl::StrCat("Op [", write.op, "]", CalledAt(write.site.get()), " overwrote it");
     }
     return true;

@@ -10,6 +10,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/repeated_places.h"
 #include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
@@ -52,7 +53,6 @@ void GradientTape::Recorder::Clear() {
   destinations_buffer_ = 0;
   destinations_end_ = nullptr;
   calls_ = 0;
-  has_segments_ = false;
   state_ = State::kStopped;
 }
 
@@ -90,18 +90,23 @@ void GradientTape::Recorder::Stop() {
 
 uint32_t GradientTape::Recorder::SlotOf(const NDArray& array) const {
   const Buffer* const buffer = array.buffer().get();
-  return buffer != nullptr ? slots_.Find(buffer->id) : TapedView::kNoSlot;
+  return buffer != nullptr ? slots_.Find(buffer->id, array.dtype()) : TapedView::kNoSlot;
 }
 
 bool GradientTape::Recorder::Flows(const TapedView& view) const {
   if (view.slot == TapedView::kNoSlot || !IsFloating(view.dtype)) return false;
   const TapeSlot& slot = slots_[view.slot];
   if (slot.computed) return true;
-  const auto [begin, end] = view.Extent();
-  const auto behind =
+  const Places where(view);
+  auto at =
       std::partition_point(slot.watched.begin(), slot.watched.end(),
-                           [end = end](const WatchedArray* w) { return w->begin < end; });
-  return behind != slot.watched.begin() && (*std::prev(behind))->end > begin;
+                           [&](const WatchedArray* w) { return w->where.begin() < where.end(); });
+  while (at != slot.watched.begin()) {
+    const Places& watched = (*--at)->where;
+    if (watched.MayOverlap(where)) return true;
+    if (!slot.interleaves && watched.end() <= where.begin()) break;
+  }
+  return false;
 }
 
 int64_t GradientTape::Recorder::ElementsOf(const TapedView& view) const {
@@ -133,13 +138,12 @@ void GradientTape::Recorder::NoteWrites(const char* op, absl::Span<NDArray* cons
     if (buffer == nullptr) continue;
     const uint32_t version = buffer->version.load(std::memory_order_relaxed);
     if (version <= 1) continue;
-    const auto [begin, end] = TapedView(*output).Extent();
     std::shared_ptr<AllocationTrace> site;
     if (MemoryTracing::enabled()) {
       site = std::make_shared<AllocationTrace>();
       site->Capture();
     }
-    writes_.Add({buffer->id, version, begin, end, op, std::move(site)});
+    writes_.Add({buffer->id, version, Places(TapedView(*output)), op, std::move(site)});
   }
 }
 
@@ -234,7 +238,8 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     if (!output.buffer()) continue;
     if ((needs & OutputBit(o)) != 0) view.Keep(output);  // places too
     if (!IsFloating(output.dtype())) continue;
-    view.slot = wanted != 0 ? slots_.FindOrAdd(*output.buffer().get()) : SlotOf(output);
+    view.slot =
+        wanted != 0 ? slots_.FindOrAdd(*output.buffer().get(), output.dtype()) : SlotOf(output);
     if (view.slot == TapedView::kNoSlot) continue;
     TapeSlot& slot = slots_[view.slot];
     if (slot.part < 0) slot.part = records_.part();
@@ -279,7 +284,7 @@ void GradientTape::Recorder::CommitFunction(TapeRecord* record, absl::Span<const
     TapedView& view = record->output(static_cast<int>(o));
     view.Set(outputs[o]);
     if (!outputs[o].buffer() || !IsFloating(outputs[o].dtype())) continue;
-    view.slot = slots_.FindOrAdd(*outputs[o].buffer().get());
+    view.slot = slots_.FindOrAdd(*outputs[o].buffer().get(), outputs[o].dtype());
     if (slots_[view.slot].part < 0) slots_[view.slot].part = records_.part();
     slots_[view.slot].computed = true;
     slots_[view.slot].ends_with_relu = nullptr;

@@ -9,8 +9,12 @@ namespace tidepool {
 
 void GradientTape::Recorder::VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit) {
   kept_.Visit(records_, [&](const BufferHandle& buffer) {
-    const uint32_t slot = slots_.Find(buffer->id);
-    if (slot == TapedView::kNoSlot || slots_[slot].watched.empty()) visit(buffer);
+    for (const DType dtype :
+         {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+      const uint32_t slot = slots_.Find(buffer->id, dtype);
+      if (slot != TapedView::kNoSlot && !slots_[slot].watched.empty()) return;
+    }
+    visit(buffer);
   });
 }
 

@@ -59,11 +59,11 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     std::vector<SegmentRead> kept;
     kept.reserve(reads_.size());
     for (SegmentRead& read : reads_) {
-      const auto [begin, end] = read.view.Extent();
+      const Places where(read.view);
       const WriteLog::Write* captured = nullptr;
       bool moved_on = false;
       own_writes_.VisitBackwards(read.buffer_id, [&](size_t, const WriteLog::Write& write) {
-        if (!write.Overlaps(begin, end)) return true;
+        if (!write.where.MayOverlap(where)) return true;
         // State that it moves on, an average say, is computed from what it was.
         moved_on = moved_on || (read.unrecorded && write.IsLaterThan(read.version));
         if (captured == nullptr && IsCaptured(write.buffer_id, inputs, outputs)) captured = &write;
@@ -140,16 +140,14 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       if (version <= 1 && !IsOlder(buffer->id)) seen.is_made = true;
       if (seen.is_made) continue;
       const TapedView view(*output);
-      const auto [begin, end] = view.Extent();
-      own_writes_.Add({buffer->id, version, begin, end, Info(op).name, nullptr});
+      own_writes_.Add({buffer->id, version, Places(view), Info(op).name, nullptr});
       if (!view.IsDense() || AddsToResult(op, attributes.data()) || Info(op).updates()) continue;
       if (!IsIn(*buffer, inputs)) seen.Compute(BytesOf(view));
     }
   }
   static std::pair<int64_t, int64_t> BytesOf(const TapedView& view) {
-    const auto [begin, end] = view.Extent();
-    const auto each = static_cast<int64_t>(DTypeBytes(view.dtype));
-    return {begin * each, end * each};
+    const Places where(view);
+    return {where.begin(), where.end()};
   }
   static bool IsIn(const Buffer& buffer, absl::Span<const NDArray* const> arrays) {
     return std::any_of(arrays.begin(), arrays.end(), [&](const NDArray* array) {
@@ -255,7 +253,7 @@ void GradientTape::Recorder::Unrecorded::Run(OpCode op, absl::Span<const NDArray
 }
 
 CallRecorder* GradientTape::Recorder::InUnrecordedScope() {
-  if (has_segments_ && state_ == State::kRecording) return &unrecorded_;
+  if (state_ == State::kRecording) return &unrecorded_;
   const RecorderFrame::OutsideOf outside(frame_);
   CallRecorder* const outer = CallRecorder::Current();
   return outer != nullptr ? outer->InUnrecordedScope() : nullptr;
@@ -264,7 +262,6 @@ CallRecorder* GradientTape::Recorder::InUnrecordedScope() {
 std::vector<NDArray> GradientTape::Recorder::RunSegment(
     std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
     absl::Span<const NDArray> inputs) {
-  has_segments_ = true;
   ++running_segments_;
   const absl::Cleanup over = [this] { --running_segments_; };
   std::vector<uint32_t> versions;
@@ -318,10 +315,10 @@ void GradientTape::Recorder::CheckReadsUnchanged(const TapeRecord& record) const
   size_t first = writes_.size();
   const SegmentRead* changed = nullptr;
   for (const SegmentRead& read : record.extra->reads) {
-    const auto [begin, end] = read.view.Extent();
+    const Places where(read.view);
     writes_.VisitBackwards(read.buffer_id, [&](size_t number, const WriteLog::Write& write) {
       if (number < record.extra->writes_before || !write.IsLaterThan(read.version)) return false;
-      if (number < first && write.Overlaps(begin, end)) {
+      if (number < first && write.where.MayOverlap(where)) {
         first = number;
         changed = &read;
       }

@@ -114,11 +114,6 @@ struct TapedView {
     }
     return {begin, end};
   }
-  bool MayOverlap(const TapedView& other) const {
-    const auto [begin, end] = Extent();
-    const auto [others_begin, others_end] = other.Extent();
-    return begin < others_end && others_begin < end;
-  }
   // The same elements in the same order and shape.
   bool IsSame(const TapedView& other) const {
     if (first != other.first || rank != other.rank || dtype != other.dtype) return false;
