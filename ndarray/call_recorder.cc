@@ -1,64 +1,80 @@
 #include "tidepool/ndarray/call_recorder.h"
 
 namespace tidepool {
-namespace {
-
-CallRecorder* InUnrecordedScopeOf(CallRecorder* recorder) {
-  return recorder != nullptr ? recorder->InUnrecordedScope() : nullptr;
-}
-
-}  // namespace
 
 thread_local constinit CallRecorder* CallRecorder::current_ = nullptr;
 thread_local constinit RecorderFrame* RecorderFrame::innermost_ = nullptr;
 
-RecorderFrame::RecorderFrame(CallRecorder* recorder) : recorder_(recorder), is_in_(false) {
+RecorderFrame::RecorderFrame(CallRecorder* recorder)
+    : recorder_(recorder), kind_(recorder != nullptr ? Kind::kRecorder : Kind::kScope) {
   Enter();
+}
+
+RecorderFrame::RecorderFrame(Kind kind, CallRecorder* recorder, const RecorderFrame* of) noexcept
+    : recorder_(recorder),
+      outer_(innermost_),
+      of_(of == nullptr || of->is_in_ ? of : this),
+      kind_(kind),
+      is_in_(true) {
+  now_ = kind == Kind::kOnly ? recorder : OfThoseOutside();
+  innermost_ = this;
+  CallRecorder::current_ = now_;
+}
+
+CallRecorder* RecorderFrame::OfThoseOutside() const {
+  const RecorderFrame* const outer =
+      kind_ == Kind::kOutsideOf && of_ != this ? of_->outer_ : outer_;
+  return outer != nullptr ? outer->now_ : nullptr;
 }
 
 void RecorderFrame::Enter() noexcept {
   if (is_in_) return;
-  is_in_ = true;
   outer_ = innermost_;
-  elsewhere_ = CallRecorder::current_;
-  is_elsewhere_ = elsewhere_ != (outer_ != nullptr ? outer_->recorder_ : nullptr);
+  CallRecorder* const outside = CallRecorder::current_;
+  now_ = kind_ == Kind::kRecorder ? recorder_
+         : outside != nullptr     ? outside->InUnrecordedScope()
+                                  : nullptr;
+  is_in_ = true;
   innermost_ = this;
-  CallRecorder::current_ = recorder_ != nullptr ? recorder_ : InUnrecordedScopeOf(elsewhere_);
+  CallRecorder::current_ = now_;
 }
 
-void RecorderFrame::Leave() noexcept {
-  if (!is_in_) return;
+void RecorderFrame::LeaveFromBetween() noexcept {
   is_in_ = false;
-  CallRecorder* const outside = Outside();
-  CallRecorder* const looks_on = recorder_ != nullptr ? recorder_->OwnInUnrecordedScope() : nullptr;
-  if (looks_on != nullptr && CallRecorder::current_ == looks_on)
-    CallRecorder::current_ = InUnrecordedScopeOf(outside);
-  // Frames inwards of it that were entered while it was current in another place than theirs: nobody goes back to what has left.
-  for (RecorderFrame* frame = innermost_; frame != nullptr && frame != this;
-       frame = frame->outer_) {
-    if (recorder_ != nullptr && frame->is_elsewhere_ && frame->elsewhere_ == recorder_)
-      frame->elsewhere_ = outside;
-    if (looks_on != nullptr && frame->is_elsewhere_ && frame->elsewhere_ == looks_on) {
-      frame->elsewhere_ = InUnrecordedScopeOf(outside);
-    }
+  RecorderFrame* inside = innermost_;
+  while (inside->outer_ != this) inside = inside->outer_;
+  inside->outer_ = outer_;
+  // Nobody goes back to what has left.
+  CallRecorder* const outside = outer_ != nullptr ? outer_->now_ : nullptr;
+  CallRecorder* const looks_on =
+      kind_ == Kind::kRecorder ? recorder_->OwnInUnrecordedScope() : nullptr;
+  for (RecorderFrame* frame = innermost_; frame != outer_; frame = frame->outer_) {
+    if (frame->of_ == this) frame->of_ = inside;
+    if (kind_ != Kind::kRecorder || frame->kind_ != Kind::kOnly || frame->recorder_ == nullptr)
+      continue;
+    if (frame->recorder_ == recorder_) frame->recorder_ = outside;
+    if (frame->recorder_ == looks_on)
+      frame->recorder_ = outside != nullptr ? outside->InUnrecordedScope() : nullptr;
   }
-  if (innermost_ == this) {
-    innermost_ = outer_;
-    CallRecorder::current_ = outside;
-    return;
+  innermost_->Refresh();
+  CallRecorder::current_ = innermost_->now_;
+}
+
+void RecorderFrame::Refresh() noexcept {
+  if (outer_ != nullptr) outer_->Refresh();
+  switch (kind_) {
+    case Kind::kRecorder:
+    case Kind::kOnly:
+      now_ = recorder_;
+      break;
+    case Kind::kOutsideOf:
+      now_ = OfThoseOutside();
+      break;
+    case Kind::kScope:
+      CallRecorder* const outside = OfThoseOutside();
+      now_ = outside != nullptr ? outside->InUnrecordedScope() : nullptr;
+      break;
   }
-  for (RecorderFrame* frame = innermost_; frame != nullptr; frame = frame->outer_) {
-    if (frame->outer_ != this) continue;
-    frame->outer_ = outer_;
-    if (is_elsewhere_ && !frame->is_elsewhere_) {
-      frame->is_elsewhere_ = true;
-      frame->elsewhere_ = elsewhere_;
-    }
-    break;
-  }
-  // A frame that was entered while this one's gradients ran, and is still there, did not make it current again.
-  if (recorder_ != nullptr && CallRecorder::current_ == recorder_)
-    CallRecorder::current_ = innermost_->recorder_;
 }
 
 }  // namespace tidepool

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_NDARRAY_CALL_RECORDER_H_
 #define TIDEPOOL_NDARRAY_CALL_RECORDER_H_
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -47,7 +48,7 @@ class CallRecorder {
   static thread_local constinit CallRecorder* current_;
 };
 
-// One of the thread's, of which the innermost one's recorder is current. They may end in any order, on that thread.
+// One of the thread's, of which the innermost one says who is current. They may end in any order, on that thread.
 class RecorderFrame {
  public:
   // Null: nothing is recorded in it, by those outside neither; they may look on (InUnrecordedScope).
@@ -56,50 +57,56 @@ class RecorderFrame {
   RecorderFrame(const RecorderFrame&) = delete;
   RecorderFrame& operator=(const RecorderFrame&) = delete;
   // From here on it is as if it had never been. Idempotent.
-  void Leave() noexcept;
+  void Leave() noexcept {
+    if (!is_in_) return;
+    if (innermost_ != this) return LeaveFromBetween();
+    is_in_ = false;
+    innermost_ = outer_;
+    CallRecorder::current_ = outer_ != nullptr ? outer_->now_ : nullptr;
+  }
   // After Leave(): the calling thread's innermost one again.
   void Enter() noexcept;
   bool is_in() const { return is_in_; }
 
-  // While one is alive the frames from `frame` inwards do not count.
-  class OutsideOf {
-   public:
-    explicit OutsideOf(const RecorderFrame& frame) : before_(CallRecorder::current_) {
-      CallRecorder::current_ = frame.Outside();
-    }
-    ~OutsideOf() { CallRecorder::current_ = before_; }
-    OutsideOf(const OutsideOf&) = delete;
-    OutsideOf& operator=(const OutsideOf&) = delete;
-
-   private:
-    CallRecorder* const before_;
-  };
-  // And here no others do.
-  class Only {
-   public:
-    explicit Only(CallRecorder* recorder) : before_(CallRecorder::current_) {
-      CallRecorder::current_ = recorder;
-    }
-    ~Only() { CallRecorder::current_ = before_; }
-    Only(const Only&) = delete;
-    Only& operator=(const Only&) = delete;
-
-   private:
-    CallRecorder* const before_;
-  };
+  class OutsideOf;
+  class Only;
 
  private:
-  CallRecorder* Outside() const {
-    return is_elsewhere_ ? elsewhere_ : outer_ != nullptr ? outer_->recorder_ : nullptr;
-  }
+  enum class Kind : uint8_t { kRecorder, kScope, kOutsideOf, kOnly };
 
-  CallRecorder* const recorder_;
+  RecorderFrame(Kind kind, CallRecorder* recorder, const RecorderFrame* of) noexcept;
+  CallRecorder* OfThoseOutside() const;
+  void LeaveFromBetween() noexcept;
+  // Who is current in it, and in those outside, after one of these has left.
+  void Refresh() noexcept;
+
+  CallRecorder* recorder_;
+  CallRecorder* now_ = nullptr;  // who is current where this is the innermost one
   RecorderFrame* outer_ = nullptr;
-  // What was current when it was entered, where that was not `outer_`'s: in an OutsideOf or Only.
-  bool is_elsewhere_ = false;
-  CallRecorder* elsewhere_ = nullptr;
-  bool is_in_ = true;
+  const RecorderFrame* of_ = nullptr;  // of kOutsideOf: one outside of it, or itself
+  Kind kind_;
+  bool is_in_ = false;
   static thread_local constinit RecorderFrame* innermost_;
+};
+
+// While one is alive the frames from `frame` inwards do not count, but for those that are entered meanwhile. Of one that is not in:
+// all count.
+class RecorderFrame::OutsideOf {
+ public:
+  explicit OutsideOf(const RecorderFrame& frame) : frame_(Kind::kOutsideOf, nullptr, &frame) {}
+
+ private:
+  RecorderFrame frame_;
+};
+
+// And here no others do.
+class RecorderFrame::Only {
+ public:
+  explicit Only(CallRecorder* recorder) : frame_(Kind::kOnly, recorder, nullptr) {}
+  const RecorderFrame& frame() const { return frame_; }
+
+ private:
+  RecorderFrame frame_;
 };
 
 // Dispatch() for a recorder, which is not Current() meanwhile.

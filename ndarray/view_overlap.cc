@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "tidepool/ndarray/repeated_places.h"
+
 namespace tidepool {
 namespace {
 
@@ -51,19 +53,23 @@ std::pair<const std::byte*, const std::byte*> ExtentOf(const NDArray& array) {
 }
 
 bool MayRepeat(const NDArray& array) {
-  if (array.NumElements() == 0) return false;
+  return MayRepeat(array.rank(), array.shape().dims(), array.strides());
+}
+
+bool MayRepeat(int rank, const int64_t* dims, const int64_t* strides) {
+  if (std::find(dims, dims + rank, 0) != dims + rank) return false;
   int64_t steps[kMaxRank], last[kMaxRank];  // of the axes that have any, the smallest step first
   int axes = 0;
-  for (int i = 0; i < array.rank(); ++i) {
-    if (array.dim(i) == 1) continue;
-    const int64_t step = std::abs(array.strides()[i]);
+  for (int i = 0; i < rank; ++i) {
+    if (dims[i] == 1) continue;
+    const int64_t step = std::abs(strides[i]);
     int at = axes++;
     for (; at > 0 && steps[at - 1] > step; --at) {
       steps[at] = steps[at - 1];
       last[at] = last[at - 1];
     }
     steps[at] = step;
-    last[at] = array.dim(i) - 1;
+    last[at] = dims[i] - 1;
   }
   int64_t reach = 0;  // of all smaller steps together
   for (int i = 0; i < axes; ++i) {

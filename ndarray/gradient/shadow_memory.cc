@@ -5,12 +5,20 @@
 
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/gradient/places.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/repeated_places.h"
 #include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
 namespace {
+
+// The number of its first element, from its buffer's begin.
+int64_t FirstOf(const NDArray& array) {
+  return (array.raw_data() - array.buffer()->data) /
+         static_cast<int64_t>(DTypeBytes(array.dtype()));
+}
 
 // Nobody else has a handle, and every element is one place.
 bool IsSpare(const NDArray& array) {
@@ -32,13 +40,6 @@ NDArray SumOf(NDArray a, NDArray b, bool into_a, bool may_write_over) {
   return a + b;
 }
 
-bool Repeats(const TapedView& view) {
-  for (int i = 0; i < view.rank; ++i) {
-    if (view.strides[i] == 0 && view.dims[i] > 1) return true;
-  }
-  return false;
-}
-
 // Elements along axes of stride 0 are one: their gradients are added up.
 NDArray SumOfRepeated(TapedView& view, const NDArray& gradient) {
   int axes[kMaxRank];
@@ -49,6 +50,41 @@ NDArray SumOfRepeated(TapedView& view, const NDArray& gradient) {
   const absl::Span<const int> repeated(axes, count);
   for (const int axis : repeated) view.dims[axis] = 1;
   return Sum(gradient, repeated, /*keep_dims=*/true);
+}
+
+// Of strides, from elsewhere, by which elements have more than one index: windows that overlap.
+bool HasWindows(const TapedView& view) {
+  return !view.IsDense() && MayRepeat(view.rank, view.dims, view.strides);
+}
+
+// Adds, to a view that has windows, a slice of its shortest axis at a time: those of which none has any.
+void AddToWindows(const NDArray& to, const NDArray& gradient) {
+  if (!MayRepeat(to)) {
+    NDArray part = to;
+    AddInto(part, gradient, part);
+    return;
+  }
+  int axis = -1;
+  for (int i = 0; i < to.rank(); ++i) {
+    if (to.dim(i) > 1 && (axis < 0 || to.dim(i) < to.dim(axis))) axis = i;
+  }
+  for (int64_t i = 0; i < to.dim(axis); ++i)
+    AddToWindows(to.Index(axis, i), gradient.Index(axis, i));
+}
+
+// All from the view's first to its last element as one axis, 0 where it has none.
+NDArray SumOfWindows(TapedView& view, const NDArray& gradient) {
+  TapedView all;
+  all.SetPlace(view);
+  const auto [begin, end] = view.Extent();
+  all.first = begin;
+  all.rank = 1;
+  all.dims[0] = end - begin;
+  all.strides[0] = 1;
+  NDArray sum = Zeros({end - begin}, gradient.dtype(), Place::CurrentOn(gradient.device()));
+  AddToWindows(view.In(sum.buffer(), FirstOf(sum) - begin), gradient);
+  view.SetPlace(all);
+  return sum;
 }
 
 // A copy whose elements lie as they do here: kernels may sum in another order where they lie otherwise.
@@ -70,9 +106,7 @@ bool Covers(const TapedView& view, int64_t elements) { return view.count() == el
 }  // namespace
 
 NDArray ShadowMemory::PartOf(const NDArray& whole, const TapedView& view) {
-  const int64_t begin =
-      (whole.raw_data() - whole.buffer()->data) / static_cast<int64_t>(DTypeBytes(whole.dtype()));
-  return view.In(whole.buffer(), begin);
+  return view.In(whole.buffer(), FirstOf(whole));
 }
 
 void ShadowMemory::SetWhole(uint32_t slot, NDArray whole) {
@@ -135,8 +169,10 @@ void ShadowMemory::Erase(Shadow& shadow, Pieces::iterator piece) {
 }
 
 void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
+  if (shadow.dead.empty()) return;
+  const Places where(view);
   for (size_t i = 0; i < shadow.dead.size();) {
-    if (!shadow.dead[i].MayOverlap(view)) {
+    if (!Places(shadow.dead[i]).MayOverlap(where)) {
       ++i;
       continue;
     }
@@ -151,9 +187,13 @@ void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
 void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, bool relu_done,
                        const NDArray* own) {
   TapedView summed;
-  if (Repeats(of)) {
+  if (of.Repeats() > 1) {
     summed.SetPlace(of);
     gradient = SumOfRepeated(summed, gradient);
+  }
+  if (HasWindows(summed.present ? summed : of)) {
+    if (!summed.present) summed.SetPlace(of);
+    gradient = SumOfWindows(summed, gradient);
   }
   const TapedView& view = summed.present ? summed : of;
   if (shadows_.size() <= view.slot) shadows_.resize(view.slot + 1);
@@ -180,6 +220,8 @@ void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, 
   }
   Revive(shadow, view);
   NDArray part = ViewOfFull(shadow, view);
+  // What was taken from between its elements: operators do not tell all such apart.
+  if (ViewsOverlap(part, gradient)) gradient = gradient.Dup();
   AddInto(part, gradient, part);
 }
 

@@ -10,7 +10,7 @@ void SlotTable::Grow(size_t more) {
   std::vector<uint32_t> places(size, TapedView::kNoSlot);
   slots_.reserve(size / 2);
   for (size_t slot = 0; slot < used_; ++slot) {
-    size_t at = Hash(slots_[slot].buffer_id);
+    size_t at = Hash(slots_[slot].key);
     while (places[at & (size - 1)] != TapedView::kNoSlot) ++at;
     places[at & (size - 1)] = static_cast<uint32_t>(slot);
   }

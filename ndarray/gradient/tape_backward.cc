@@ -45,13 +45,13 @@ void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const Tape
     return;
   const uint32_t now = view.buffer->version.load(std::memory_order_relaxed);
   if (now == view.version) return;
-  const auto [begin, end] = view.Extent();
+  const Places where(view);
   uint32_t seen = 0;
   std::string writer;
   writes_.VisitBackwards(view.buffer->id, [&](size_t, const WriteLog::Write& write) {
     if (!write.IsLaterThan(view.version)) return false;
     ++seen;
-    if (write.Overlaps(begin, end)) {
+    if (write.where.MayOverlap(where)) {
       writer = absl::StrCat("Op [", write.op, "]", CalledAt(write.site.get()), " overwrote it");
     }
     return true;
@@ -124,7 +124,7 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs,
                                          absl::Span<const NDArray> output_gradients, bool keep,
                                          absl::FunctionRef<void()> seeded) {
   CheckThread("Backward");
-  if (state_ == State::kBackward) ThrowFailedPrecondition("gradient tape: Backward while it runs");
+  CheckIdle("Backward");
   if (state_ == State::kDone || state_ == State::kFailed) {
     ThrowFailedPrecondition(
         "gradient tape: Backward after it has run: what was recorded is gone; expected once, or "
@@ -215,7 +215,15 @@ absl::InlinedVector<NDArray, 2> GradientTape::Recorder::TakeGradients(TapeRecord
   absl::InlinedVector<NDArray, 2> gradients;
   for (TapedView& view : record.outputs()) {
     NDArray gradient;
-    if (view.slot != TapedView::kNoSlot) gradient = shadows_.Take(view, ElementsOf(view)).gradient;
+    if (view.slot != TapedView::kNoSlot) {
+      TapedView once;
+      once.SetPlace(view);
+      once.DropRepeats();
+      gradient = shadows_.Take(once, ElementsOf(view)).gradient;
+      // The sum of all that have read the element: each of its names gets its part.
+      if (const int64_t repeats = view.Repeats(); repeats > 1 && gradient.is_defined())
+        gradient = (gradient / static_cast<double>(repeats)).BroadcastTo(view.shape()).Dup();
+    }
     *any = *any || gradient.is_defined();
     gradients.push_back(std::move(gradient));
   }

@@ -105,6 +105,85 @@ TEST(TapeNesting, NothingEndsATapeFromItsOwnBackward) {
   }
 }
 
+TEST(TapeNesting, NothingEndsATapeFromItsOwnSegment) {
+  const NDArray x = Of(1);
+  GradientTape outer, tape;
+  for (GradientTape* const one : {&outer, &tape}) {
+    for (const auto& [call, expected] : std::vector<std::pair<std::function<void()>, std::string>>{
+             {[&] { one->Stop(); }, "Stop within a segment"},
+             {[&] { one->Clear(); }, "Clear within a segment"},
+             {[&] { one->Restart(); }, "Restart within a segment"},
+             {[&] { one->Backward(x); }, "Backward within a segment"}}) {
+      outer.Restart();
+      tape.Restart();
+      outer.Watch(x);
+      tape.Watch(x);
+      std::string message;
+      const NDArray z = Recomputed(
+          [&](absl::Span<const NDArray> in) {
+            if (message.empty()) message = MessageOf(call);
+            return Arrays{in[0] * 2.0};
+          },
+          {&x, 1})[0];
+      EXPECT_THAT(message, HasSubstr(expected));
+      tape.Backward(Sum(z));
+      EXPECT_THAT(tape.Gradient(x).ToVector<double>(), ElementsAre(2, 2, 2));
+    }
+  }
+  EXPECT_DEATH(
+      {
+        auto gone = std::make_unique<GradientTape>();
+        Recomputed(
+            [&](absl::Span<const NDArray>) {
+              gone.reset();
+              return Arrays{};
+            },
+            {&x, 1});
+      },
+      "destroyed within its Backward");
+}
+
+// Of other tapes than the segment's: those that begin in it and stay, and those that are not asked about it.
+TEST(TapeNesting, TapesMayBeginAndEndInASegment) {
+  const NDArray x = Of(1);
+  for (const bool in_scope : {false, true}) {
+    for (const bool ends_first : {false, true}) {
+      GradientTape outer;
+      outer.Watch(x);
+      auto scope = std::make_unique<NoGradientScope>();
+      auto tape = std::make_unique<GradientTape>();
+      std::unique_ptr<GradientTape> stays;
+      tape->Watch(x);
+      const auto segment = [&](absl::Span<const NDArray> in) {
+        if (stays == nullptr) {
+          std::unique_ptr<NoGradientScope> within;
+          if (in_scope) within = std::make_unique<NoGradientScope>();
+          outer.Restart();
+          outer.Watch(x);
+          stays = std::make_unique<GradientTape>();
+          stays->Watch(x);
+        }
+        return Arrays{in[0] * 2.0};
+      };
+      const NDArray z = Recomputed(segment, {&x, 1})[0];
+      NDArray y = Square(x);
+      if (ends_first) tape.reset();
+      stays->Backward(Sum(y));
+      EXPECT_THAT(stays->Gradient(x).ToVector<double>(), ElementsAre(2, 2, 2));
+      if (!ends_first) {
+        tape->Backward(Sum(z));
+        EXPECT_THAT(tape->Gradient(x).ToVector<double>(), ElementsAre(2, 2, 2));
+      }
+      stays.reset();
+      tape.reset();
+      scope.reset();
+      outer.Backward(Sum(y));
+      EXPECT_THAT(outer.Gradient(x).ToVector<double>(), ElementsAre(2, 2, 2));
+      EXPECT_EQ(CallRecorder::Current(), nullptr);
+    }
+  }
+}
+
 // A gradient function's own scopes and tapes end where they began: outside of the tape that calls it.
 TEST(TapeNesting, GradientFunctionsMayHaveScopesAndTapes) {
   const NDArray x = Of(3);

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/ndarray/call_recorder.h"
+#include "tidepool/ndarray/gradient/places.h"
 #include "tidepool/ndarray/gradient/taped_view.h"
 #include "tidepool/ndarray/kernel/op_code.h"
 #include "tidepool/ndarray/ops/gradient_plan.h"
@@ -25,13 +26,13 @@ namespace tidepool {
 struct WatchedArray {
   uint64_t buffer_id = 0;
   TapedView view;
-  int64_t begin = 0, end = 0;  // its extent, which is looked for with each gradient
-  bool is_computed = false;    // on the tape: its gradient flows on to what it was computed from
-  NDArray destination;         // undefined: none was handed in
-  bool adds = false;           // to it
-  int number = 0;              // in the order of Watch()
-  bool is_used = false;        // a record has it among its `watched`
-  bool is_final = false;       // its gradient was found in the pass under way
+  Places where;              // which is looked for with each gradient
+  bool is_computed = false;  // on the tape: its gradient flows on to what it was computed from
+  NDArray destination;       // undefined: none was handed in
+  bool adds = false;         // to it
+  int number = 0;            // in the order of Watch()
+  bool is_used = false;      // a record has it among its `watched`
+  bool is_final = false;     // its gradient was found in the pass under way
   WatchedArray* next_used = nullptr;  // of the same record
   NDArray gradient;                   // what was found; undefined: none
 };

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/kernel/attributes.h"
+#include "tidepool/ndarray/repeated_places.h"
 #include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
@@ -27,16 +27,18 @@ const void* ThisThread() {
 GradientTape::Recorder::Recorder() : thread_(ThisThread()) {}
 
 GradientTape::Recorder::~Recorder() {
-  if (thread_ == ThisThread()) frame_.Leave();
-  if (!frame_.is_in()) return;
-  // The thread that it records would go on calling it.
-  std::fputs("GradientTape: destroyed on another thread than the one it records\n", stderr);
+  const bool is_idle = running_segments_ == 0 && state_ != State::kBackward;
+  if (thread_ == ThisThread() && is_idle) frame_.Leave();
+  if (!frame_.is_in() && is_idle) return;
+  // The thread that it records would go on calling it, and what calls it now would go on with it.
+  std::fputs(is_idle ? "GradientTape: destroyed on another thread than the one it records\n"
+                     : "GradientTape: destroyed within its Backward() or a segment of it\n",
+             stderr);
   std::abort();
 }
 
 void GradientTape::Recorder::Clear() {
-  if (state_ == State::kBackward)
-    ThrowFailedPrecondition("gradient tape: Clear while Backward runs");
+  CheckIdle("Clear");
   if (frame_.is_in()) CheckThread("Clear");
   frame_.Leave();
   task_.Clear();
@@ -51,13 +53,11 @@ void GradientTape::Recorder::Clear() {
   destinations_buffer_ = 0;
   destinations_end_ = nullptr;
   calls_ = 0;
-  has_segments_ = false;
   state_ = State::kStopped;
 }
 
 void GradientTape::Recorder::Restart() {
-  if (state_ == State::kBackward)
-    ThrowFailedPrecondition("gradient tape: Restart while Backward runs");
+  CheckIdle("Restart");
   if (frame_.is_in()) CheckThread("Restart");
   Clear();
   thread_ = ThisThread();
@@ -71,28 +71,42 @@ void GradientTape::Recorder::CheckThread(const char* what) const {
       absl::StrCat("gradient tape: ", what, " on another thread than the one that made the tape"));
 }
 
+void GradientTape::Recorder::CheckIdle(const char* what) const {
+  if (state_ == State::kBackward) {
+    ThrowFailedPrecondition(absl::StrCat("gradient tape: ", what, " while Backward runs"));
+  }
+  if (running_segments_ > 0) {
+    ThrowFailedPrecondition(
+        absl::StrCat("gradient tape: ", what, " within a segment (Recomputed) that it records"));
+  }
+}
+
 void GradientTape::Recorder::Stop() {
   CheckThread("Stop");
-  if (state_ == State::kBackward)
-    ThrowFailedPrecondition("gradient tape: Stop while Backward runs");
+  CheckIdle("Stop");
   frame_.Leave();
   if (state_ == State::kRecording) state_ = State::kStopped;
 }
 
 uint32_t GradientTape::Recorder::SlotOf(const NDArray& array) const {
   const Buffer* const buffer = array.buffer().get();
-  return buffer != nullptr ? slots_.Find(buffer->id) : TapedView::kNoSlot;
+  return buffer != nullptr ? slots_.Find(buffer->id, array.dtype()) : TapedView::kNoSlot;
 }
 
 bool GradientTape::Recorder::Flows(const TapedView& view) const {
   if (view.slot == TapedView::kNoSlot || !IsFloating(view.dtype)) return false;
   const TapeSlot& slot = slots_[view.slot];
   if (slot.computed) return true;
-  const auto [begin, end] = view.Extent();
-  const auto behind =
+  const Places where(view);
+  auto at =
       std::partition_point(slot.watched.begin(), slot.watched.end(),
-                           [end = end](const WatchedArray* w) { return w->begin < end; });
-  return behind != slot.watched.begin() && (*std::prev(behind))->end > begin;
+                           [&](const WatchedArray* w) { return w->where.begin() < where.end(); });
+  while (at != slot.watched.begin()) {
+    const Places& watched = (*--at)->where;
+    if (watched.MayOverlap(where)) return true;
+    if (!slot.interleaves && watched.end() <= where.begin()) break;
+  }
+  return false;
 }
 
 int64_t GradientTape::Recorder::ElementsOf(const TapedView& view) const {
@@ -124,13 +138,12 @@ void GradientTape::Recorder::NoteWrites(const char* op, absl::Span<NDArray* cons
     if (buffer == nullptr) continue;
     const uint32_t version = buffer->version.load(std::memory_order_relaxed);
     if (version <= 1) continue;
-    const auto [begin, end] = TapedView(*output).Extent();
     std::shared_ptr<AllocationTrace> site;
     if (MemoryTracing::enabled()) {
       site = std::make_shared<AllocationTrace>();
       site->Capture();
     }
-    writes_.Add({buffer->id, version, begin, end, op, std::move(site)});
+    writes_.Add({buffer->id, version, Places(TapedView(*output)), op, std::move(site)});
   }
 }
 
@@ -225,7 +238,8 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     if (!output.buffer()) continue;
     if ((needs & OutputBit(o)) != 0) view.Keep(output);  // places too
     if (!IsFloating(output.dtype())) continue;
-    view.slot = wanted != 0 ? slots_.FindOrAdd(*output.buffer().get()) : SlotOf(output);
+    view.slot =
+        wanted != 0 ? slots_.FindOrAdd(*output.buffer().get(), output.dtype()) : SlotOf(output);
     if (view.slot == TapedView::kNoSlot) continue;
     TapeSlot& slot = slots_[view.slot];
     if (slot.part < 0) slot.part = records_.part();
@@ -270,7 +284,7 @@ void GradientTape::Recorder::CommitFunction(TapeRecord* record, absl::Span<const
     TapedView& view = record->output(static_cast<int>(o));
     view.Set(outputs[o]);
     if (!outputs[o].buffer() || !IsFloating(outputs[o].dtype())) continue;
-    view.slot = slots_.FindOrAdd(*outputs[o].buffer().get());
+    view.slot = slots_.FindOrAdd(*outputs[o].buffer().get(), outputs[o].dtype());
     if (slots_[view.slot].part < 0) slots_[view.slot].part = records_.part();
     slots_[view.slot].computed = true;
     slots_[view.slot].ends_with_relu = nullptr;
@@ -303,6 +317,16 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
       outer->NoteFunction(name, inputs, outputs, backward);
   }
   if (!FlowsToOne(inputs)) return;
+  for (const NDArray& output : outputs) {
+    if (!output.is_defined()) continue;
+    TapedView once(output);
+    once.DropRepeats();
+    if (!MayRepeat(once.rank, once.dims, once.strides)) continue;
+    ThrowInvalidArgument(absl::StrCat(
+        "gradient tape: Op [", name, "]: found an output, ", DTypeName(once.dtype), " ",
+        output.shape().ToString(),
+        ", whose strides name elements more than once, expected a place for each (Dup())"));
+  }
   // What others have as well stays with the function, which gives it to whoever runs it first.
   int kept = 0;
   if (backward.is_only()) backward->VisitKept([&](const char*, NDArray&, bool) { ++kept; });
@@ -334,48 +358,6 @@ void GradientTape::Recorder::PlaceResultsOf(const TapeRecord& record) {
              slots_[view.slot].part != record.part;
   }
   placement_->PlaceResults(leaves);
-}
-
-void GradientTape::Recorder::VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit) {
-  kept_.Visit(records_, [&](const BufferHandle& buffer) {
-    const uint32_t slot = slots_.Find(buffer->id);
-    if (slot == TapedView::kNoSlot || slots_[slot].watched.empty()) visit(buffer);
-  });
-}
-
-void GradientTape::Recorder::VisitRemakeable(int part,
-                                             absl::FunctionRef<bool(const BufferHandle&)> goes) {
-  for (TapeRecord* record = records_.last(); record != nullptr && record->part == part;
-       record = record->previous) {
-    if (record->kept_count == 0) continue;
-    TapedView* view = record->kept().data();
-    record->extra->backward->VisitKept([&](const char*, NDArray&, bool can_be_made_again) {
-      if (can_be_made_again && view->buffer && goes(view->buffer)) {
-        view->buffer.Reset();
-        view->present = false;
-      }
-      ++view;
-    });
-  }
-}
-
-std::vector<SavedArray> GradientTape::Recorder::Saved() const {
-  std::vector<SavedArray> saved;
-  std::set<uint64_t> seen;
-  std::vector<TapeRecord*> in_order;
-  for (TapeRecord* record = records_.last(); record != nullptr; record = record->previous)
-    in_order.push_back(record);
-  std::reverse(in_order.begin(), in_order.end());
-  for (TapeRecord* const record : in_order) {
-    for (int v = 0; v < record->view_count(); ++v) {
-      const TapedView& view = record->views[v];
-      if (!view.buffer || !seen.insert(view.buffer->id).second) continue;
-      saved.push_back({record->name(), record->OperandText(v),
-                       absl::StrCat(DTypeName(view.dtype), " ", view.shape().ToString()),
-                       static_cast<int64_t>(view.buffer->bytes)});
-    }
-  }
-  return saved;
 }
 
 }  // namespace tidepool

@@ -34,7 +34,7 @@ class GradientTape::Recorder final : public CallRecorder {
   std::vector<NDArray> RunSegment(
       std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
       absl::Span<const NDArray> inputs) override;
-  // Once there are segments writes are noted there as well: what they read is read again.
+  // Writes are noted there as well: what they leave alone is what it was.
   CallRecorder* InUnrecordedScope() override;
   CallRecorder* OwnInUnrecordedScope() override { return &unrecorded_; }
 
@@ -79,6 +79,8 @@ class GradientTape::Recorder final : public CallRecorder {
   enum class State : uint8_t { kRecording, kStopped, kBackward, kKept, kDone, kFailed };
 
   void CheckThread(const char* what) const;
+  // That neither Backward() nor the first run of a segment is under way.
+  void CheckIdle(const char* what) const;
   // The slot of its buffer, if it has one.
   uint32_t SlotOf(const NDArray& array) const;
   // Whether something watched flows to the view.
@@ -131,7 +133,7 @@ class GradientTape::Recorder final : public CallRecorder {
   const void* thread_;
   State state_ = State::kRecording;
   bool is_recorded_ = false;  // Backward() that is under way, by a tape around this one
-  bool has_segments_ = false;
+  int running_segments_ = 0;  // for the first time, one in the other
   int64_t calls_ = 0;
   SlotTable slots_;
   // The first ones of `watched_`; the others are kept for arrays to come.

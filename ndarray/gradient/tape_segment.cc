@@ -3,15 +3,16 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/dispatch.h"
 #include "tidepool/ndarray/gradient/tape_recorder.h"
+#include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
 namespace {
@@ -28,19 +29,22 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
  public:
   explicit SegmentRun(Recorder& tape) : tape_(tape) {}
 
-  // What sees the calls behind this one: the first run of the same segment for the tape around this one's.
-  void set_beyond(CallRecorder* beyond) { beyond_ = beyond; }
+  // In which it is current. Those outside of it, the first run of the same segment for the tape around this one's, see the calls
+  // behind this one.
+  void set_frame(const RecorderFrame& frame) { frame_ = &frame; }
 
   void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
            AttributesRef attributes) override {
-    See(op, inputs, outputs, attributes, beyond_, /*unrecorded=*/false);
+    See(op, inputs, outputs, attributes, Beyond(), /*unrecorded=*/false);
   }
   void NoteFunction(const char* name, absl::Span<const NDArray> inputs,
                     absl::Span<const NDArray> outputs, Backward backward) override {
     for (const NDArray& input : inputs) {
       if (input.is_defined()) NoteRead(name, input, /*unrecorded=*/false);
     }
-    if (beyond_ != nullptr) beyond_->NoteFunction(name, inputs, outputs, std::move(backward));
+    const RecorderFrame::OutsideOf outside(*frame_);
+    if (CallRecorder* const beyond = CallRecorder::Current())
+      beyond->NoteFunction(name, inputs, outputs, std::move(backward));
   }
   std::vector<NDArray> RunSegment(
       std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
@@ -55,11 +59,11 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     std::vector<SegmentRead> kept;
     kept.reserve(reads_.size());
     for (SegmentRead& read : reads_) {
-      const auto [begin, end] = read.view.Extent();
+      const Places where(read.view);
       const WriteLog::Write* captured = nullptr;
       bool moved_on = false;
       own_writes_.VisitBackwards(read.buffer_id, [&](size_t, const WriteLog::Write& write) {
-        if (!write.Overlaps(begin, end)) return true;
+        if (!write.where.MayOverlap(where)) return true;
         // State that it moves on, an average say, is computed from what it was.
         moved_on = moved_on || (read.unrecorded && write.IsLaterThan(read.version));
         if (captured == nullptr && IsCaptured(write.buffer_id, inputs, outputs)) captured = &write;
@@ -85,18 +89,16 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     explicit Unrecorded(SegmentRun& run) : run_(run) {}
     void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
              AttributesRef attributes) override {
-      CallRecorder* const beyond =
-          run_.beyond_ != nullptr ? run_.beyond_->InUnrecordedScope() : nullptr;
-      run_.See(op, inputs, outputs, attributes, beyond, /*unrecorded=*/true);
+      run_.See(op, inputs, outputs, attributes, BeyondWithout(), /*unrecorded=*/true);
     }
     void NoteFunction(const char* name, absl::Span<const NDArray> inputs,
                       absl::Span<const NDArray> outputs, Backward backward) override {
       for (const NDArray& input : inputs) {
         if (input.is_defined()) run_.NoteRead(name, input, /*unrecorded=*/true);
       }
-      CallRecorder* const beyond =
-          run_.beyond_ != nullptr ? run_.beyond_->InUnrecordedScope() : nullptr;
-      if (beyond != nullptr) beyond->NoteFunction(name, inputs, outputs, std::move(backward));
+      const RecorderFrame::OutsideOf outside(*run_.frame_);
+      if (CallRecorder* const beyond = BeyondWithout())
+        beyond->NoteFunction(name, inputs, outputs, std::move(backward));
     }
     std::vector<NDArray> RunSegment(
         std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
@@ -106,8 +108,17 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     CallRecorder* InUnrecordedScope() override { return this; }
 
    private:
+    CallRecorder* BeyondWithout() const {
+      CallRecorder* const beyond = run_.Beyond();
+      return beyond != nullptr ? beyond->InUnrecordedScope() : nullptr;
+    }
+
     SegmentRun& run_;
   };
+  CallRecorder* Beyond() const {
+    const RecorderFrame::OutsideOf outside(*frame_);
+    return CallRecorder::Current();
+  }
   void See(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
            AttributesRef attributes, CallRecorder* beyond, bool unrecorded) {
     const RecorderFrame::Only only(beyond);
@@ -126,19 +137,17 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       if (buffer == nullptr) continue;
       const uint32_t version = buffer->version.load(std::memory_order_relaxed);
       Seen& seen = seen_[buffer->id];
-      if (version <= 1) seen.is_made = true;
+      if (version <= 1 && !IsOlder(buffer->id)) seen.is_made = true;
       if (seen.is_made) continue;
       const TapedView view(*output);
-      const auto [begin, end] = view.Extent();
-      own_writes_.Add({buffer->id, version, begin, end, Info(op).name, nullptr});
+      own_writes_.Add({buffer->id, version, Places(view), Info(op).name, nullptr});
       if (!view.IsDense() || AddsToResult(op, attributes.data()) || Info(op).updates()) continue;
       if (!IsIn(*buffer, inputs)) seen.Compute(BytesOf(view));
     }
   }
   static std::pair<int64_t, int64_t> BytesOf(const TapedView& view) {
-    const auto [begin, end] = view.Extent();
-    const auto each = static_cast<int64_t>(DTypeBytes(view.dtype));
-    return {begin * each, end * each};
+    const Places where(view);
+    return {where.begin(), where.end()};
   }
   static bool IsIn(const Buffer& buffer, absl::Span<const NDArray* const> arrays) {
     return std::any_of(arrays.begin(), arrays.end(), [&](const NDArray* array) {
@@ -155,12 +164,12 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     return false;
   }
   void NoteRead(const char* op, const NDArray& array, bool unrecorded) {
-    const Buffer* const buffer = array.buffer().get();
+    Buffer* const buffer = array.buffer().get();
     if (buffer == nullptr) return;
-    const uint32_t version = buffer->version.load(std::memory_order_relaxed);
     const TapedView view(array);
     Seen& seen = seen_[buffer->id];
     if (seen.is_made || seen.HasComputed(BytesOf(view))) return;
+    const uint32_t version = VersionToKeep(*buffer);
     if (seen.last_read != Seen::kNone) {
       // Parameters are read at each place of a sequence.
       const SegmentRead& read = reads_[seen.last_read];
@@ -170,12 +179,16 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     seen.last_read = reads_.size();
     reads_.push_back({buffer->id, version, view, op, unrecorded});
   }
-  // Whether it is sure to have been there before the segment, and is not one of its inputs, whose versions tell. A thread takes
-  // numbers of buffers in blocks, in order; of what workspaces and other threads have made the order is not known.
+  // Whether it is sure to have been there before the segment. A thread takes numbers of buffers in blocks, in order; of what
+  // workspaces and other threads have made the order is not known.
+  bool IsOlder(uint64_t buffer_id) const {
+    const auto block = [](uint64_t id) { return (id - 1) / kBufferIdsAtOnce; };
+    return buffer_id < first_id_ && block(buffer_id) == block(first_id_);
+  }
+  // And is not one of its inputs, whose versions tell.
   bool IsCaptured(uint64_t buffer_id, absl::Span<const NDArray> inputs,
                   absl::Span<const NDArray> outputs) const {
-    const auto block = [](uint64_t id) { return (id - 1) / kBufferIdsAtOnce; };
-    if (buffer_id >= first_id_ || block(buffer_id) != block(first_id_)) return false;
+    if (!IsOlder(buffer_id)) return false;
     for (const auto& arrays : {inputs, outputs}) {
       for (const NDArray& array : arrays) {
         if (array.is_defined() && array.buffer().get() != nullptr &&
@@ -197,7 +210,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   }
 
   Recorder& tape_;
-  CallRecorder* beyond_ = nullptr;
+  const RecorderFrame* frame_ = nullptr;
   Unrecorded unrecorded_{*this};
   const uint64_t first_id_ = NextBufferId();
   // What a buffer was used for.
@@ -221,7 +234,8 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       return begin <= bytes.first && bytes.second <= end;
     }
   };
-  absl::flat_hash_map<uint64_t, Seen> seen_;  // by buffer
+  // By buffer. Of std, whose insertions that throw leave it as it was; Abseil's of 2022 is broken by a refused allocation.
+  std::unordered_map<uint64_t, Seen> seen_;
   std::vector<SegmentRead> reads_;
   // To what no operator in the segment has made. By number: a handle would hold the memory of what is made otherwise to
   // the segment's end.
@@ -239,7 +253,7 @@ void GradientTape::Recorder::Unrecorded::Run(OpCode op, absl::Span<const NDArray
 }
 
 CallRecorder* GradientTape::Recorder::InUnrecordedScope() {
-  if (has_segments_ && state_ == State::kRecording) return &unrecorded_;
+  if (state_ == State::kRecording) return &unrecorded_;
   const RecorderFrame::OutsideOf outside(frame_);
   CallRecorder* const outer = CallRecorder::Current();
   return outer != nullptr ? outer->InUnrecordedScope() : nullptr;
@@ -248,11 +262,12 @@ CallRecorder* GradientTape::Recorder::InUnrecordedScope() {
 std::vector<NDArray> GradientTape::Recorder::RunSegment(
     std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
     absl::Span<const NDArray> inputs) {
-  has_segments_ = true;
+  ++running_segments_;
+  const absl::Cleanup over = [this] { --running_segments_; };
   std::vector<uint32_t> versions;
   for (const NDArray& input : inputs) {
-    const Buffer* const buffer = input.is_defined() ? input.buffer().get() : nullptr;
-    versions.push_back(buffer != nullptr ? buffer->version.load(std::memory_order_relaxed) : 0);
+    Buffer* const buffer = input.is_defined() ? input.buffer().get() : nullptr;
+    versions.push_back(buffer != nullptr ? VersionToKeep(*buffer) : 0);
   }
   std::vector<NDArray> outputs;
   std::vector<SegmentRead> reads;
@@ -262,21 +277,27 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
     if (CallRecorder* const outer = CallRecorder::Current()) {
       // Each tape looks at the first run for itself; the outer one keeps the function, and calls it again without this look.
       const auto first = std::make_shared<SegmentRun*>(&run);
-      const absl::Cleanup over = [&] { *first = nullptr; };
+      const absl::Cleanup forget = [&] { *first = nullptr; };
       outputs = outer->RunSegment(
           [function, first](absl::Span<const NDArray> of) {
             SegmentRun* const seen = std::exchange(*first, nullptr);
             if (seen == nullptr) return function(of);
-            seen->set_beyond(CallRecorder::Current());
             const RecorderFrame::Only only(seen);
+            seen->set_frame(only.frame());
             return function(of);
           },
           inputs);
     } else {
       const RecorderFrame::Only only(&run);
+      run.set_frame(only.frame());
       outputs = function(inputs);
     }
     reads = run.TakeReads(inputs, outputs);
+    // A place for each of its elements: the gradient of an element that is named more than once cannot be told apart again.
+    for (NDArray& output : outputs) {
+      if (output.is_defined() && IsFloating(output.dtype()) && MayRepeat(output))
+        output = output.Dup();
+    }
   }
   TapeRecord* const record = NewRecord(TapeRecord::Kind::kSegment, "segment", inputs,
                                        static_cast<int>(outputs.size()), /*keep_inputs=*/true);
@@ -294,10 +315,10 @@ void GradientTape::Recorder::CheckReadsUnchanged(const TapeRecord& record) const
   size_t first = writes_.size();
   const SegmentRead* changed = nullptr;
   for (const SegmentRead& read : record.extra->reads) {
-    const auto [begin, end] = read.view.Extent();
+    const Places where(read.view);
     writes_.VisitBackwards(read.buffer_id, [&](size_t number, const WriteLog::Write& write) {
       if (number < record.extra->writes_before || !write.IsLaterThan(read.version)) return false;
-      if (number < first && write.Overlaps(begin, end)) {
+      if (number < first && write.where.MayOverlap(where)) {
         first = number;
         changed = &read;
       }

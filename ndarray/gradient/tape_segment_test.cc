@@ -11,6 +11,7 @@
 #include "tidepool/ndarray/call_recorder.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/unary.h"
@@ -90,6 +91,53 @@ TEST(TapeSegment, SaysWhoOverwroteWhatItCaptured) {
     EXPECT_THAT(MessageOf([&] { tape.Backward(Sum(z[0])); }),
                 AllOf(HasSubstr("Op [multiply] in a segment read f64 [3]"),
                       HasSubstr("and Op [scale_shift] overwrote it")));
+  }
+}
+
+// Of values that no operator made the first write by one is a write like others.
+TEST(TapeSegment, SaysWhoOverwroteWhatNoOperatorHadMade) {
+  const auto make = {
+      +[] {
+        return FromValues(std::vector<double>{1, 2, 3}, {3});
+      },
+      +[] { return Linspace(1, 3, 3, DType::kFloat64); },
+      +[] { return Arange(1, 4, 1, DType::kFloat64); },
+      +[] {
+        NDArray filled({3}, DType::kFloat64);
+        for (double& element : HostView<double>(filled)) element = 1;
+        return filled;
+      },
+  };
+  for (NDArray (*const made)() : make) {
+    for (const bool is_input : {false, true}) {
+      const NDArray x = Of(2);
+      NDArray w = made();
+      GradientTape tape;
+      tape.Watch(x);
+      const std::vector<NDArray> inputs = is_input ? Arrays{x, w} : Arrays{x};
+      const Arrays z = Recomputed(
+          [captured = is_input ? NDArray() : w](Inputs in) {
+            return Arrays{Square(in[0]) * (captured.is_defined() ? captured : in[1])};
+          },
+          inputs);
+      w(0) = 5;
+      EXPECT_THAT(MessageOf([&] { tape.Backward(Sum(z[0])); }),
+                  HasSubstr("and Op [fill] overwrote it"));
+    }
+    const NDArray x = Of(2);
+    NDArray w = made();
+    GradientTape tape;
+    tape.Watch(x);
+    EXPECT_THAT(MessageOf([&] {
+                  Recomputed(
+                      [&](Inputs in) {
+                        w += 1.0;
+                        return Arrays{in[0] * w};
+                      },
+                      {&x, 1});
+                }),
+                HasSubstr("Op [multiply] in a segment reads f64 [3], which Op [scale_shift] in the "
+                          "segment overwrites"));
   }
 }
 

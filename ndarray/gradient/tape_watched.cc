@@ -22,9 +22,10 @@ WatchedArray* GradientTape::Recorder::FindWatched(const TapedView& view) const {
   if (view.slot == TapedView::kNoSlot) return nullptr;
   const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
   if (watched.empty()) return nullptr;
-  const int64_t begin = view.Extent().first;
-  const auto at = std::partition_point(watched.begin(), watched.end(),
-                                       [&](const WatchedArray* w) { return w->begin < begin; });
+  const int64_t begin = view.Extent().first * static_cast<int64_t>(DTypeBytes(view.dtype));
+  const auto at = std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) {
+    return w->where.begin() < begin;
+  });
   return at != watched.end() && (*at)->view.IsSame(view) ? *at : nullptr;
 }
 
@@ -54,12 +55,12 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
     }
   }
   TapedView view(x);
-  view.slot = slots_.FindOrAdd(*x.buffer().get());
+  view.slot = slots_.FindOrAdd(*x.buffer().get(), x.dtype());
   TapeSlot& slot = slots_[view.slot];
-  const auto [begin, end] = view.Extent();
+  const Places where(view);
   const auto at =
       std::partition_point(slot.watched.begin(), slot.watched.end(),
-                           [begin = begin](const WatchedArray* w) { return w->begin < begin; });
+                           [&](const WatchedArray* w) { return w->where.begin() < where.begin(); });
   if (at != slot.watched.end() && (*at)->view.IsSame(view)) {
     WatchedArray& watched = **at;
     const bool is_new =
@@ -70,8 +71,11 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
     ThrowInvalidArgument(
         "gradient tape: Watch: the array is watched with another gradient already, expected one");
   }
-  if ((at != slot.watched.end() && (*at)->begin < end) ||
-      (at != slot.watched.begin() && (*std::prev(at))->end > begin)) {
+  const bool interleaves =
+      slot.interleaves || (at != slot.watched.end() && (*at)->where.begin() < where.end()) ||
+      (at != slot.watched.begin() && (*std::prev(at))->where.end() > where.begin());
+  if (interleaves && std::any_of(slot.watched.begin(), slot.watched.end(),
+                                 [&](WatchedArray* w) { return w->where.MayOverlap(where); })) {
     ThrowInvalidArgument(absl::StrCat(
         "gradient tape: Watch: found ", Described(x),
         ", a view whose memory overlaps that of another watched array, expected apart or the "
@@ -88,8 +92,8 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   ++watched_count_;
   watched.buffer_id = x.buffer()->id;
   watched.view = view;
-  watched.begin = begin;
-  watched.end = end;
+  watched.where = where;
+  slot.interleaves = interleaves;
   watched.is_computed = slot.computed;
   watched.destination = gradient;
   watched.adds = gradient.is_defined() && write == GradientWrite::kAdd;
@@ -135,13 +139,15 @@ void GradientTape::Recorder::NoteUse(TapeRecord* record, const TapedView& view) 
   if (view.slot == TapedView::kNoSlot) return;
   const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
   if (watched.empty()) return;
-  const auto [begin, end] = view.Extent();
-  auto at =
-      std::partition_point(watched.begin(), watched.end(),
-                           [begin = begin](const WatchedArray* w) { return w->end <= begin; });
-  for (; at != watched.end() && (*at)->begin < end; ++at) {
+  const Places where(view);
+  auto at = slots_[view.slot].interleaves
+                ? watched.begin()
+                : std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) {
+                    return w->where.end() <= where.begin();
+                  });
+  for (; at != watched.end() && (*at)->where.begin() < where.end(); ++at) {
     WatchedArray& used = **at;
-    if (used.is_used || used.is_computed) continue;
+    if (used.is_used || used.is_computed || !used.where.MayOverlap(where)) continue;
     used.is_used = true;
     used.next_used = record->watched;
     record->watched = &used;

@@ -10,6 +10,19 @@
 
 namespace tidepool {
 
+// The version of a buffer whose values are kept or read again later. Values that no operator wrote (FromValues, Linspace, files,
+// imports) have version 0, and the first write by an operator would have the number of one that fills new memory, which nobody can
+// have kept anything of and which is not logged (NoteWrites): so what the values came from counts as a write once they are
+// kept. On devices version 0 is memory that nothing was written to.
+inline uint32_t VersionToKeep(Buffer& buffer) {
+  uint32_t version = buffer.version.load(std::memory_order_relaxed);
+  if (version == 0 && buffer.device == Host() &&
+      buffer.version.compare_exchange_strong(version, 1, std::memory_order_relaxed)) {
+    return 1;
+  }
+  return version;
+}
+
 struct TapedView {
   static constexpr uint32_t kNoSlot = UINT32_MAX;
   static constexpr int32_t kHere = -1;
@@ -61,7 +74,7 @@ struct TapedView {
     buffer = array.buffer();
     if (!buffer) return;
     guarded = !buffer->MayBeWrittenOutside();
-    version = buffer->version.load(std::memory_order_relaxed);
+    version = VersionToKeep(*buffer.get());
   }
 
   Shape shape() const { return Shape(absl::MakeConstSpan(dims, static_cast<size_t>(rank))); }
@@ -69,6 +82,20 @@ struct TapedView {
     int64_t product = 1;
     for (int i = 0; i < rank; ++i) product *= dims[i];
     return product;
+  }
+  // How often axes of stride 0 (BroadcastTo) name each element.
+  int64_t Repeats() const {
+    int64_t product = 1;
+    for (int i = 0; i < rank; ++i) {
+      if (strides[i] == 0) product *= dims[i];
+    }
+    return product;
+  }
+  // That makes each of them one.
+  void DropRepeats() {
+    for (int i = 0; i < rank; ++i) {
+      if (strides[i] == 0) dims[i] = 1;
+    }
   }
   bool IsDense() const {
     int64_t stride = 1;
@@ -86,11 +113,6 @@ struct TapedView {
       (reach < 0 ? begin : end) += reach;
     }
     return {begin, end};
-  }
-  bool MayOverlap(const TapedView& other) const {
-    const auto [begin, end] = Extent();
-    const auto [others_begin, others_end] = other.Extent();
-    return begin < others_end && others_begin < end;
   }
   // The same elements in the same order and shape.
   bool IsSame(const TapedView& other) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_tracing.h"
+#include "tidepool/ndarray/gradient/places.h"
 
 namespace tidepool {
 
@@ -16,13 +17,12 @@ class WriteLog {
  public:
   struct Write {
     uint64_t buffer_id;
-    uint32_t version;    // of the buffer, by it
-    int64_t begin, end;  // elements
+    uint32_t version;  // of the buffer, by it
+    Places where;      // of the buffer
     const char* op;
     std::shared_ptr<const AllocationTrace> site;  // null unless MemoryTracing was on
     size_t before = kNone;  // the one before it whose buffer has the same hash
 
-    bool Overlaps(int64_t first, int64_t last) const { return begin < last && first < end; }
     // Than a version of its buffer. The numbers go round.
     bool IsLaterThan(uint32_t other) const { return static_cast<int32_t>(version - other) > 0; }
   };

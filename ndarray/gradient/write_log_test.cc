@@ -27,7 +27,7 @@ TEST(WriteLogTest, FindsTheWritesToABufferTheLatestFirst) {
       for (size_t number = 0; number < 1000; ++number) {
         const uint64_t buffer = 1 + random() % buffers;
         expected[buffer].insert(expected[buffer].begin(), number);
-        log.Add({buffer, static_cast<uint32_t>(number), 0, 1, "add", nullptr});
+        log.Add({buffer, static_cast<uint32_t>(number), Places(0, 1), "add", nullptr});
         ASSERT_EQ(log.size(), number + 1);
         ASSERT_EQ(log[number].version, number);
         if (number == 63 || number == 64) {
@@ -47,7 +47,7 @@ TEST(WriteLogTest, FindsTheWritesToABufferTheLatestFirst) {
 TEST(WriteLogTest, EndsWhereItIsToldTo) {
   WriteLog log;
   EXPECT_TRUE(Found(log, 1).empty());
-  for (uint32_t i = 0; i < 10; ++i) log.Add({1, i, 0, 1, "add", nullptr});
+  for (uint32_t i = 0; i < 10; ++i) log.Add({1, i, Places(0, 1), "add", nullptr});
   int seen = 0;
   log.VisitBackwards(1, [&](size_t number, const WriteLog::Write&) {
     ++seen;
@@ -58,13 +58,13 @@ TEST(WriteLogTest, EndsWhereItIsToldTo) {
 
 // Versions are numbers of 32 bits, which a buffer that lives long goes round.
 TEST(WriteLogTest, LaterVersionsAreLaterAcrossTheEndOfTheirNumbers) {
-  const WriteLog::Write write{1, 2, 0, 1, "add", nullptr};
+  const WriteLog::Write write{1, 2, Places(0, 1), "add", nullptr};
   EXPECT_TRUE(write.IsLaterThan(1));
   EXPECT_FALSE(write.IsLaterThan(2));
   EXPECT_TRUE(write.IsLaterThan(UINT32_MAX - 1));
-  EXPECT_TRUE(write.Overlaps(0, 5));
-  EXPECT_FALSE(write.Overlaps(1, 5));
-  EXPECT_FALSE(write.Overlaps(-3, 0));
+  EXPECT_TRUE(write.where.MayOverlap(Places(0, 5)));
+  EXPECT_FALSE(write.where.MayOverlap(Places(1, 5)));
+  EXPECT_FALSE(write.where.MayOverlap(Places(-3, 0)));
 }
 
 }  // namespace

@@ -8,11 +8,13 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/layers/convolution.h"
 #include "tidepool/nn/layers/cross_attention.h"
 #include "tidepool/nn/layers/embedding.h"
+#include "tidepool/nn/layers/merge.h"
 #include "tidepool/nn/layers/pooling.h"
 #include "tidepool/nn/layers/recurrent.h"
 #include "tidepool/nn/layers/testing/layer_cases.h"
@@ -43,6 +45,25 @@ TEST(Masks, PoolingCountsStepsThatAreThere) {
   EXPECT_EQ(largest.Mask(), (Numbers{1, 1, 1, 0}));
   EXPECT_EQ(global.Output(GlobalPooling()), (Numbers{2}));
   EXPECT_FALSE(global.context.mask.is_defined());
+}
+
+// The sum of 900 steps, and the squares of a long vector, are more than f16 has.
+TEST(Masks, AveragesAndLengthsOf16BitFloatsAreMadeInWiderOnes) {
+  for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
+    LayerContext context;
+    context.mask = Arange(0, 1000, 1, DType::kInt64).Reshape({1, 1000}) < 900;
+    const NDArray pooled = GlobalPooling().Forward(context, Full({1, 1000, 2}, 100, type));
+    EXPECT_EQ(pooled.dtype(), type);
+    EXPECT_THAT(Cast(pooled, DType::kFloat64).ToVector<double>(), testing::ElementsAre(100, 100));
+    NDArray x = Zeros({3, 4}, type);
+    x(1) = 200;
+    x(2) = 1;
+    LayerContext none;
+    const NDArray unit = L2Normalization().Forward(none, x);
+    EXPECT_EQ(unit.dtype(), type);
+    EXPECT_THAT(Cast(unit, DType::kFloat64).ToVector<double>(),
+                testing::ElementsAre(0, 0, 0, 0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5));
+  }
 }
 
 TEST(Masks, ConvolutionsSeeZerosAndTellWhereTheyHaveSteps) {

@@ -123,7 +123,9 @@ Shape L2Normalization::OutputShape(const Shape& input) const {
 }
 NDArray L2Normalization::Forward(LayerContext& context, const NDArray& input) const {
   const NDArray x = WithoutMasked(context.mask, input);
-  return x * Rsqrt(Sum(Square(x), -1, /*keep_dims=*/true) + epsilon_);
+  // Squares of f16 have no range: the epsilon would be 0, and what is longer than 256 infinite.
+  const NDArray wide = DTypeBytes(x.dtype()) == 2 ? Cast(x, DType::kFloat32) : x;
+  return Cast(wide * Rsqrt(Sum(Square(wide), -1, /*keep_dims=*/true) + epsilon_), x.dtype());
 }
 
 void PRelu::VisitFields(FieldVisitor& visitor) {

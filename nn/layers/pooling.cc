@@ -213,18 +213,21 @@ NDArray GlobalPooling::Forward(LayerContext& context, const NDArray& input) cons
            : pooling_ == PoolingKind::kSum ? Sum(input, axes)
                                            : Mean(input, axes);
   }
+  // Averages of 16-bit floats are made in f32: of a thousand steps neither the sum nor their number may be one of f16.
+  const DType wide = pooling_ == PoolingKind::kAverage && DTypeBytes(input.dtype()) == 2
+                         ? DType::kFloat32
+                         : input.dtype();
   NDArray steps;  // [batch, 1]
   {
     const NoGradientScope constants;
-    steps =
-        Sum(Cast(mask, input.dtype()).Reshape({input.dim(0), input.dim(1)}), 1, /*keep_dims=*/true);
+    steps = Sum(Cast(mask, wide).Reshape({input.dim(0), input.dim(1)}), 1, /*keep_dims=*/true);
   }
   if (pooling_ == PoolingKind::kMax) {
     return Where(NotEqual(steps, 0), Max(Where(mask, input, -kInfinity), axes), 0);
   }
-  const NDArray sum = Sum(Where(mask, input, 0), axes);
+  const NDArray sum = Sum(Cast(Where(mask, input, 0), wide), axes);
   if (pooling_ == PoolingKind::kSum) return sum;
-  return sum / Maximum(steps * static_cast<double>(count), 1.0);
+  return Cast(sum / Maximum(steps * static_cast<double>(count), 1.0), input.dtype());
 }
 
 bool GlobalPooling::ToFrozen(FrozenOp& op) const {

@@ -67,6 +67,11 @@ NDArray IsUsed(const NDArray& mask) { return mask.dtype() == DType::kBool ? mask
 
 NDArray WithoutZeros(const NDArray& x) { return Where(x == 0, 1, x); }
 
+// The type that sums are made in: a few thousand losses, or as many weights, are more than f16 has.
+DType WideType(DType dtype) { return DTypeBytes(dtype) == 2 ? DType::kFloat32 : dtype; }
+NDArray Wide(const NDArray& x) { return Cast(x, WideType(x.dtype())); }
+
+// Of wide ones.
 NDArray MeanOver(const NDArray& values, const NDArray& weights, const Axes& axes) {
   return Sum(values * weights, axes) / WithoutZeros(Sum(weights, axes));
 }
@@ -74,7 +79,7 @@ NDArray MeanOver(const NDArray& values, const NDArray& weights, const Axes& axes
 }  // namespace
 
 NDArray WeightedMean(const NDArray& values, const NDArray& weights, const std::vector<int>& axes) {
-  return MeanOver(values, weights, axes);
+  return Cast(MeanOver(Wide(values), Wide(weights), axes), values.dtype());
 }
 
 struct Loss::Weights {
@@ -82,7 +87,7 @@ struct Loss::Weights {
   NDArray array;
 };
 
-// Losses of positions, of the output's leading axes, and what the mask and classes weigh them with.
+// Losses of positions, of the output's leading axes, and what the mask and classes weigh them with. Wide where there is such.
 struct Loss::Parts {
   NDArray losses;
   NDArray mask;           // of the losses' type; undefined: 1
@@ -230,7 +235,9 @@ Loss::Parts Loss::PartsOf(const NDArray& output, const NDArray& labels, const ND
     parts.losses = Compared(x, Rows(t, positions));
   }
   parts.losses = parts.losses.Reshape(leading);
-  if (parts.class_weights.is_defined()) parts.class_weights = parts.class_weights.Reshape(leading);
+  if (mask != nullptr || parts.class_weights.is_defined()) parts.losses = Wide(parts.losses);
+  if (parts.class_weights.is_defined())
+    parts.class_weights = Wide(parts.class_weights).Reshape(leading);
   if (mask != nullptr) {
     parts.mask = Cast(*mask, parts.losses.dtype());
     // Positions behind the mask's axes.
@@ -248,9 +255,11 @@ NDArray Loss::Of(const NDArray& output, const NDArray& labels, const NDArray* ma
                  Labels known) const {
   if (kind() == LossKind::kCtc) return Ctc(output, labels, mask, known);
   const Parts parts = PartsOf(output, labels, mask, known);
-  if (!parts.mask.is_defined()) return RowMean(parts.losses);
-  if (parts.mask.rank() == 1) return parts.losses * parts.mask;
-  return MeanOver(parts.losses, parts.mask, AxesFrom(1, parts.mask.rank()));
+  if (!parts.mask.is_defined()) return Cast(RowMean(parts.losses), output.dtype());
+  return Cast(parts.mask.rank() == 1
+                  ? parts.losses * parts.mask
+                  : MeanOver(parts.losses, parts.mask, AxesFrom(1, parts.mask.rank())),
+              output.dtype());
 }
 
 NDArray Loss::Mean(const NDArray& output, const NDArray& labels, const NDArray* mask,
@@ -263,13 +272,13 @@ NDArray Loss::Mean(const NDArray& output, const NDArray& labels, const NDArray* 
     parts = PartsOf(output, labels, mask, known);
   }
   NDArray& losses = parts.losses;
-  if (losses.NumElements() == 0) return Sum(losses);
+  if (losses.NumElements() == 0) return Cast(Sum(losses), is_ctc ? losses.dtype() : output.dtype());
   if (!parts.mask.is_defined() && !parts.class_weights.is_defined()) return tidepool::Mean(losses);
   // The losses have the weights of their classes already.
   const NDArray total = Sum(parts.mask.is_defined() ? losses * parts.mask : losses);
   NDArray weights = parts.class_weights;
   if (parts.mask.is_defined()) weights = weights.is_defined() ? weights * parts.mask : parts.mask;
-  return total / WithoutZeros(Sum(weights));
+  return Cast(total / WithoutZeros(Sum(weights)), output.dtype());
 }
 
 namespace {

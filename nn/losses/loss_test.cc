@@ -314,5 +314,36 @@ TEST(Loss, NumbersAndOperandsAreChecked) {
               HasSubstr("expected floats [batch, time, classes]"));
 }
 
+// More positions than f16 counts, and sums that it has not.
+TEST(Loss, MeansOf16BitFloatsAreMadeInWiderOnes) {
+  using enum LossKind;
+  for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
+    for (const LossConfig& config :
+         {LossConfig{.kind = kSquaredError}, LossConfig{}, LossConfig{.class_weights = {2, 2}}}) {
+      const Loss loss(config);
+      const NDArray output = Full({7000, 10, 2}, 3, type);
+      const NDArray labels =
+          loss.kind() == kSquaredError ? Zeros({7000, 10, 2}, type) : Zeros({7000, 10}, kI64);
+      const NDArray mask = Ones({7000, 10}, DType::kBool);
+      const double expected = loss.kind() == kSquaredError ? 9 : std::log(2);
+      GradientTape tape;
+      tape.Watch(output);
+      const NDArray mean = loss.Mean(output, labels, &mask);
+      EXPECT_EQ(mean.dtype(), type);
+      EXPECT_NEAR(Cast(mean, kF64).Item<double>(), expected, 0.01 * expected);
+      tape.Backward(mean);
+      const double gradient = Cast(tape.Gradient(output), kF64).At<double>({0, 0, 1});
+      const double each = loss.kind() == kSquaredError ? 3 : 0.5;
+      EXPECT_NEAR(gradient, each / 70000, 0.02 * each / 70000) << loss.ToString();
+      const NDArray of = loss.Of(output, labels, &mask);
+      EXPECT_EQ(of.dtype(), type);
+    }
+    const NDArray values = Full({1, 70000}, 2, type), weights = Full({1, 70000}, 3, type);
+    const NDArray mean = WeightedMean(values, weights, {1});
+    EXPECT_EQ(mean.dtype(), type);
+    EXPECT_EQ(Cast(mean, kF64).At<double>({0}), 2);
+  }
+}
+
 }  // namespace
 }  // namespace tidepool::nn

@@ -1,0 +1,58 @@
+#include "tidepool/ndarray/gradient/places.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tidepool/ndarray/gradient/taped_view.h"
+
+namespace tidepool {
+
+Places::Places(const TapedView& view) {
+  const auto width = static_cast<int64_t>(DTypeBytes(view.dtype));
+  begin_ = end_ = view.first * width;
+  int axes[kMaxRank];  // that have more than one place, the smallest step first
+  int count = 0;
+  for (int i = 0; i < view.rank; ++i) {
+    if (view.dims[i] == 0) return;
+    if (view.dims[i] == 1 || view.strides[i] == 0) continue;
+    if (view.strides[i] < 0) begin_ += (view.dims[i] - 1) * view.strides[i] * width;
+    int at = count++;
+    for (; at > 0 && std::abs(view.strides[axes[at - 1]]) > std::abs(view.strides[i]); --at)
+      axes[at] = axes[at - 1];
+    axes[at] = i;
+  }
+  int64_t reach = width;  // of the axes so far
+  int64_t next = 0;       // the step by which the last axis with gaps would go on
+  for (int a = 0; a < count; ++a) {
+    const int64_t dim = view.dims[axes[a]], step = std::abs(view.strides[axes[a]]) * width;
+    // What does not come again at the same place of each is no gap.
+    gap_count_ =
+        static_cast<int>(std::remove_if(gaps_, gaps_ + gap_count_,
+                                        [step](const Gap& gap) { return step % gap.pitch != 0; }) -
+                         gaps_);
+    if (step > reach && step != next && gap_count_ < kMost) gaps_[gap_count_++] = {step, reach};
+    if (step > reach) next = step * dim;
+    reach += (dim - 1) * step;
+  }
+  end_ = begin_ + reach;
+}
+
+int64_t Places::RunOf(int64_t pitch) const {
+  for (int i = 0; i < gap_count_; ++i) {
+    if (gaps_[i].pitch == pitch) return gaps_[i].run;
+  }
+  return end_ - begin_ <= pitch ? end_ - begin_ : 0;
+}
+
+bool Places::AreInGapsOf(const Places& other) const {
+  for (int i = 0; i < other.gap_count_; ++i) {
+    const auto [pitch, run] = other.gaps_[i];
+    const int64_t own = RunOf(pitch);
+    if (own == 0) continue;
+    const int64_t distance = ((begin_ - other.begin_) % pitch + pitch) % pitch;
+    if (distance >= run && distance + own <= pitch) return true;
+  }
+  return false;
+}
+
+}  // namespace tidepool

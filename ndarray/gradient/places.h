@@ -1,0 +1,46 @@
+// The bytes of a buffer that a view has elements in.
+#ifndef TIDEPOOL_NDARRAY_GRADIENT_PLACES_H_
+#define TIDEPOOL_NDARRAY_GRADIENT_PLACES_H_
+
+#include <cstdint>
+
+namespace tidepool {
+
+struct TapedView;
+
+// From its first to its last byte, and of views with gaps (columns, every second row) how the gaps come again: so that parts of one
+// array that lie between each other are told apart.
+class Places {
+ public:
+  Places() = default;
+  // Without gaps.
+  Places(int64_t begin, int64_t end) : begin_(begin), end_(end) {}
+  explicit Places(const TapedView& view);
+
+  int64_t begin() const { return begin_; }
+  int64_t end() const { return end_; }
+  // Whether there may be a byte that is of both. Exact for views of the same strides each of which is larger than what the smaller
+  // ones reach together (slices of a dense array), up to kMost of these with gaps.
+  bool MayOverlap(const Places& other) const {
+    return begin_ < other.end_ && other.begin_ < end_ && !AreInGapsOf(other) &&
+           !other.AreInGapsOf(*this);
+  }
+
+ private:
+  static constexpr int kMost = 3;
+  // Every byte lies less than `run` behind the first one, or that and a multiple of `pitch`.
+  struct Gap {
+    int64_t pitch, run;
+  };
+  bool AreInGapsOf(const Places& other) const;
+  // Of that pitch; 0: there is none.
+  int64_t RunOf(int64_t pitch) const;
+
+  int64_t begin_ = 0, end_ = 0;
+  int gap_count_ = 0;
+  Gap gaps_[kMost] = {};
+};
+
+}  // namespace tidepool
+
+#endif  // TIDEPOOL_NDARRAY_GRADIENT_PLACES_H_
