@@ -255,7 +255,8 @@ void LayerWorkspaceManager::Validate(ArrayType type, const NDArray& array,
   if (!array.is_defined() || !array.buffer()) return;
   const Buffer& buffer = *array.buffer().get();
   if (!buffer.IsAlive()) {
-    const std::string id = buffer.owner->WorkspaceId();
+    const bool is_closed = buffer.closed.load(std::memory_order_relaxed) != Buffer::kNotClosed;
+    const std::string id = is_closed ? "" : buffer.owner->WorkspaceId();
     ThrowFailedPrecondition(
         absl::StrCat("layer \"", layer, "\": its ", ArrayTypeName(type), " are gone: they were in ",
                      id.empty() ? std::string("an array that was closed")

@@ -27,6 +27,9 @@ std::mutex& OneAtATime() {
   return *mutex;
 }
 
+// Larger arrays of integers are left as they are.
+constexpr size_t kMostCleared = size_t{16} << 20;
+
 // Steps and requests that are the same from here on.
 constexpr int kCycles = 4;
 
@@ -49,8 +52,9 @@ NDArray Made(const InputConfig& config, int64_t batch, DType floats, Device devi
   dims.insert(dims.end(), config.shape.span().begin(), config.shape.span().end());
   NDArray array(Shape(dims), IsFloating(config.dtype) ? floats : config.dtype,
                 Place::CurrentOn(device));
-  // Indices are looked at on the host.
-  if (!IsFloating(array.dtype()) && device == Host() && array.NumElements() > 0) {
+  // Layers of a program's own may look at indices on the host; a report of batches that no memory holds takes none all the same.
+  if (!IsFloating(array.dtype()) && device == Host() && array.NumElements() > 0 &&
+      array.buffer()->bytes <= kMostCleared) {
     std::memset(array.buffer()->data, 0, array.buffer()->bytes);
   }
   return array;
@@ -67,11 +71,13 @@ class NetworkMeter {
       ThrowFailedPrecondition(absl::StrCat("memory report: network [", network.name(),
                                            "] has a workspace open, expected closed"));
     }
+    // Before anything is put aside: without memory for it nothing would bring that back.
+    auto of_report = std::make_unique<Network::Workspaces>();
     tape_ = std::move(network.tape_);
     training_ = std::move(network.training_workspace_);
     inference_ = std::move(network.inference_workspace_);
     workspaces_ = std::move(network.workspaces_);
-    network.workspaces_ = std::make_unique<Network::Workspaces>();
+    network.workspaces_ = std::move(of_report);
     step_ = network.step_;
   }
   ~NetworkMeter() {

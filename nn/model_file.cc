@@ -153,7 +153,28 @@ void CheckHeader(const Model& model) {
 
 }  // namespace
 
-void CheckModelCanBeSaved(const Model& model) {
+namespace {
+
+// What of a network is not as it would be when it was made again, for messages; empty: nothing.
+std::string WhatDiffers(const Network& network, const GraphBody& again) {
+  if (again.output_shapes() != network.output_shapes()) return "its outputs have other shapes";
+  std::map<std::string, Shape> shapes;
+  for (const NamedSpec& spec : again.parameters()) shapes.emplace(spec.name, spec.spec.shape);
+  for (const NamedParameter& parameter : network.named_parameters()) {
+    const auto found = shapes.find(parameter.name);
+    if (found == shapes.end()) return absl::StrCat("\"", parameter.name, "\" would not be there");
+    if (found->second != parameter.value.shape()) {
+      return absl::StrCat("\"", parameter.name, "\" of shape ", parameter.value.shape().ToString(),
+                          " would be of shape ", found->second.ToString());
+    }
+    shapes.erase(found);
+  }
+  return shapes.empty() ? ""
+                        : absl::StrCat("\"", shapes.begin()->first, "\" would be there as well");
+}
+
+// The network as a file makes it again; throws where it would be another one or could not be.
+std::unique_ptr<const GraphBody> MadeAgain(const Model& model) {
   if (model.network == nullptr) ThrowInvalidArgument("the model has no network");
   const NetworkConfig* const config = model.network->config();
   if (config == nullptr) {
@@ -171,17 +192,47 @@ void CheckModelCanBeSaved(const Model& model) {
   if (!IsName(model.name))
     CannotBeSaved(model, absl::StrCat("its name is ", QuotedFromFile(model.name), ", expected ",
                                       kExpectedName));
-  const std::string json = NetworkToJson(*config, -1);
+  std::unique_ptr<const GraphBody> again;
   bool is_described = false;
   try {
-    const GraphBody again(NetworkFromJson(json));
-    is_described =
-        again.Describe() == model.network->Describe() && NetworkToJson(*again.config(), -1) == json;
+    const std::string json = NetworkToJson(*config, -1);
+    again = std::make_unique<const GraphBody>(NetworkFromJson(json));
+    is_described = again->Describe() == model.network->Describe() &&
+                   NetworkToJson(*again->config(), -1) == json;
   } catch (const Error& error) {
     CannotBeSaved(model, error.message());
   }
   if (!is_described) CannotBeSaved(model, "its layers' fields do not describe them");
+  if (const std::string differs = WhatDiffers(*model.network, *again); !differs.empty()) {
+    CannotBeSaved(model, absl::StrCat("its layers' fields do not say all of them: ", differs));
+  }
   CheckHeader(model);
+  return again;
+}
+
+// "its layers make 1.6e+08 numbers of one example, expected at most ..."; empty: so much may be loaded.
+std::string BeyondLimits(const LayerCost& cost, int64_t max_example_elements,
+                         int64_t max_example_operations) {
+  if (cost.elements > static_cast<double>(max_example_elements)) {
+    return absl::StrCat("its layers make ", cost.elements,
+                        " numbers of one example, expected at most ", max_example_elements,
+                        " (LoadModel's max_example_elements)");
+  }
+  if (cost.operations > static_cast<double>(max_example_operations)) {
+    return absl::StrCat("its layers take ", cost.operations,
+                        " operations for one example, expected at most ", max_example_operations,
+                        " (LoadModel's max_example_operations, --max_operations of programs)");
+  }
+  return "";
+}
+
+}  // namespace
+
+void CheckModelCanBeSaved(const Model& model, int64_t max_example_elements,
+                          int64_t max_example_operations) {
+  const std::string beyond = BeyondLimits(MadeAgain(model)->cost_of_example(), max_example_elements,
+                                          max_example_operations);
+  if (!beyond.empty()) CannotBeSaved(model, beyond);
 }
 
 namespace {
@@ -189,7 +240,7 @@ namespace {
 // Throws for a model that cannot be saved.
 std::map<std::string, std::string> MetadataOf(const Model& model, const std::string& path) {
   try {
-    CheckModelCanBeSaved(model);
+    MadeAgain(model);
   } catch (Error& error) {
     error.AddContext(absl::StrCat("SaveModel: ", path));
     throw;
@@ -304,18 +355,9 @@ Model LoadModel(const std::string& file, WorkspaceMode mode, Device device,
   options.name = name;
   options.draw_parameters = false;  // they are read
   CheckParameters(reader, path, body->parameters(), options.dtype);
-  const LayerCost cost = body->cost_of_example();
-  if (cost.elements > static_cast<double>(max_example_elements)) {
-    ThrowDataLoss(absl::StrCat(path, ": metadata \"network\": its layers make ", cost.elements,
-                               " numbers of one example, expected at most ", max_example_elements,
-                               " (LoadModel's max_example_elements)"));
-  }
-  if (cost.operations > static_cast<double>(max_example_operations)) {
-    ThrowDataLoss(
-        absl::StrCat(path, ": metadata \"network\": its layers take ", cost.operations,
-                     " operations for one example, expected at most ", max_example_operations,
-                     " (LoadModel's max_example_operations, --max_operations of programs)"));
-  }
+  const std::string beyond =
+      BeyondLimits(body->cost_of_example(), max_example_elements, max_example_operations);
+  if (!beyond.empty()) ThrowDataLoss(absl::StrCat(path, ": metadata \"network\": ", beyond));
   Model model(name, classes, std::make_unique<Network>(*body->config(), options));
   ReadParameters(reader, *model.network);
   for (const auto& [key, note] : metadata) {

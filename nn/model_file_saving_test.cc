@@ -8,13 +8,20 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/testing/error_of.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/layer_kinds.h"
+#include "tidepool/nn/layers/shaping.h"
 #include "tidepool/nn/model_file.h"
 
 namespace tidepool::nn {
@@ -60,6 +67,64 @@ class TemporaryFolder {
  private:
   std::string before_;
 };
+
+// Of its two fields files get none, of which one decides about parameters.
+class Half final : public Layer {
+ public:
+  explicit Half(bool is_scaled = false, int64_t width = 0) : is_scaled_(is_scaled), width_(width) {}
+  std::string Kind() const override { return "test_half"; }
+  Shape OutputShape(const Shape& input) const override {
+    return width_ == 0 ? input : Shape{width_};
+  }
+  std::vector<ParameterSpec> Parameters(const Shape& input) const override {
+    if (!is_scaled_) return {};
+    return {{.name = "gain", .shape = input, .initializer = Initializer::Ones()}};
+  }
+  NDArray Forward(LayerContext& context, const NDArray& x) const override {
+    return is_scaled_ ? x * context.parameters[0] : x.Slice(1, 0, width_ == 0 ? 4 : width_);
+  }
+
+ private:
+  bool is_scaled_;
+  int64_t width_;
+};
+
+Model ModelOf(std::vector<AnyLayer> layers, int64_t classes) {
+  return Model("mine", classes, std::make_unique<Network>(Shape{4}, std::move(layers)));
+}
+
+TEST(ModelFile, ParametersThatFieldsDoNotSayAreRefused) {
+  RegisterLayer<Half>("test_half");
+  const std::string path = NewFolder() + "/half";
+  const auto refused = [&](const Model& model, const std::string& what) {
+    for (const auto& ask : {std::function<void()>([&] { CheckModelCanBeSaved(model); }),
+                            std::function<void()>([&] { SaveModel(model, path); })}) {
+      EXPECT_THAT(ErrorOf(ask), IsError(StatusCode::kInvalidArgument,
+                                        {"\"mine\" could not be loaded again", what}));
+    }
+    EXPECT_FALSE(fs::exists(path));
+  };
+  refused(ModelOf({Half(true), Dense(2)}, 2), "\"0.test_half.gain\" would not be there");
+  refused(ModelOf({Half(false, 3), Dense(2)}, 2),
+          "\"1.dense.weight\" of shape [2, 3] would be of shape [2, 4]");
+  refused(ModelOf({Dense(4), Half(false, 3)}, 3), "its outputs have other shapes");
+  CheckModelCanBeSaved(ModelOf({Half(), Dense(2)}, 2));
+}
+
+// What LoadModel takes by default is asked before training; who loads may allow more, so that files are written.
+TEST(ModelFile, LimitsOfLoadingAreAskedBeforeTraining) {
+  const Model model = ModelOf({Dense(4), RepeatVector(1 << 26)}, 4);
+  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model); }),
+              IsError(StatusCode::kInvalidArgument,
+                      {"\"mine\" could not be loaded again", "numbers of one example",
+                       "at most 134217728 (LoadModel's max_example_elements)"}));
+  CheckModelCanBeSaved(model, int64_t{1} << 30);
+  EXPECT_THAT(ErrorOf([&] { CheckModelCanBeSaved(model, int64_t{1} << 30, 3); }),
+              IsError(StatusCode::kInvalidArgument, {"operations for one example", "at most 3"}));
+  const std::string path = NewFolder() + "/large";
+  SaveModel(model, path);
+  EXPECT_EQ(LoadModel(path, WorkspaceMode::kNone, Host(), int64_t{1} << 30).classes, 4);
+}
 
 // What the format refuses is told before training, not behind it.
 TEST(ModelFile, NotesAndNamesThatNoFileHoldsAreRefusedAtOnce) {

@@ -30,6 +30,7 @@ NDArray ViewOf(const NDArray& flat, int64_t offset, const Shape& shape) {
 // Trained ones first, then what layers keep beside their parameters, which a step moves as well, then what is frozen. The whole
 // is as long whatever is frozen.
 struct Network::Layout {
+  struct Views;
   std::vector<bool> frozen;      // by place among the body's; empty: none is
   std::vector<int> in_body;      // in the order of the flat array
   std::vector<int64_t> offsets;  // of those
@@ -74,34 +75,57 @@ Network::Layout Network::LayoutOf(absl::Span<const std::string> patterns) const 
   return layout;
 }
 
-// Views of arrays_ by a layout; values are not looked at.
-void Network::Take(Layout layout, NDArray gradients) {
-  const std::vector<NamedSpec>& specs = body_->parameters();
-  in_body_ = std::move(layout.in_body);
-  parameter_offsets_ = std::move(layout.offsets);
-  frozen_ = std::move(layout.frozen);
-  parameter_count_ = layout.parameter_count;
-  trained_elements_ = layout.trained;
-  parameters_ = layout.trained == layout.flat ? arrays_ : arrays_.Slice(0, 0, layout.trained);
-  beside_ =
-      layout.trained == layout.moved ? NDArray() : arrays_.Slice(0, layout.trained, layout.moved);
-  gradients_ = std::move(gradients);
-  parameter_views_ = ViewsOf(arrays_);
-  named_.clear();
-  gradient_views_.clear();
-  for (size_t k = 0; k < in_body_.size(); ++k) {
-    const auto i = static_cast<size_t>(in_body_[k]);
+// What a network knows of its arrays by a layout: made first, and taken by a call that cannot fail.
+struct Network::Layout::Views {
+  Views(const Network& network, Layout layout_of_them, const NDArray& arrays,
+        NDArray gradients_of_them);
+  void TakeInto(Network& network) && noexcept;
+
+  Layout layout;
+  NDArray parameters, beside, gradients;
+  std::vector<NamedParameter> named;
+  std::vector<NDArray> by_parameter, by_gradient;
+};
+
+// Of `arrays`; values are not looked at.
+Network::Layout::Views::Views(const Network& network, Layout layout_of_them, const NDArray& arrays,
+                              NDArray gradients_of_them)
+    : layout(std::move(layout_of_them)), gradients(std::move(gradients_of_them)) {
+  const std::vector<NamedSpec>& specs = network.body_->parameters();
+  parameters = layout.trained == layout.flat ? arrays : arrays.Slice(0, 0, layout.trained);
+  if (layout.trained != layout.moved) beside = arrays.Slice(0, layout.trained, layout.moved);
+  by_parameter.resize(specs.size());
+  for (size_t k = 0; k < layout.in_body.size(); ++k) {
+    const auto i = static_cast<size_t>(layout.in_body[k]);
     const ParameterSpec& spec = specs[i].spec;
     const bool is_trained = k < layout.trained_arrays;
-    named_.push_back({.name = specs[i].name,
-                      .value = parameter_views_[i],
-                      .is_trained = is_trained,
-                      .is_frozen = !frozen_.empty() && frozen_[i],
-                      .decays = spec.decays,
-                      .begin = parameter_offsets_[k]});
-    if (is_trained)
-      gradient_views_.push_back(ViewOf(gradients_, parameter_offsets_[k], spec.shape));
+    by_parameter[i] = ViewOf(arrays, layout.offsets[k], spec.shape);
+    named.push_back({.name = specs[i].name,
+                     .value = by_parameter[i],
+                     .is_trained = is_trained,
+                     .is_frozen = !layout.frozen.empty() && layout.frozen[i],
+                     .decays = spec.decays,
+                     .begin = layout.offsets[k]});
+    if (is_trained) by_gradient.push_back(ViewOf(gradients, layout.offsets[k], spec.shape));
   }
+}
+
+void Network::Layout::Views::TakeInto(Network& network) && noexcept {
+  network.in_body_ = std::move(layout.in_body);
+  network.parameter_offsets_ = std::move(layout.offsets);
+  network.frozen_ = std::move(layout.frozen);
+  network.parameter_count_ = layout.parameter_count;
+  network.trained_elements_ = layout.trained;
+  network.parameters_ = std::move(parameters);
+  network.beside_ = std::move(beside);
+  network.gradients_ = std::move(gradients);
+  network.named_ = std::move(named);
+  network.parameter_views_ = std::move(by_parameter);
+  network.gradient_views_ = std::move(by_gradient);
+}
+
+void Network::Take(Layout layout, NDArray gradients) {
+  Layout::Views(*this, std::move(layout), arrays_, std::move(gradients)).TakeInto(*this);
 }
 
 // Trained ones are somebody else's: shapes stand for them, in named_ and in the views alike.
@@ -254,15 +278,21 @@ void Network::SetFrozen(absl::Span<const std::string> patterns) {
   const HandlesOwnScope handles;
   const NoGradientScope constants;
   const MemoryOwnerScope owner("network");
-  // Values move within the array that managers and replicas know.
-  const std::vector<NDArray> before = ViewsOf(arrays_.CopyTo(Place::On(options_.device)));
+  // Values move within the array that managers and replicas know, when nothing else can fail any more.
+  NDArray moved = Zeros(arrays_.shape(), options_.dtype, Place::On(options_.device));
   NDArray gradients = Zeros({layout.trained}, options_.dtype,
                             Place::On(options_.device, MemoryKind::kGradientStandard));
+  std::vector<std::string> frozen(patterns.begin(), patterns.end());
+  {
+    Layout::Views there(*this, layout, moved, gradients);
+    for (size_t i = 0; i < parameter_views_.size(); ++i)
+      CopyInto(parameter_views_[i], there.by_parameter[i]);
+  }
+  Layout::Views views(*this, std::move(layout), arrays_, std::move(gradients));
+  CopyInto(moved, arrays_);
   tape_.reset();
-  Take(std::move(layout), std::move(gradients));
-  FillInto(0, arrays_);  // what lies between them
-  for (size_t i = 0; i < before.size(); ++i) CopyInto(before[i], parameter_views_[i]);
-  options_.frozen.assign(patterns.begin(), patterns.end());
+  std::move(views).TakeInto(*this);
+  options_.frozen = std::move(frozen);
   ++*layout_version_;
 }
 

@@ -8,98 +8,76 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/file_reader.h"
 #include "tidepool/nn/layers/layer_kinds.h"
+#include "tidepool/nn/network_json_text.h"
 
 namespace tidepool::nn {
 namespace {
 
 using Json = nlohmann::json;  // for reading: finds fields by their names
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kMostNumber = int64_t{1} << 31;
-constexpr size_t kMostShown = 80;
+constexpr size_t kMostOfKind = 80;
 constexpr int kMostWithin = 16;  // layers within layers: files are not trusted with the stack
-
-std::string Shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  if (text.size() > kMostShown) text = text.substr(0, kMostShown) + "...";
-  return text;
-}
-
-// Of an input's text what a message can hold: short, without control characters.
-std::string Plain(const std::string& text) {
-  constexpr size_t kMost = 300;
-  std::string plain;
-  for (const char c : text.substr(0, kMost)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      plain += "?";
-    } else {
-      plain += c;
-    }
-  }
-  return text.size() > kMost ? plain + "..." : plain;
-}
-
-[[noreturn]] void Refuse(const std::string& path, const std::string& found,
-                         const std::string& expected) {
-  ThrowInvalidArgument(absl::StrCat("network JSON: ", Plain(path),
-                                    path.empty() ? "found " : ": found ", Plain(found),
-                                    ", expected ", Plain(expected)));
-}
 
 // ---- Writing ----
 
 class FieldWriter final : public FieldVisitor {
  public:
-  explicit FieldWriter(OrderedJson& object) : object_(object) {}
-  void Field(const char* name, int64_t& value, Presence) override { object_[name] = value; }
-  void Field(const char* name, double& value, Presence) override { object_[name] = value; }
-  void Field(const char* name, bool& value, Presence) override { object_[name] = value; }
-  void Field(const char* name, std::string& value, Presence) override { object_[name] = value; }
+  explicit FieldWriter(JsonWriter& writer) : writer_(writer) {}
+  void Field(const char* name, int64_t& value, Presence) override { Write(name, value); }
+  void Field(const char* name, double& value, Presence) override { Write(name, value); }
+  void Field(const char* name, bool& value, Presence) override { Write(name, value); }
+  void Field(const char* name, std::string& value, Presence) override { Write(name, value); }
   void Field(const char* name, std::vector<int64_t>& value, Presence) override {
-    object_[name] = value;
+    Write(name, value);
   }
   void Field(const char* name, AnyLayer& value, Presence) override {
     if (!value) return;
-    OrderedJson object = {{"kind", value->Kind()}};
-    FieldWriter writer(object);
-    const_cast<Layer&>(*value).VisitFields(writer);  // as in NetworkToJson
-    object_[name] = std::move(object);
+    writer_.Key(name);
+    writer_.BeginObject();
+    Write("kind", value->Kind());
+    const_cast<Layer&>(*value).VisitFields(*this);  // as in NetworkToJson
+    writer_.EndObject();
   }
 
  private:
   void ChoiceIndex(const char* name, int& index, absl::Span<const char* const> names) override {
-    object_[name] = names[static_cast<size_t>(index)];
+    Write(name, names[static_cast<size_t>(index)]);
   }
-  OrderedJson& object_;
+  template <typename T>
+  void Write(const char* name, const T& value) {
+    writer_.Key(name);
+    writer_.Value(value);
+  }
+  JsonWriter& writer_;
 };
 
 // ---- Reading ----
 
 int64_t IntegerOf(const Json& value, const std::string& path) {
-  if (!value.is_number_integer()) Refuse(path, Shown(value), "a whole number");
+  if (!value.is_number_integer()) RefuseJson(path, ShownJson(value), "a whole number");
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kMostNumber)) {
-    Refuse(path, Shown(value), absl::StrCat("at most ", kMostNumber));
+    RefuseJson(path, ShownJson(value), absl::StrCat("at most ", kMostNumber));
   }
   const auto number = value.get<int64_t>();
   if (number > kMostNumber || number < -kMostNumber) {
-    Refuse(path, Shown(value), absl::StrCat("a number from ", -kMostNumber, " to ", kMostNumber));
+    RefuseJson(path, ShownJson(value),
+               absl::StrCat("a number from ", -kMostNumber, " to ", kMostNumber));
   }
   return number;
 }
 
 std::string TextOf(const Json& value, const std::string& path) {
-  if (!value.is_string()) Refuse(path, Shown(value), "a text");
+  if (!value.is_string()) RefuseJson(path, ShownJson(value), "a text");
   return value.get<std::string>();
 }
 
 const Json& ArrayOf(const Json& value, const std::string& path) {
-  if (!value.is_array()) Refuse(path, Shown(value), "a list");
+  if (!value.is_array()) RefuseJson(path, ShownJson(value), "a list");
   return value;
 }
 
@@ -108,7 +86,7 @@ class ObjectReader final : public FieldVisitor {
  public:
   ObjectReader(const Json& object, std::string path, int within = 0)
       : object_(object), path_(std::move(path)), within_(within) {
-    if (!object.is_object()) Refuse(path_, Shown(object), "an object");
+    if (!object.is_object()) RefuseJson(path_, ShownJson(object), "an object");
   }
 
   // Null where it is left out.
@@ -119,7 +97,7 @@ class ObjectReader final : public FieldVisitor {
   }
   const Json& Need(const std::string& name, const char* expected) {
     const Json* value = Take(name);
-    if (value == nullptr) Refuse(PathOf(name), "nothing", expected);
+    if (value == nullptr) RefuseJson(PathOf(name), "nothing", expected);
     return *value;
   }
   std::string PathOf(const std::string& name) const {
@@ -128,8 +106,8 @@ class ObjectReader final : public FieldVisitor {
   void CheckAllTaken() const {
     for (const auto& [name, value] : object_.items()) {
       if (taken_.count(name) == 0) {
-        Refuse(PathOf(name), absl::StrCat("an unknown field, ", Shown(value)),
-               absl::StrJoin(taken_, ", "));
+        RefuseJson(PathOf(name), absl::StrCat("an unknown field, ", ShownJson(value)),
+                   absl::StrJoin(taken_, ", "));
       }
     }
   }
@@ -141,14 +119,14 @@ class ObjectReader final : public FieldVisitor {
   void Field(const char* name, double& value, Presence presence) override {
     const Json* found = Find(name, presence, "a number");
     if (found == nullptr) return;
-    if (!found->is_number()) Refuse(PathOf(name), Shown(*found), "a number");
+    if (!found->is_number()) RefuseJson(PathOf(name), ShownJson(*found), "a number");
     value = found->get<double>();
-    if (!std::isfinite(value)) Refuse(PathOf(name), Shown(*found), "a finite number");
+    if (!std::isfinite(value)) RefuseJson(PathOf(name), ShownJson(*found), "a finite number");
   }
   void Field(const char* name, bool& value, Presence presence) override {
     const Json* found = Find(name, presence, "true or false");
     if (found == nullptr) return;
-    if (!found->is_boolean()) Refuse(PathOf(name), Shown(*found), "true or false");
+    if (!found->is_boolean()) RefuseJson(PathOf(name), ShownJson(*found), "true or false");
     value = found->get<bool>();
   }
   void Field(const char* name, std::string& value, Presence presence) override {
@@ -169,8 +147,8 @@ class ObjectReader final : public FieldVisitor {
     const Json* found = Find(name, presence, "a layer");
     if (found == nullptr) return;
     if (within_ == kMostWithin)
-      Refuse(PathOf(name), "another layer",
-             absl::StrCat("at most ", kMostWithin, " within one another"));
+      RefuseJson(PathOf(name), "another layer",
+                 absl::StrCat("at most ", kMostWithin, " within one another"));
     ObjectReader reader(*found, PathOf(name), within_ + 1);
     std::unique_ptr<Layer> layer = reader.NewLayerOfKind();
     reader.ReadLayer(*layer);
@@ -181,9 +159,9 @@ class ObjectReader final : public FieldVisitor {
     const std::string kind = TextOf(Need("kind", "a kind of layers"), PathOf("kind"));
     std::unique_ptr<Layer> layer = NewLayer(kind);
     if (layer != nullptr) return layer;
-    Refuse(PathOf("kind"), absl::StrCat("\"", OneLine(kind.substr(0, kMostShown)), "\""),
-           absl::StrCat("one of ", absl::StrJoin(LayerKinds(), ", "),
-                        ", or a kind that RegisterLayer() has made known"));
+    RefuseJson(PathOf("kind"), absl::StrCat("\"", OneLine(kind.substr(0, kMostOfKind)), "\""),
+               absl::StrCat("one of ", absl::StrJoin(LayerKinds(), ", "),
+                            ", or a kind that RegisterLayer() has made known"));
   }
   // All fields but those that were taken.
   void ReadLayer(Layer& layer) {
@@ -208,7 +186,8 @@ class ObjectReader final : public FieldVisitor {
         return;
       }
     }
-    Refuse(PathOf(name), Shown(*found), absl::StrCat("one of ", absl::StrJoin(names, ", ")));
+    RefuseJson(PathOf(name), ShownJson(*found),
+               absl::StrCat("one of ", absl::StrJoin(names, ", ")));
   }
   const Json* Find(const char* name, Presence presence, const char* expected) {
     if (presence == Presence::kRequired) return &Need(name, expected);
@@ -226,7 +205,7 @@ DType InputType(const Json& value, const std::string& path) {
   for (const DType type : {DType::kFloat32, DType::kInt64, DType::kInt32}) {
     if (name == DTypeName(type)) return type;
   }
-  Refuse(path, Shown(value), "f32, i64 or i32");
+  RefuseJson(path, ShownJson(value), "f32, i64 or i32");
 }
 
 InputConfig ReadInput(const Json& value, const std::string& path) {
@@ -240,8 +219,8 @@ InputConfig ReadInput(const Json& value, const std::string& path) {
   try {
     input.shape = Shape(absl::MakeConstSpan(dims));
   } catch (const Error& error) {
-    Refuse(reader.PathOf("shape"), Shown(shape),
-           absl::StrCat("a shape that can be: ", error.message()));
+    RefuseJson(reader.PathOf("shape"), ShownJson(shape),
+               absl::StrCat("a shape that can be: ", error.message()));
   }
   if (const Json* type = reader.Take("type")) input.dtype = InputType(*type, reader.PathOf("type"));
   reader.CheckAllTaken();
@@ -264,7 +243,7 @@ NodeConfig ReadNode(const Json& value, const std::string& path, size_t number,
     node.inputs = {before};
   }
   if (const Json* tied = reader.Take("tied")) {
-    if (!tied->is_object()) Refuse(reader.PathOf("tied"), Shown(*tied), "an object");
+    if (!tied->is_object()) RefuseJson(reader.PathOf("tied"), ShownJson(*tied), "an object");
     for (const auto& [own, other] : tied->items())
       node.tied[own] = TextOf(other, absl::StrCat(reader.PathOf("tied"), ".", own));
   }
@@ -273,105 +252,51 @@ NodeConfig ReadNode(const Json& value, const std::string& path, size_t number,
   return node;
 }
 
-// What the parser says, without the name of its exception. It quotes by apostrophes, which need no escapes.
-std::string WordsOf(const Json::exception& error) {
-  std::string words = error.what();
-  const size_t name_end = words.find("] ");
-  if (words.rfind("[json.", 0) == 0 && name_end != words.npos) words.erase(0, name_end + 2);
-  return absl::StrReplaceAll(OneLine(words.substr(0, 300)),
-                             {{R"(\\)", R"(\\)"}, {R"(\')", "'"}, {R"(\")", "\""}});
-}
-
-// Looks through a text before anything is made of it: values within one another, which messages would go down by recursion, and
-// fields that are there twice, of which the parser would keep the last, and zero bytes that are escaped. Linear, which the parser with a callback is not.
-class TextCheck final : public nlohmann::json_sax<Json> {
- public:
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t& text) override { return HasNoZero(text); }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(std::size_t) override { return Begin(); }
-  bool end_object() override { return End(); }
-  bool start_array(std::size_t) override { return Begin(); }
-  bool end_array() override { return End(); }
-  bool key(string_t& name) override {
-    HasNoZero(name);
-    if (names_.back().insert(name).second) return true;
-    ThrowInvalidArgument(
-        absl::StrCat("network JSON: field ", Shown(Json(name)), " is there twice in one object"));
-  }
-  bool parse_error(std::size_t, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    ThrowInvalidArgument(absl::StrCat("network JSON: ", WordsOf(error)));
-  }
-
- private:
-  // Names go to where a zero byte is the end of a text.
-  static bool HasNoZero(const std::string& text) {
-    if (text.find('\0') == text.npos) return true;
-    ThrowInvalidArgument(
-        absl::StrCat("network JSON: text ", Shown(Json(text)), " has a zero byte, expected none"));
-  }
-  bool Begin() {
-    constexpr size_t kMostWithin = 64;
-    if (names_.size() >= kMostWithin) {
-      ThrowInvalidArgument(
-          absl::StrCat("network JSON: values within one another are deeper than ", kMostWithin));
-    }
-    names_.emplace_back();
-    return true;
-  }
-  bool End() {
-    names_.pop_back();
-    return true;
-  }
-  std::vector<std::set<std::string>> names_;  // of fields, by depth
-};
-
 }  // namespace
 
 std::string NetworkToJson(const NetworkConfig& config, int indent) {
-  OrderedJson root = OrderedJson::object();
-  root["inputs"] = OrderedJson::array();
+  JsonWriter writer(indent);
+  writer.BeginObject();
+  writer.Key("inputs");
+  writer.BeginArray();
   for (const InputConfig& input : config.inputs) {
     const absl::Span<const int64_t> dims = input.shape.span();
-    root["inputs"].push_back({{"name", input.name},
-                              {"shape", std::vector<int64_t>(dims.begin(), dims.end())},
-                              {"type", DTypeName(input.dtype)}});
+    writer.BeginObject();
+    writer.Key("name"), writer.Value(input.name);
+    writer.Key("shape"), writer.Value(std::vector<int64_t>(dims.begin(), dims.end()));
+    writer.Key("type"), writer.Value(DTypeName(input.dtype));
+    writer.EndObject();
   }
-  root["layers"] = OrderedJson::array();
+  writer.EndArray();
+  writer.Key("layers");
+  writer.BeginArray();
   for (const NodeConfig& node : config.nodes) {
     if (!node.layer)
       ThrowInvalidArgument(absl::StrCat("network JSON: layer \"", node.name, "\" is null"));
-    OrderedJson object = {
-        {"kind", node.layer->Kind()}, {"name", node.name}, {"inputs", node.inputs}};
-    if (!node.tied.empty()) object["tied"] = node.tied;
-    FieldWriter writer(object);
+    writer.BeginObject();
+    writer.Key("kind"), writer.Value(node.layer->Kind());
+    writer.Key("name"), writer.Value(node.name);
+    writer.Key("inputs"), writer.Value(node.inputs);
+    if (!node.tied.empty()) {
+      writer.Key("tied");
+      writer.BeginObject();
+      for (const auto& [own, other] : node.tied) writer.Key(own), writer.Value(other);
+      writer.EndObject();
+    }
+    FieldWriter fields(writer);
     // A writer changes nothing, and fields have one function for both directions.
-    const_cast<Layer&>(*node.layer).VisitFields(writer);
-    root["layers"].push_back(std::move(object));
+    const_cast<Layer&>(*node.layer).VisitFields(fields);
+    writer.EndObject();
   }
-  root["outputs"] = config.outputs;
-  return root.dump(indent, ' ', /*ensure_ascii=*/false, OrderedJson::error_handler_t::replace);
+  writer.EndArray();
+  writer.Key("outputs"), writer.Value(config.outputs);
+  writer.EndObject();
+  return writer.text();
 }
 
 NetworkConfig NetworkFromJson(absl::string_view text) {
-  // Which the parser takes for the end.
-  if (const size_t nul = text.find('\0'); nul != text.npos) {
-    ThrowInvalidArgument(
-        absl::StrCat("network JSON: found a zero byte at byte ", nul, ", expected none"));
-  }
-  Json root;
-  try {
-    TextCheck check;
-    Json::sax_parse(text.begin(), text.end(), &check);
-    root = Json::parse(text.begin(), text.end());
-  } catch (const Json::exception& error) {
-    ThrowInvalidArgument(absl::StrCat("network JSON: ", WordsOf(error)));
-  }
+  const JsonTree tree(text);
+  const Json& root = tree.root();
   ObjectReader reader(root, "");
   NetworkConfig config;
   const Json& inputs = ArrayOf(reader.Need("inputs", "a list of inputs"), "inputs");

@@ -19,7 +19,8 @@
 
 namespace tidepool::nn {
 
-// `indent`: spaces for each level; -1: all on one line. Throws kInvalidArgument for a null layer.
+// `indent`: spaces for each level; -1: all on one line. Throws kInvalidArgument for a null layer, and for what no
+// network could be read from: numbers that are not finite, fields of a layer that are called alike or "name", "inputs" or "kind".
 std::string NetworkToJson(const NetworkConfig& config, int indent = 2);
 
 // Throws kInvalidArgument naming the place, what was found and what was expected: "network JSON: layers[2].filters: found "x", expected

@@ -1,6 +1,7 @@
 #include "tidepool/nn/network_json.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,7 +135,15 @@ TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
       message(R"({"kind": "dense", "units": 3, "activation": "rely"})"),
       AllOf(HasSubstr("layers[0].activation: found \"rely\""), HasSubstr("relu, leaky_relu")));
   EXPECT_THAT(message(R"({"kind": "dense", "units": 3, "units": 4})"),
-              HasSubstr("field \"units\" is there twice"));
+              HasSubstr("network JSON: layers[0]: field \"units\" is there twice in one object"));
+  EXPECT_THAT(message(R"({"kind": "dense", "units": 1e400})"),
+              HasSubstr("network JSON: layers[0].units: number overflow parsing '1e400'"));
+  EXPECT_THAT(message(R"({"kind": "zero_padding", "padding": [1, 2, 1e400]})"),
+              HasSubstr("network JSON: layers[0].padding[2]: number overflow parsing '1e400'"));
+  EXPECT_THAT(message(R"({"kind": "dense", "units": 3, "name": "a\u0000"})"),
+              HasSubstr("network JSON: layers[0].name: text \"a\\u0000\" has a zero byte"));
+  EXPECT_THAT(message(R"({"kind": "dense", "u\u0000": 3})"),
+              HasSubstr("network JSON: layers[0]: text \"u\\u0000\" has a zero byte"));
   EXPECT_THAT(message(R"({"kind": "sense", "units": 3})"),
               AllOf(HasSubstr("layers[0].kind: found \"sense\""),
                     HasSubstr("batch_norm, bidirectional, conv1d")));
@@ -180,6 +189,38 @@ TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
                 NetworkFromJson(R"({"inputs": [{"name": "x", "shape": [-1]}], "layers": []})");
               }),
               HasSubstr("inputs[0].shape: found [-1]"));
+}
+
+// Two fields of one's own, of which the first is no number or the second called as it likes.
+class Fields final : public Layer {
+ public:
+  explicit Fields(double number, const char* name = "second") : number_(number), name_(name) {}
+  std::string Kind() const override { return "fields"; }
+  void VisitFields(FieldVisitor& visitor) override {
+    visitor.Field("first", number_);
+    visitor.Field(name_, number_);
+  }
+  Shape OutputShape(const Shape& input) const override { return input; }
+  NDArray Forward(LayerContext&, const NDArray& x) const override { return x; }
+
+ private:
+  double number_;
+  const char* name_;
+};
+
+TEST(NetworkJson, WhatCouldNotBeReadIsNotWritten) {
+  const auto message = [](AnyLayer layer) {
+    return MessageOf([&] {
+      NetworkToJson(NetworkConfig::Sequential({4}, {Fields(1), std::move(layer)}));
+    });
+  };
+  EXPECT_EQ(message(Fields(0.5)), "nothing was thrown");
+  EXPECT_EQ(message(Fields(NAN)),
+            "network JSON: layers[1].first: found nan, expected a finite number");
+  EXPECT_EQ(message(Fields(-INFINITY)),
+            "network JSON: layers[1].first: found -inf, expected a finite number");
+  EXPECT_EQ(message(Fields(2, "inputs")),
+            "network JSON: layers[1].inputs: found two fields, expected one of that name");
 }
 
 std::string OfOneLayer(const std::string& shape, const std::string& layer) {

@@ -270,6 +270,75 @@ TEST(NetworkBlocks, ParametersAreOfTheTypeThatLayersComputeBy) {
   }
 }
 
+// Makes members when it is called again, of which the network knows nothing.
+struct LateMembers : Block {
+  Part first{*this, "first", Dense(4)};
+  mutable int calls = 0;
+  mutable std::unique_ptr<Part> part;
+  mutable std::unique_ptr<BlockParameter> parameter;
+  NDArray Forward(const NDArray& x) const override {
+    auto& here = const_cast<LateMembers&>(*this);
+    if (++calls == 2) part = std::make_unique<Part>(here, "part", Dense(4));
+    if (calls == 3) parameter = std::make_unique<BlockParameter>(here, "parameter", Shape{4});
+    if (calls == 2) return (*part)(first(x));
+    if (calls == 3) return first(x) + (*parameter)();
+    if (calls == 4) return first(x) + part->parameter(0);
+    return first(x);
+  }
+};
+
+TEST(NetworkBlocks, MembersThatTheNetworkWasMadeWithoutAreRefused) {
+  Network network({{"x", {4}}}, std::make_unique<LateMembers>());
+  const NDArray x = RandomUniform({3, 4}, -1, 1, 1);
+  for (const char* const member : {"[part]", "[parameter]", "[part]"}) {
+    EXPECT_THAT(MessageOf([&] { network.Output(x); }),
+                AllOf(HasSubstr(std::string("block member ") + member),
+                      HasSubstr("it was not there when the network was made")));
+  }
+  EXPECT_EQ(network.Output(x).shape(), Shape({3, 4}));
+}
+
+// One function for each, and what it gives on its n-th call.
+struct Returns : Block {
+  Part part{*this, "part", Dense(4)};
+  std::function<NDArray(const Returns&, const NDArray& x, int call)> forward;
+  mutable int calls = 0;
+  explicit Returns(decltype(forward) f) : forward(std::move(f)) {}
+  NDArray Forward(const NDArray& x) const override { return forward(*this, x, ++calls); }
+};
+
+TEST(NetworkBlocks, WhatTheyReturnIsCheckedThere) {
+  const auto message = [](decltype(Returns::forward) forward,
+                          std::vector<InputConfig> inputs = {{"x", {4}}}) {
+    return MessageOf([&] {
+      Network network(std::move(inputs), std::make_unique<Returns>(std::move(forward)));
+      network.Output(RandomUniform({3, 4}, -1, 1, 1));
+    });
+  };
+  EXPECT_THAT(message([](const Returns& b, const NDArray& x, int) { return Sum(b.part(x), 0); }),
+              HasSubstr("output 0 of the block has shape [4] for a batch of one example"));
+  EXPECT_THAT(message([](const Returns& b, const NDArray& x, int call) {
+                return call > 1 ? b.part(x).Slice(1, 0, 2) : b.part(x);
+              }),
+              HasSubstr("output 0 of the block has shape [3, 2], expected [3] + [4]"));
+  EXPECT_THAT(message([](const Returns& b, const NDArray& x, int call) {
+                return call > 1 ? b.part(x).Slice(0, 0, 2) : b.part(x);
+              }),
+              HasSubstr("output 0 of the block has shape [2, 4], expected [3] + [4]"));
+  EXPECT_THAT(message([](const Returns& b, const NDArray& x, int call) {
+                return call > 1 ? NDArray() : b.part(x);
+              }),
+              HasSubstr("output 0 of the block is undefined"));
+  EXPECT_THAT(message([](const Returns& b, const NDArray& x, int) {
+                const NDArray weight = b.part.parameter(0);
+                return b.part(x) + Sum(weight);
+              }),
+              HasSubstr("parameter 0 before the first call of it"));
+  const auto first = [](const Returns& b, const NDArray& x, int) { return b.part(x); };
+  EXPECT_THAT(message(first, {{"x", {4}}, {"x", {4}}}), HasSubstr("two inputs are called \"x\""));
+  EXPECT_THAT(message(first, {{"x", {4}}, {"", {4}}}), HasSubstr("input 1 has no name"));
+}
+
 TEST(NetworkStates, OfAnotherTypeAreRefused) {
   for (const bool converts : {false, true}) {
     NetworkOptions options;

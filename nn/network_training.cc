@@ -1,5 +1,6 @@
 // Training. Inference and the rest: network.cc.
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -72,11 +73,31 @@ struct LossOfFirst {
   }
 };
 
+// A loss that a step can hold while the network is given another one, by the loss itself among others. Copies are apart, as those of
+// what it holds are.
+class HeldLoss {
+ public:
+  explicit HeldLoss(LossFunction loss) : loss_(std::make_shared<LossFunction>(std::move(loss))) {}
+  HeldLoss(const HeldLoss& other) : HeldLoss(*other.loss_) {}
+  HeldLoss(HeldLoss&&) noexcept = default;
+  HeldLoss& operator=(const HeldLoss&) = delete;
+  ~HeldLoss() = default;
+  NDArray operator()(absl::Span<const NDArray> outputs, const NetworkInputs& inputs) const {
+    const std::shared_ptr<LossFunction> held = loss_;  // this may go meanwhile
+    return (*held)(outputs, inputs);
+  }
+  const LossFunction& get() const { return *loss_; }
+
+ private:
+  std::shared_ptr<LossFunction> loss_;
+};
+
 }  // namespace
 
 void Network::set_loss(Loss loss) { loss_ = LossOfFirst{std::move(loss)}; }
 const Loss* Network::loss() const {
-  const auto* const named = loss_.target<LossOfFirst>();
+  const auto* const held = loss_.target<HeldLoss>();
+  const auto* const named = (held != nullptr ? held->get() : loss_).target<LossOfFirst>();
   return named != nullptr ? &named->loss : nullptr;
 }
 
@@ -237,10 +258,14 @@ void Network::QueueGradients(const Inputs& inputs,
                              absl::FunctionRef<void(const NDArray&)> use_losses,
                              std::vector<NDArray>* states, const NDArray* given_share) {
   CheckWhole("gradients");
+  if (loss_ != nullptr && loss_.target<HeldLoss>() == nullptr) loss_ = HeldLoss(loss_);
   if (states != nullptr) CheckStates(*states, inputs.features[0].dim(0));
   const HandlesOwnScope handles;
-  if (tape_ == nullptr) tape_ = std::make_unique<GradientTape>();
-  GradientTape& tape = *tape_;
+  // The step's own until its end: a trainer that goes meanwhile releases the network's tape.
+  std::unique_ptr<GradientTape> own =
+      tape_ != nullptr ? std::move(tape_) : std::make_unique<GradientTape>();
+  const absl::Cleanup keep = [&] { tape_ = std::move(own); };
+  GradientTape& tape = *own;
   // Outside of a cycle of the workspace everything is made in the current place.
   LayerWorkspaceManager* const workspaces =
       training_workspace_->core()->is_open_on(CurrentThreadToken()) ? &workspaces_->training

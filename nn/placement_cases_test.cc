@@ -2,6 +2,9 @@
 //
 // Others of groups K, L and M: nd4j_cases_test.cc, nn/inference/predictor_test.cc and
 // nn/data/async_iterator_test.cc; what differs by design is told in docs/training.md.
+#include <sys/resource.h>
+
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
@@ -214,6 +217,52 @@ TEST(Placement, TheLargestBatchIsTheLargestThatFits) {
   EXPECT_EQ(LargestBatch(network, {}, budget, true, 0), 0);
   EXPECT_EQ(LargestBatch(network, {}, budget, true, batch - 1), batch - 1);
   EXPECT_EQ(LargestBatch(network, {}, budget, true, std::numeric_limits<int64_t>::max()), batch);
+}
+
+int64_t MostResidentBytes() {
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{1024} * usage.ru_maxrss;
+}
+
+// Half a gigabyte of integers, which nobody writes for it.
+TEST(Placement, AReportOfALargeBatchTouchesNoneOfIt) {
+  Network network({1}, {Dense(1)});
+  network.set_loss([](absl::Span<const NDArray> outputs, const NetworkInputs&) {
+    return outputs[0].Index(1, 0);
+  });
+  constexpr int64_t kBatch = 1 << 20, kLabel = 64 * 8;
+  const int64_t before = MostResidentBytes();
+  const MemoryReport report =
+      ReportMemory(network, {.batch = kBatch, .labels = {{"label", {64}, DType::kInt64}}});
+  EXPECT_GE(report.training.input_bytes, kBatch * kLabel);
+  EXPECT_LT(MostResidentBytes() - before, kBatch * kLabel / 4);
+}
+
+// Returns what is gone already.
+class ClosesItsOutput final : public Layer {
+ public:
+  std::string Kind() const override { return "closes"; }
+  Shape OutputShape(const Shape& input) const override { return input; }
+  NDArray Forward(LayerContext&, const NDArray& x) const override {
+    NDArray output = x * 2.0;
+    output.Close();
+    return output;
+  }
+};
+
+TEST(Placement, WhatALayerHasClosedIsSaidToBeClosed) {
+  for (const WorkspaceMode mode : kModes) {
+    Network network =
+        Network(NetworkConfig::Sequential({4}, {ClosesItsOutput(), Dense(2)}), Options(mode));
+    try {
+      network.Output(Ones({3, 4}));
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.message(), HasSubstr("an array that was closed"));
+      EXPECT_THAT(error.message(), testing::Not(HasSubstr("cycle has ended")));
+    }
+  }
 }
 
 TEST(Placement, AReportOfWhatCannotBeIsRefused) {

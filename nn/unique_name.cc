@@ -1,6 +1,5 @@
 #include "tidepool/nn/unique_name.h"
 
-#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -12,27 +11,26 @@ namespace {
 
 constinit std::mutex names_mutex;
 
-// The numbers that are taken, by name; guarded by names_mutex. Never destroyed: networks may be
-// statics.
-std::map<std::string, std::set<int>>& TakenNames() {
-  static auto& names = *new std::map<std::string, std::set<int>>;
-  return names;
+// The texts that are taken, as "mlp 2" is by a second "mlp" and by one that is called so; guarded by names_mutex. Never destroyed:
+// networks may be statics.
+std::set<std::string>& TakenTexts() {
+  static auto& texts = *new std::set<std::string>;
+  return texts;
 }
 
-int TakeNumber(const std::string& name) {
-  std::lock_guard<std::mutex> lock(names_mutex);
-  std::set<int>& taken = TakenNames()[name];
+// `text` is what is taken.
+int TakeNumber(const std::string& name, std::string& text) {
+  const std::lock_guard<std::mutex> lock(names_mutex);
   int number = 1;
-  while (taken.contains(number)) ++number;
-  taken.insert(number);
+  for (text = name; TakenTexts().contains(text); text = absl::StrCat(name, " ", ++number)) {
+  }
+  TakenTexts().insert(text);
   return number;
 }
 
 }  // namespace
 
-UniqueName::UniqueName(const std::string& name) : name_(name), number_(TakeNumber(name)) {
-  text_ = number_ == 1 ? name_ : absl::StrCat(name_, " ", number_);
-}
+UniqueName::UniqueName(const std::string& name) : name_(name), number_(TakeNumber(name, text_)) {}
 
 UniqueName::UniqueName(UniqueName&& other) noexcept
     : name_(std::move(other.name_)),
@@ -48,10 +46,8 @@ UniqueName& UniqueName::operator=(UniqueName&& other) noexcept {
 
 UniqueName::~UniqueName() {
   if (number_ == 0) return;
-  std::lock_guard<std::mutex> lock(names_mutex);
-  const auto at = TakenNames().find(name_);
-  at->second.erase(number_);
-  if (at->second.empty()) TakenNames().erase(at);
+  const std::lock_guard<std::mutex> lock(names_mutex);
+  TakenTexts().erase(text_);
 }
 
 }  // namespace tidepool::nn

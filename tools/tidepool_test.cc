@@ -333,7 +333,13 @@ TEST(Tidepool, MemoryReportSaysWhatANetworkTakesAndWhichBatchFits) {
   more.insert(more.end(), {"--json", "--budget=16MiB", "--workspace_mode=separate"});
   EXPECT_THAT(ExpectOk(more).out, testing::AllOf(HasSubstr("\"mode\": \"separate\""),
                                                  HasSubstr("\"budget_bytes\": 16777216"),
-                                                 HasSubstr("\"largest_training_batch\": ")));
+                                                 HasSubstr("\"largest_training_batch\": "),
+                                                 HasSubstr("\"most_that_is_tried\": 65536")));
+  more = report;
+  more.push_back("--budget=16MiB");
+  EXPECT_THAT(ExpectOk(more).out, testing::Not(HasSubstr("no more is tried")));
+  more.back() = "--budget=1TiB";
+  EXPECT_THAT(ExpectOk(more).out, HasSubstr("inference 65536 (65536: no more is tried)\n"));
 }
 
 TEST(Tidepool, ProgressRewritesItsLineOnATerminal) {

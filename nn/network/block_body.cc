@@ -1,6 +1,8 @@
 #include "tidepool/nn/network/block_body.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <string>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -112,11 +114,23 @@ BlockCall& BlockMember::CallHere() const {
     ThrowFailedPrecondition(absl::StrCat(
         "block member [", name_, "]: called outside of a call of its network on this thread"));
   }
+  // Only of members of the network are zeros taken away.
+  if (!current->finds_shapes && (!found_.is_reached || !found_.zeros.empty())) {
+    ThrowFailedPrecondition(
+        absl::StrCat("block member [", name_,
+                     "]: it was not there when the network was made, which has no parameters for "
+                     "it, expected members that the first call of Forward() reaches"));
+  }
   return *current;
 }
 
 NDArray BlockMember::ParameterHere(int i) const {
   const BlockCall& call = CallHere();
+  if (!found_.is_reached) {
+    ThrowFailedPrecondition(
+        absl::StrCat("block member [", name_, "]: parameter ", i,
+                     " before the first call of it, expected a call, which tells its shapes"));
+  }
   if (i < 0 || static_cast<size_t>(i) >= found_.specs.size()) {
     ThrowInvalidArgument(absl::StrCat("block member [", name_, "]: parameter ", i,
                                       ", expected one of its ", found_.specs.size()));
@@ -244,7 +258,16 @@ BlockBody::BlockBody(std::vector<InputConfig> inputs, std::unique_ptr<Block> blo
   }
   inputs_ = std::move(inputs);
   if (inputs_.empty()) ThrowInvalidArgument("network: no inputs, expected at least one");
-  for (const InputConfig& input : inputs_) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const InputConfig& input = inputs_[i];
+    if (input.name.empty()) {
+      ThrowInvalidArgument(absl::StrCat("network: input ", i, " has no name, expected one"));
+    }
+    const auto is_called_so = [&](const InputConfig& other) { return other.name == input.name; };
+    const auto here = inputs_.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find_if(inputs_.begin(), here, is_called_so) != here) {
+      ThrowInvalidArgument(absl::StrCat("network: two inputs are called \"", input.name, "\""));
+    }
     if (input.shape.rank() < kMaxRank) continue;
     ThrowInvalidArgument(absl::StrCat("network: input \"", input.name, "\" is of shape ",
                                       input.shape.ToString(), ", expected at most ", kMaxRank - 1,
@@ -263,6 +286,11 @@ BlockBody::BlockBody(std::vector<InputConfig> inputs, std::unique_ptr<Block> blo
     for (const NDArray& output : block_->ForwardOf(zeros)) {
       if (!output.is_defined() || output.rank() < 1) {
         ThrowInvalidArgument("network: an output of the block is undefined or has no batch");
+      }
+      if (output.dim(0) != 1) {
+        ThrowInvalidArgument(absl::StrCat("network: output ", output_shapes_.size(),
+                                          " of the block has shape ", output.shape().ToString(),
+                                          " for a batch of one example, expected [1, ...]"));
       }
       output_shapes_.push_back(WithoutBatch(output));
     }
@@ -308,6 +336,7 @@ Arrays BlockBody::Forward(BodyCall& call, Arrays inputs) const {
       if (IsFloating(input.dtype())) input = Cast(input, *call.compute_type);
     }
   }
+  const int64_t batch = inputs[0].dim(0);
   BlockCall here{block_.get(), &call};
   const CallScope scope(&here);
   Arrays outputs = block_->ForwardOf(inputs);
@@ -315,6 +344,18 @@ Arrays BlockBody::Forward(BodyCall& call, Arrays inputs) const {
     ThrowInvalidArgument(absl::StrCat("network: the block has ", outputs.size(),
                                       " outputs, expected ", output_shapes_.size(),
                                       " as in its first call"));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const NDArray& output = outputs[i];
+    if (output.is_defined() && output.rank() >= 1 && output.dim(0) == batch &&
+        WithoutBatch(output) == output_shapes_[i]) {
+      continue;
+    }
+    ThrowInvalidArgument(absl::StrCat(
+        "network: output ", i, " of the block ",
+        output.is_defined() ? absl::StrCat("has shape ", output.shape().ToString())
+                            : std::string("is undefined"),
+        ", expected [", batch, "] + ", output_shapes_[i].ToString(), " as in its first call"));
   }
   if (call.compute_type.has_value() && !call.parameters.empty()) {
     for (NDArray& output : outputs) output = Cast(output, call.parameters[0].dtype());

@@ -47,7 +47,8 @@ void EarlyStopping::FindReason(double score) {
   }
 }
 
-void EarlyStopping::Restore(int64_t epochs, int64_t best_epoch, double best_score) {
+void EarlyStopping::Restore(int64_t epochs, int64_t best_epoch, double best_score,
+                            StopReason reason) {
   if (epochs < 0 || best_epoch < -1 || best_epoch >= epochs) {
     if (epochs != 0 || best_epoch != -1) {
       ThrowInvalidArgument(absl::StrCat("early stopping: ", epochs, " epochs with the best ",
@@ -55,7 +56,10 @@ void EarlyStopping::Restore(int64_t epochs, int64_t best_epoch, double best_scor
     }
   }
   epochs_ = epochs, best_epoch_ = best_epoch, best_score_ = best_score;
-  reason_ = StopReason::kNone;
+  reason_ = reason;
+  // Without a best one all scores were NaN.
+  if (epochs > 0)
+    FindReason(best_epoch >= 0 ? best_score : std::numeric_limits<double>::quiet_NaN());
 }
 
 std::string EarlyStopping::ToString() const {

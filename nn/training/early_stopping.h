@@ -7,7 +7,7 @@
 //     if (stopping.Observe(loss)) SaveModel(...);    // the best so far
 //   }
 //
-// A plain value without a network: checkpoints store its numbers. Threads: one at a time.
+// A plain value without a network: checkpoints store its numbers and its reason. Threads: one at a time.
 #ifndef TIDEPOOL_NN_TRAINING_EARLY_STOPPING_H_
 #define TIDEPOOL_NN_TRAINING_EARLY_STOPPING_H_
 
@@ -49,8 +49,12 @@ class EarlyStopping {
   double best_score() const { return best_score_; }   // NaN: none yet
   // As constructed.
   const EarlyStoppingConfig& config() const { return config_; }
-  // Of a run that is resumed, before the next Observe.
-  void Restore(int64_t epochs, int64_t best_epoch, double best_score);
+  // Of a run that is resumed, before the next Observe. That it was over is found again by the configuration: patience, most epochs, a
+  // best score that reaches the goal, scores that were all NaN. `reason` says it where only scores that are gone tell: a NaN
+  // behind other ones, a goal that was reached by no improvement, scores that came behind the end. Throws kInvalidArgument for a best
+  // epoch that is not one of them.
+  void Restore(int64_t epochs, int64_t best_epoch, double best_score,
+               StopReason reason = StopReason::kNone);
   std::string ToString()
       const;  // "stopped after 12 epochs: no improvement for 5; best 0.031 in epoch 6"
 

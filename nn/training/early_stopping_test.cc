@@ -71,6 +71,36 @@ TEST(EarlyStopping, GoesOnWhereItWas) {
   }
 }
 
+EarlyStopping Resumed(const EarlyStopping& stopping, StopReason reason = StopReason::kNone) {
+  EarlyStopping resumed(stopping.config());
+  resumed.Restore(stopping.epochs(), stopping.best_epoch(), stopping.best_score(), reason);
+  return resumed;
+}
+
+TEST(EarlyStopping, KnowsThatItWasOver) {
+  EarlyStopping patience({.patience = 3}), most({.most_epochs = 2}), goal({.goal = 0.6}),
+      nan({.patience = 9}), going_on({.patience = 3, .goal = 0.5});
+  for (const double score : {1.0, 2.0, 2.0, 2.0}) patience.Observe(score);
+  for (const double score : {1.0, 0.5}) most.Observe(score);
+  goal.Observe(0.5);
+  nan.Observe(NAN);
+  going_on.Observe(0.75);
+  for (const EarlyStopping* each : {&patience, &most, &goal, &nan, &going_on}) {
+    const EarlyStopping resumed = Resumed(*each);
+    EXPECT_EQ(resumed.reason(), each->reason()) << each->ToString();
+    EXPECT_EQ(resumed.ToString(), each->ToString());
+  }
+  // What only a score told that is gone.
+  EarlyStopping later({.patience = 9});
+  later.Observe(1);
+  later.Observe(NAN);
+  EXPECT_EQ(later.reason(), StopReason::kNan);
+  EXPECT_FALSE(Resumed(later).should_stop());
+  EXPECT_EQ(Resumed(later, later.reason()).reason(), StopReason::kNan);
+  EarlyStopping fresh({.patience = 1, .most_epochs = 1});
+  EXPECT_FALSE(Resumed(fresh).should_stop());
+}
+
 TEST(EarlyStopping, NumbersAreChecked) {
   const auto message = [](const EarlyStoppingConfig& config) {
     return std::string(CatchStatus([&] { EarlyStopping stopping(config); }).message());

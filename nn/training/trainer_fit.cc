@@ -1,8 +1,10 @@
 // Trainer::Fit: epochs of iterators.
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <stop_token>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +23,11 @@ int64_t ExamplesOf(const Batch& batch) { return ExamplesOf(batch.features); }
 int64_t ExamplesOf(const MultiDataSet& set) {
   return set.features.empty() ? 0 : ExamplesOf(set.features[0]);
 }
+
+// In the listener's place while it is called.
+struct ListenerUnderWay {
+  void operator()(const TrainedStep&) const {}
+};
 
 }  // namespace
 
@@ -50,7 +57,13 @@ bool Trainer::FitOne(Iterator<Set>& batches, TrainingPass& pass) {
   step.batches = ++pass.batches;
   pass.examples += step.examples;
   pass.loss += step.loss * static_cast<double>(step.examples);
-  if (listener_) listener_(step);
+  if (!listener_) return true;
+  // It may set another one, or none, and goes only when it has returned.
+  std::function<void(const TrainedStep&)> listener = std::exchange(listener_, ListenerUnderWay());
+  const absl::Cleanup put_back = [&] {
+    if (listener_.target<ListenerUnderWay>() != nullptr) listener_ = std::move(listener);
+  };
+  listener(step);
   return true;
 }
 

@@ -27,6 +27,8 @@ ABSL_FLAG(int64_t, classes, 10, "of the network's output");
 namespace tidepool::tools {
 namespace {
 
+constexpr int64_t kMostBatch = 1 << 16;  // beyond that no largest one is looked for
+
 Shape ShapeOfFlag(const std::string& text) {
   std::vector<int64_t> dims;
   for (absl::string_view part : absl::StrSplit(text, ',')) {
@@ -63,18 +65,22 @@ int RunMemoryReport() {
     std::printf("%s%s", (json ? report.ToJson() : report.ToString()).c_str(), json ? "\n" : "");
     return kExitOk;
   }
-  const int64_t training = nn::LargestBatch(*model.network, options, bytes);
-  const int64_t inference = nn::LargestBatch(*model.network, options, bytes, /*training=*/false);
+  const int64_t training =
+      nn::LargestBatch(*model.network, options, bytes, /*training=*/true, kMostBatch);
+  const int64_t inference =
+      nn::LargestBatch(*model.network, options, bytes, /*training=*/false, kMostBatch);
   if (json) {
     std::printf(
         "{\n\"report\": %s,\n\"budget_bytes\": %lld, \"largest_training_batch\": %lld, "
-        "\"largest_inference_batch\": %lld\n}\n",
+        "\"largest_inference_batch\": %lld, \"most_that_is_tried\": %lld\n}\n",
         report.ToJson().c_str(), static_cast<long long>(bytes), static_cast<long long>(training),
-        static_cast<long long>(inference));
+        static_cast<long long>(inference), static_cast<long long>(kMostBatch));
   } else {
-    std::printf("%slargest batch within %lld bytes: training %lld, inference %lld\n",
+    const bool is_limit = training == kMostBatch || inference == kMostBatch;
+    std::printf("%slargest batch within %lld bytes: training %lld, inference %lld%s\n",
                 report.ToString().c_str(), static_cast<long long>(bytes),
-                static_cast<long long>(training), static_cast<long long>(inference));
+                static_cast<long long>(training), static_cast<long long>(inference),
+                is_limit ? absl::StrCat(" (", kMostBatch, ": no more is tried)").c_str() : "");
   }
   return kExitOk;
 }
