@@ -156,11 +156,12 @@ TEST(Reports, Regression) {
 // Names of files may be any bytes; a report is lines.
 TEST(Reports, NamesAreOnOneLine) {
   RegressionEvaluation evaluation(2, {"a\tb\nc", "\x1b[31mn\xc3\xb6\"t"});
-  EXPECT_THAT(evaluation.Report(), testing::HasSubstr("\na\\tb\\nc           undefined"));
+  EXPECT_THAT(evaluation.Report(), testing::HasSubstr("\na\\tb\\nc       undefined"));
   EXPECT_THAT(evaluation.Report(), testing::HasSubstr("\n\\x1b[31mn\xc3\xb6\"t  undefined"));
   Evaluation classes(2, {"a\rb", "c\x7f"});
   Add(classes, {0.9, 0.1}, {1}, 2, {1});
-  EXPECT_THAT(classes.Report(), testing::HasSubstr("c\\x7f predicted as a\\rb\n"));
+  EXPECT_THAT(classes.Report(), testing::HasSubstr("    1  c\\x7f     0.0000"));
+  EXPECT_THAT(classes.Report(), testing::HasSubstr("    0  a\\rb      0.0000"));
 }
 
 // Whose squares are no doubles.
