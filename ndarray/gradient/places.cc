@@ -39,7 +39,7 @@ Places::Places(const TapedView& view) {
 
 int64_t Places::RunOf(int64_t pitch) const {
   for (int i = 0; i < gap_count_; ++i) {
-    if (gaps_[i].pitch == pitch) return gaps_[i].run;
+    if (gaps_[i].pitch % pitch == 0 && gaps_[i].run <= pitch) return gaps_[i].run;
   }
   return end_ - begin_ <= pitch ? end_ - begin_ : 0;
 }

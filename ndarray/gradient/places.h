@@ -19,8 +19,15 @@ class Places {
 
   int64_t begin() const { return begin_; }
   int64_t end() const { return end_; }
-  // Whether there may be a byte that is of both. Exact for views of the same strides each of which is larger than what the smaller
-  // ones reach together (slices of a dense array), up to kMost of these with gaps.
+  // So many bytes further on.
+  Places Shifted(int64_t bytes) const {
+    Places shifted = *this;
+    shifted.begin_ += bytes;
+    shifted.end_ += bytes;
+    return shifted;
+  }
+  // Whether there may be a byte that is of both. Exact for slices of one dense array that show the same axes without steps, of up to
+  // kMost + 1 axes; of steps where they divide the sizes.
   bool MayOverlap(const Places& other) const {
     return begin_ < other.end_ && other.begin_ < end_ && !AreInGapsOf(other) &&
            !other.AreInGapsOf(*this);

@@ -17,10 +17,6 @@ std::string Described(const NDArray& array) {
   return absl::StrCat(DTypeName(array.dtype()), " ", array.shape().ToString());
 }
 
-std::string CalledAt(const AllocationTrace* site) {
-  return site != nullptr ? absl::StrCat(" (called at ", site->Site(), ")") : "";
-}
-
 bool ShareMemory(const NDArray& a, const NDArray& b) {
   return a.is_defined() && b.is_defined() && ViewsOverlap(a, b);
 }
@@ -37,51 +33,6 @@ bool IsGradientUsed(int input) {
                                       function_under_way->input_count, " inputs"));
   }
   return function_under_way->views[input].slot != TapedView::kNoSlot;
-}
-
-void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const TapedView& view,
-                                            int operand) const {
-  if (!view.guarded || view.buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed)
-    return;
-  const uint32_t now = view.buffer->version.load(std::memory_order_relaxed);
-  if (now == view.version) return;
-  const Places where(view);
-  uint32_t seen = 0;
-  std::string writer;
-  writes_.VisitBackwards(view.buffer->id, [&](size_t, const WriteLog::Write& write) {
-    if (!write.IsLaterThan(view.version)) return false;
-    ++seen;
-    if (write.where.MayOverlap(where)) {
-      writer = absl::StrCat("Op [", write.op, "]", CalledAt(write.site.get()), " overwrote it");
-    }
-    return true;
-  });
-  // Every write was to another part.
-  if (writer.empty() && seen == now - view.version) return;
-  if (writer.empty()) {
-    writer =
-        "something that is no operator of this thread's (mutable_data, HostView, MarkWritten, a "
-        "NoGradientScope) overwrote it";
-  }
-  const AllocationTrace* const site = record.extra != nullptr ? record.extra->site.get() : nullptr;
-  ThrowFailedPrecondition(
-      absl::StrCat("gradient tape: Op [", record.name(), "]", CalledAt(site), " kept its ",
-                   record.OperandText(operand), " (", DTypeName(view.dtype), " ",
-                   view.shape().ToString(), ", version ", view.version, ") for its gradient, and ",
-                   writer, " (version ", now, "); expected it unchanged until Backward()"));
-}
-
-NDArray GradientTape::Recorder::Recalled(const TapeRecord& record, TapedView& view, bool keep,
-                                         int operand) {
-  if (view.away != TapedView::kHere) kept_.Bring(view);
-  if (!view.buffer) return NDArray(view.shape(), view.dtype);  // without elements
-  CheckUnchanged(record, view, operand);
-  NDArray array = view.In(keep ? view.buffer : std::move(view.buffer));
-  // Texts are made where they are needed.
-  if (!array.IsInScope())
-    array.CheckAlive(absl::StrCat("gradient of ", record.name()).c_str(),
-                     record.OperandText(operand).c_str());
-  return array;
 }
 
 void GradientTape::Recorder::Seed(absl::Span<const NDArray> outputs,

@@ -131,19 +131,29 @@ void GradientTape::Recorder::CheckOverwrites(OpCode op, OperandSet needs,
   }
 }
 
+void GradientTape::Recorder::Keep(TapedView& view, const NDArray& array) const {
+  view.Keep(array);
+  if (!view.guarded) view.version = static_cast<uint32_t>(writes_.size());
+}
+
 // Only what was written to before can be kept by anybody.
 void GradientTape::Recorder::NoteWrites(const char* op, absl::Span<NDArray* const> outputs) {
   for (const NDArray* const output : outputs) {
     const Buffer* const buffer = output->buffer().get();
     if (buffer == nullptr) continue;
     const uint32_t version = buffer->version.load(std::memory_order_relaxed);
-    if (version <= 1) continue;
+    const bool is_shared = buffer->MayBeWrittenOutside();
+    if (version <= 1 && !is_shared) continue;
     std::shared_ptr<AllocationTrace> site;
     if (MemoryTracing::enabled()) {
       site = std::make_shared<AllocationTrace>();
       site->Capture();
     }
-    writes_.Add({buffer->id, version, Places(TapedView(*output)), op, std::move(site)});
+    const Places where{TapedView(*output)};
+    if (is_shared) {
+      writes_.Add({WriteLog::kSharedMemory, version, where.Shifted(AddressOf(*buffer)), op, site});
+    }
+    writes_.Add({buffer->id, version, where, op, std::move(site)});
   }
 }
 
@@ -215,7 +225,7 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     TapedView& view = record->views[i];
     view.Set(*input);
     if ((wanted & InputBit(i)) != 0) view.slot = SlotOf(*input);
-    if ((needs & InputBit(i)) != 0) view.Keep(*input);
+    if ((needs & InputBit(i)) != 0) Keep(view, *input);
   }
   // A pooling applies the gradient of the ReLU before it in the pass it makes anyway.
   if (op == OpCode::kMaxPool2d && wanted != 0 &&
@@ -226,7 +236,7 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
         slot.ends_with_relu->views[slot.ends_with_relu->input_count].IsSame(record->views[0]);
   }
   slots_.Reserve(outputs.size());
-  writes_.Reserve(outputs.size());
+  writes_.Reserve(2 * outputs.size());
 
   Dispatch(op, inputs, outputs, attributes);
 
@@ -236,7 +246,7 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
     TapedView& view = record->output(o);
     view.Set(output);
     if (!output.buffer()) continue;
-    if ((needs & OutputBit(o)) != 0) view.Keep(output);  // places too
+    if ((needs & OutputBit(o)) != 0) Keep(view, output);  // places too
     if (!IsFloating(output.dtype())) continue;
     view.slot =
         wanted != 0 ? slots_.FindOrAdd(*output.buffer().get(), output.dtype()) : SlotOf(output);
@@ -272,7 +282,7 @@ TapeRecord* GradientTape::Recorder::NewRecord(TapeRecord::Kind kind, const char*
     } else {
       view.slot = TapedView::kNoSlot;
     }
-    if (keep_inputs) view.Keep(inputs[i]);
+    if (keep_inputs) Keep(view, inputs[i]);
   }
   return record;
 }
@@ -338,7 +348,7 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
     backward->VisitKept([&](const char*, NDArray& array, bool) {
       if (array.is_defined()) {
         view->Set(array);
-        view->Keep(array);
+        Keep(*view, array);
         array = NDArray();
       }
       ++view;

@@ -93,6 +93,13 @@ class GradientTape::Recorder final : public CallRecorder {
   void CheckOverwrites(OpCode op, OperandSet needs, absl::Span<const NDArray* const> inputs,
                        absl::Span<NDArray* const> outputs) const;
   void NoteWrites(const char* op, absl::Span<NDArray* const> outputs);
+  // With the buffer; of one that others may write to, whose version tells nothing, with the number of writes so far instead.
+  void Keep(TapedView& view, const NDArray& array) const;
+  static int64_t AddressOf(const Buffer& buffer) {
+    return static_cast<int64_t>(reinterpret_cast<intptr_t>(buffer.data));
+  }
+  // The writes of this thread's operators to memory that other buffers may have too.
+  void CheckSharedUnchanged(const TapeRecord& record, const TapedView& view, int operand) const;
   // The record is the first that reads or writes what is watched of the view's elements, or of all: for the listener.
   void NoteUse(TapeRecord* record, const TapedView& view);
   void NoteUseOfAll(TapeRecord* record);

@@ -1,11 +1,20 @@
-// What a tape keeps, for reports and for who has it wait elsewhere.
+// What a tape keeps: for reports, for who has it wait elsewhere, and when its gradient reads it.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/gradient/tape_recorder.h"
 
 namespace tidepool {
+namespace {
+
+std::string CalledAt(const AllocationTrace* site) {
+  return site != nullptr ? absl::StrCat(" (called at ", site->Site(), ")") : "";
+}
+
+}  // namespace
 
 void GradientTape::Recorder::VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit) {
   kept_.Visit(records_, [&](const BufferHandle& buffer) {
@@ -51,6 +60,70 @@ std::vector<SavedArray> GradientTape::Recorder::Saved() const {
     }
   }
   return saved;
+}
+
+void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const TapedView& view,
+                                            int operand) const {
+  if (view.buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed) return;
+  if (!view.guarded) return CheckSharedUnchanged(record, view, operand);
+  const uint32_t now = view.buffer->version.load(std::memory_order_relaxed);
+  if (now == view.version) return;
+  const Places where(view);
+  uint32_t seen = 0;
+  std::string writer;
+  writes_.VisitBackwards(view.buffer->id, [&](size_t, const WriteLog::Write& write) {
+    if (!write.IsLaterThan(view.version)) return false;
+    ++seen;
+    if (write.where.MayOverlap(where)) {
+      writer = absl::StrCat("Op [", write.op, "]", CalledAt(write.site.get()), " overwrote it");
+    }
+    return true;
+  });
+  // Every write was to another part.
+  if (writer.empty() && seen == now - view.version) return;
+  if (writer.empty()) {
+    writer =
+        "something that is no operator of this thread's (mutable_data, HostView, MarkWritten, a "
+        "NoGradientScope) overwrote it";
+  }
+  const AllocationTrace* const site = record.extra != nullptr ? record.extra->site.get() : nullptr;
+  ThrowFailedPrecondition(
+      absl::StrCat("gradient tape: Op [", record.name(), "]", CalledAt(site), " kept its ",
+                   record.OperandText(operand), " (", DTypeName(view.dtype), " ",
+                   view.shape().ToString(), ", version ", view.version, ") for its gradient, and ",
+                   writer, " (version ", now, "); expected it unchanged until Backward()"));
+}
+
+void GradientTape::Recorder::CheckSharedUnchanged(const TapeRecord& record, const TapedView& view,
+                                                  int operand) const {
+  const Places where = Places(view).Shifted(AddressOf(*view.buffer.get()));
+  const WriteLog::Write* first = nullptr;
+  writes_.VisitBackwards(WriteLog::kSharedMemory, [&](size_t number, const WriteLog::Write& write) {
+    if (number < view.version) return false;
+    if (write.where.MayOverlap(where)) first = &write;
+    return true;
+  });
+  if (first == nullptr) return;
+  const AllocationTrace* const site = record.extra != nullptr ? record.extra->site.get() : nullptr;
+  ThrowFailedPrecondition(absl::StrCat(
+      "gradient tape: Op [", record.name(), "]", CalledAt(site), " kept its ",
+      record.OperandText(operand), " (", DTypeName(view.dtype), " ", view.shape().ToString(),
+      ") for its gradient, and Op [", first->op, "]", CalledAt(first->site.get()),
+      " overwrote its memory, which was imported or exported; expected it unchanged until "
+      "Backward()"));
+}
+
+NDArray GradientTape::Recorder::Recalled(const TapeRecord& record, TapedView& view, bool keep,
+                                         int operand) {
+  if (view.away != TapedView::kHere) kept_.Bring(view);
+  if (!view.buffer) return NDArray(view.shape(), view.dtype);  // without elements
+  CheckUnchanged(record, view, operand);
+  NDArray array = view.In(keep ? view.buffer : std::move(view.buffer));
+  // Texts are made where they are needed.
+  if (!array.IsInScope())
+    array.CheckAlive(absl::StrCat("gradient of ", record.name()).c_str(),
+                     record.OperandText(operand).c_str());
+  return array;
 }
 
 }  // namespace tidepool

@@ -302,7 +302,9 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
   TapeRecord* const record = NewRecord(TapeRecord::Kind::kSegment, "segment", inputs,
                                        static_cast<int>(outputs.size()), /*keep_inputs=*/true);
   // It is computed again from what they were when it began.
-  for (size_t i = 0; i < inputs.size(); ++i) record->views[i].version = versions[i];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (record->views[i].guarded) record->views[i].version = versions[i];
+  }
   record->extra->segment = std::move(function);
   record->extra->reads = std::move(reads);
   record->extra->writes_before = writes_.size();

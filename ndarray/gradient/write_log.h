@@ -15,10 +15,13 @@ namespace tidepool {
 
 class WriteLog {
  public:
+  // Of writes to memory that other buffers may have too (imports), `where` is by addresses.
+  static constexpr uint64_t kSharedMemory = 0;
+
   struct Write {
-    uint64_t buffer_id;
-    uint32_t version;  // of the buffer, by it
-    Places where;      // of the buffer
+    uint64_t buffer_id;  // or kSharedMemory
+    uint32_t version;    // of the buffer, by it
+    Places where;        // of the buffer
     const char* op;
     std::shared_ptr<const AllocationTrace> site;  // null unless MemoryTracing was on
     size_t before = kNone;  // the one before it whose buffer has the same hash
