@@ -40,10 +40,15 @@ bool IsOurs(const std::string& field) {
   return field == "format" || field == "updater" || field == "steps" || field == "epoch" ||
          field == "random_step" || field == "random_seed" || field == "architecture" ||
          field == "frozen" || field == "loss_scale" || field == "loss_scale_config" ||
-         field == "loss_scale_steps";
+         field == "loss_scale_steps" || field == "compute_type";
 }
 
 constexpr absl::string_view kNone = "none";
+
+// What layers compute by.
+std::string ComputeTypeOf(const Network& network) {
+  return DTypeName(network.compute_type().value_or(network.dtype()));
+}
 
 // Names of what is frozen, which the updater's state hangs on.
 std::string FrozenOf(const Network& network) {
@@ -143,6 +148,7 @@ std::map<std::string, std::string> CheckpointMetadata(const Network& network,
   metadata["random_step"] = absl::StrCat(network.step());
   metadata["random_seed"] = absl::StrCat(network.seed());
   metadata["architecture"] = network.Describe();
+  metadata["compute_type"] = ComputeTypeOf(network);
   metadata["frozen"] = FrozenOf(network);
   if (loss_scale != nullptr) {
     // A power of the growth and backoff, not a number with few digits: written so that it is read back as it was.
@@ -201,6 +207,9 @@ CheckpointNotes LoadCheckpointInParts(
   CheckIs(path, "frozen", FieldOrNone(reader, "frozen"), FrozenOf(network));
   CheckIs(path, "loss_scale_config", FieldOrNone(reader, "loss_scale_config"),
           loss_scale != nullptr ? loss_scale->config().ToString() : std::string(kNone));
+  // Files of before there was such a field have none to compare with.
+  if (reader.metadata().count("compute_type") > 0)
+    CheckField(reader, path, "compute_type", ComputeTypeOf(network));
   // Of what layers draw; files of before there was such a field have none to compare with.
   const std::string seed = absl::StrCat(network.seed());
   if (network.is_random() && reader.metadata().count("random_seed") > 0)

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -165,6 +166,37 @@ TEST(Checkpoint, AnotherSeedIsNoMatterWhereNothingIsDrawn) {
                   {"random_step", "7"}});
   LoadCheckpoint(path, resumed, updater);
   EXPECT_EQ(updater.steps(), 7);
+}
+
+// Whose steps have other bits.
+TEST(Checkpoint, OneOfLayersThatComputeByAnotherTypeIsRefused) {
+  const std::string path = testing::TempDir() + "/computes.safetensors";
+  const auto new_network = [](std::optional<DType> type) {
+    NetworkOptions options;
+    options.compute_type = type;
+    return Network(NetworkConfig::Sequential({6}, {Dense(3)}), options);
+  };
+  Network plain = new_network(std::nullopt), by_bf16 = new_network(DType::kBFloat16);
+  Updater updater(Config(UpdaterKind::kAdam), {plain.trained_elements()});
+  SaveCheckpoint(plain, updater, path);
+  LoadCheckpoint(path, plain, updater);
+  EXPECT_THAT(ErrorOf([&] { LoadCheckpoint(path, by_bf16, updater); }),
+              IsError(StatusCode::kDataLoss,
+                      {path, "metadata \"compute_type\" is \"f32\"", "expected \"bf16\""}));
+  SaveCheckpoint(by_bf16, updater, path);
+  LoadCheckpoint(path, by_bf16, updater);
+  // Files of before it was told are taken.
+  SaveParameters(
+      plain, path,
+      {{"format", "tidepool checkpoint"},
+       {"architecture", plain.Describe()},
+       {"updater", updater.config().ToString()},
+       {"steps", "2"},
+       {"epoch", "0"},
+       {"random_step", "2"}},
+      {{UpdaterStateName(0), *updater.state()[0]}, {UpdaterStateName(1), *updater.state()[1]}});
+  LoadCheckpoint(path, by_bf16, updater);
+  EXPECT_EQ(updater.steps(), 2);
 }
 
 TEST(Checkpoint, WhatDoesNotFitIsNamedAndNothingIsWritten) {
