@@ -207,6 +207,7 @@ class Network {
   void set_loss(Loss loss);
   void set_loss(LossFunction loss) { loss_ = std::move(loss); }
   const Loss* loss() const;  // that was set; null: the default one, or a function of the program's
+  const LossFunction& loss_function() const { return loss_; }  // of either kind; null: the default
 
   // The mean loss of an example. Fills gradients(). Call it inside a scope of training_workspace(): what it makes is per step.
   double ComputeGradients(const NDArray& features, const NDArray& labels);
@@ -226,8 +227,7 @@ class Network {
   // example's loss instead of loss_scale() by the number of examples: a captured step reads it in each replay.
   void QueueGradients(const Inputs& inputs, absl::FunctionRef<void(const NDArray&)> use_losses,
                       std::vector<NDArray>* states = nullptr, const NDArray* share = nullptr);
-  // Waits for the losses.
-  static double MeanLoss(const NDArray& losses);
+  static double MeanLoss(const NDArray& losses);  // waits for them
   // By what gradients are multiplied from the loss on, so that small ones are not lost in f16 (training/loss_scale.h): gradients()
   // are so many times as large, losses as ever. Throws kInvalidArgument unless it is positive and finite.
   void set_loss_scale(double scale);

@@ -188,6 +188,7 @@ void ExpectTheSameBitsAfterKills(int kills, const std::vector<std::string>& more
     ASSERT_TRUE(killed) << result.err;
     ++done;
     EXPECT_THAT(result.err, HasSubstr("rank " + std::to_string(whose) + " has died"));
+    if (whose == 0) EXPECT_THAT(result.err, HasSubstr("; this rank "));
   }
   EXPECT_EQ(done, kills);
   const RunResult last = Job(4, flags("disturbed", with_checkpoints));

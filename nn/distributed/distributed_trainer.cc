@@ -104,6 +104,7 @@ DistributedPass DistributedTrainer::FitOn(Iterator<Set>& batches) {
   if (fitting_) ThrowFailedPrecondition(absl::StrCat(kName, ": Fit while a pass is under way"));
   fitting_ = true;
   const absl::Cleanup done = [&] { fitting_ = false; };
+  CheckSettings(communicator_, trainer_);
   DistributedPass pass;
   const auto next = [&] { return batches.Next(); };
   while (const std::optional<DistributedStep> step = StepOf<Set>(next, pass.steps)) {

@@ -116,7 +116,8 @@ class DistributedTrainer {
   // Steps over the epoch of `batches`, this rank's, from where it is; its Reset() is the caller's.
   // Batches are asked for inside the steps' workspace, one at a time, as by Trainer::Fit. An Error
   // of this rank's step or of `batches` says in front of its message which batch of the pass it was.
-  // At the end the ranks' parameters are compared.
+  // At the beginning what the trainers are set to is compared (SettingsOf, rank_agreement.h), at the
+  // end the ranks' parameters.
   DistributedPass Fit(DataSetIterator& batches) { return FitOn(batches); }
   DistributedPass Fit(MultiDataSetIterator& batches) { return FitOn(batches); }
   // Called behind each step; what it throws ends the pass on this rank alone, so it throws on all

@@ -15,7 +15,8 @@
 //                                                         differ: after `limit`
 //   a rank says so                                        it has met an error (Guard): at once
 // It asks all for their last collectives first (Communicator::Log) and tells everybody the first on
-// which they differ. Where rank 0 itself is gone the others end by themselves. Ending is
+// which they differ. Where rank 0 itself is gone the others end by themselves; one that is done
+// before them stays in its destructor until they are, as nobody else watches them. Ending is
 // Communicator::Abort with kUnavailable: whoever waits in a collective, or begins one, throws that.
 //
 // Rank 0 listens on a port that the system chooses; who does not know the job's cookie, which the
@@ -44,7 +45,8 @@ struct HeartbeatConfig {
   // Longer than a connection takes, once all ranks have come, or another's word.
   std::chrono::milliseconds patience{10000};
   // Called once, on the heartbeat's thread, with what the job ends by: for who wants to say it at
-  // once, as a launcher may end the process before the error has come up.
+  // once, as a launcher may end the process before the error has come up. What it throws is
+  // written to stderr.
   std::function<void(const std::string& verdict)> on_verdict;
 };
 
@@ -53,7 +55,9 @@ class Heartbeat {
   // Collective. Throws on all ranks kUnavailable where one cannot reach rank 0; kInvalidArgument
   // for times below 1 ms and a limit below twice the interval.
   explicit Heartbeat(Communicator& communicator, HeartbeatConfig config = {});
-  // Tells the others that this rank goes and has not died.
+  // Tells the others that this rank goes and has not died. On rank 0 it waits until all others have
+  // gone, or the job has ended: they may be in collectives to which this rank does not come any
+  // more, which is noticed after `limit`. So all ranks end theirs at the same place.
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;

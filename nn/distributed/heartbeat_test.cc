@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -235,6 +236,62 @@ TEST(Heartbeat, ARankThatLeavesWhileOthersWaitIsNoticed) {
                 IsError(StatusCode::kUnavailable, {"rank 1 has not come to collective"}));
     ++ended;
   });
+}
+
+// Nobody else watches the others.
+TEST(Heartbeat, Rank0ThatIsDoneFirstWatchesTheOthersOn) {
+  ThreadRanks(3).Run([](Communicator& communicator) {
+    Heartbeat heartbeat(communicator, kQuick);
+    if (communicator.rank() == 0) return;
+    EXPECT_THAT(ErrorOf([&] { communicator.Barrier("gradients"); }),
+                IsError(StatusCode::kUnavailable, {"rank 0 has not come to collective"}));
+  });
+  std::atomic<bool> is_done{false};
+  ThreadRanks(3).Run([&](Communicator& communicator) {
+    // No limit is waited for.
+    Heartbeat heartbeat(communicator,
+                        {.interval = milliseconds(20), .limit = milliseconds(100000)});
+    if (communicator.rank() == 0) {
+      is_done = true;
+      return;
+    }
+    const Error error = ErrorOf([&] {
+      heartbeat.Guard([&] {
+        if (communicator.rank() == 2) communicator.Barrier("gradients");
+        while (!is_done) std::this_thread::yield();
+        std::this_thread::sleep_for(milliseconds(100));
+        ThrowDataLoss("its disk is full");
+      });
+    });
+    if (communicator.rank() == 2) {
+      EXPECT_THAT(error, IsError(StatusCode::kUnavailable, {"rank 1 failed: its disk is full"}));
+    }
+  });
+}
+
+TEST(Heartbeat, WhatAListenerToTheVerdictThrowsIsWrittenAndTheJobEnds) {
+  testing::internal::CaptureStderr();
+  ThreadRanks(2).Run([](Communicator& communicator) {
+    HeartbeatConfig config = kQuick;
+    config.on_verdict = [&](const std::string&) {
+      if (communicator.rank() == 0) throw std::runtime_error("no such file");
+      throw 42;
+    };
+    Heartbeat heartbeat(communicator, config);
+    const Error error = ErrorOf([&] {
+      heartbeat.Guard([&] {
+        if (communicator.rank() == 1) ThrowDataLoss("its disk is full");
+        communicator.Barrier("gradients");
+      });
+    });
+    EXPECT_EQ(error.code(),
+              communicator.rank() == 1 ? StatusCode::kDataLoss : StatusCode::kUnavailable);
+    while (heartbeat.verdict().empty()) std::this_thread::yield();
+  });
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("heartbeat: on_verdict has thrown: no such file; distributed: rank 1 "
+                              "failed: its disk is full"),
+                    HasSubstr("heartbeat: on_verdict has thrown; distributed: rank 1 failed")));
 }
 
 TEST(Heartbeat, NeverIsTheLargestNumberThereIs) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -72,7 +74,9 @@ void Heartbeat::Watch::Loop() {
     std::string failure;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (stop_ || !verdict_.empty()) break;
+      if (!verdict_.empty()) break;
+      // Nobody but rank 0 notices what becomes of the others.
+      if (stop_ && (rank_ != 0 || !HasPeers())) break;
       if (!failure_told_) failure = failure_;
     }
     if (!failure.empty()) {
@@ -81,7 +85,8 @@ void Heartbeat::Watch::Loop() {
         EndJob(cause);
         continue;
       }
-      peers_[0].link->Send(FrameKind::kFailed, rank_, MyProgress(), failure);
+      if (peers_[0].link != nullptr)
+        peers_[0].link->Send(FrameKind::kFailed, rank_, MyProgress(), failure);
       const std::lock_guard<std::mutex> lock(mutex_);
       failure_told_ = true;
       told_.notify_all();
@@ -98,6 +103,13 @@ void Heartbeat::Watch::Loop() {
   }
 }
 
+bool Heartbeat::Watch::HasPeers() const {
+  for (const Peer& peer : peers_) {
+    if (peer.link != nullptr) return true;
+  }
+  return false;
+}
+
 void Heartbeat::Watch::PollPeers(Clock::time_point until) {
   while (verdict().empty()) {
     std::vector<pollfd> waits = {{wake_.get(), POLLIN, 0}};
@@ -112,10 +124,10 @@ void Heartbeat::Watch::PollPeers(Clock::time_point until) {
       if (!cause_.empty()) return EndJob(cause_);
       if (is_open && !peer.said_bye) continue;
       peer.link.reset();
-      if (peer.said_bye) continue;
+      if (peer.said_bye) return;  // it may have been the last one
       const std::string cause = absl::StrCat(
           "rank ", peer.rank, " has died (its connection is closed), ", PlaceText(peer.progress));
-      rank_ == 0 ? EndJob(cause) : Declare(cause);
+      rank_ == 0 ? EndJob(cause) : Declare(cause + MyLastCollective());
       return;
     }
     if (waits[0].revents != 0) {
@@ -164,7 +176,7 @@ void Heartbeat::Watch::Judge() {
     const std::string cause =
         absl::StrCat("nothing was heard of rank ", peer.rank, " for ", SecondsText(config_.limit),
                      ": it is stopped, or its machine is gone; ", PlaceText(peer.progress));
-    rank_ == 0 ? EndJob(cause) : Declare(cause);
+    rank_ == 0 ? EndJob(cause) : Declare(cause + MyLastCollective());
     return;
   }
   if (rank_ != 0) return;
@@ -202,6 +214,14 @@ std::string Heartbeat::Watch::CauseOfStall() {
       absl::StrJoin(behind, ", "), is_cut ? absl::StrCat(" and ", more, " more") : "",
       behind.size() == 1 ? " has" : " have", " not come to collective ", furthest, " at step ",
       step, ", where others have waited for ", SecondsText(config_.limit));
+}
+
+std::string Heartbeat::Watch::MyLastCollective() const {
+  const std::vector<CollectiveRecord> log = communicator_.Log();
+  if (log.empty()) return "";
+  const RankProgress progress = MyProgress();
+  return absl::StrCat("; this rank ", progress.begun > progress.done ? "was in " : "had done ",
+                      log.back().ToString());
 }
 
 void Heartbeat::Watch::EndJob(std::string cause) {
@@ -260,7 +280,14 @@ void Heartbeat::Watch::Declare(const std::string& verdict) {
         verdict.rfind("distributed: ", 0) == 0 ? verdict : absl::StrCat("distributed: ", verdict);
   }
   // Said before others end, as their end may be this process's.
-  if (config_.on_verdict) config_.on_verdict(this->verdict());
+  try {
+    if (config_.on_verdict) config_.on_verdict(this->verdict());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "heartbeat: on_verdict has thrown: %s; %s\n", error.what(),
+                 this->verdict().c_str());
+  } catch (...) {
+    std::fprintf(stderr, "heartbeat: on_verdict has thrown; %s\n", this->verdict().c_str());
+  }
   if (rank_ == 0) {
     for (Peer& peer : peers_) {
       if (peer.link != nullptr)

@@ -55,6 +55,9 @@ class Heartbeat::Watch {
   // Rank 0: asks all for their logs and tells all.
   void EndJob(std::string cause);
   void Declare(const std::string& verdict);
+  // "; this rank was in ...", or nothing.
+  std::string MyLastCollective() const;
+  bool HasPeers() const;
   RankProgress MyProgress() const { return communicator_.Progress(); }
   void Wake() noexcept;
 

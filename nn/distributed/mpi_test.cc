@@ -71,6 +71,12 @@ TEST_F(Mpi, ARankMayComeToTheHeartbeatLate) {
   EXPECT_EQ(result.status, 0) << result.err;
 }
 
+TEST_F(Mpi, RanksThatDoNotFindEachOtherEndTheJob) {
+  const RunResult result = Job(2, "start");
+  EXPECT_NE(result.status, 0);
+  EXPECT_THAT(result.err, HasSubstr("the ranks have not found each other within 3 s"));
+}
+
 TEST_F(Mpi, RanksThatPartAreToldWhere) {
   const RunResult result = Job(3, "part");
   EXPECT_NE(result.status, 0);

@@ -18,8 +18,12 @@ namespace tidepool::nn {
 // Texts by what they are about: "updater", "adam, learning rate 0.001 ...".
 using RankFacts = std::vector<std::pair<std::string, std::string>>;
 
-// Of the program, the network, its parameters, the updater and the loss scale; not of values.
+// Of the program, the network, its parameters, and what SettingsOf says; not of values.
 RankFacts FactsOf(Trainer& trainer);
+// Of what a program may set at any time: the updater, its groups of parameters and gradient scale,
+// the loss and its scale. Numbers are told to the last bit; a loss that is a function of the
+// program's is no more than that.
+RankFacts SettingsOf(Trainer& trainer);
 // Of the data and its order: ranks that disagree take parts of other batches. HashOfBytes of what examples
 // are made of is a fact as well, for who has it in memory.
 RankFacts FactsOf(const DataPosition& at);
@@ -28,6 +32,8 @@ uint64_t HashOfBytes(absl::Span<const std::byte> bytes);
 // Throws on all ranks where one has others than rank 0: there kFailedPrecondition, the first that
 // differs, found and expected; elsewhere kAborted, which rank it is.
 void CheckFacts(Communicator& communicator, const RankFacts& facts);
+// The same of SettingsOf, in two short collectives where all have the same.
+void CheckSettings(Communicator& communicator, Trainer& trainer);
 
 // Throws kFailedPrecondition on all ranks where the bytes of what the network computes by differ,
 // which they do not unless a rank's memory or processor is other than it should be. `where`:

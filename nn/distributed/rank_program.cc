@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tidepool/memory/accounting/memory_tracker.h"
@@ -20,6 +22,7 @@
 #include "tidepool/nn/distributed/distributed_trainer.h"
 #include "tidepool/nn/distributed/heartbeat.h"
 #include "tidepool/nn/distributed/hidden_share.h"
+#include "tidepool/nn/distributed/start_limit.h"
 #include "tidepool/nn/parallel/parallel_testing.h"
 
 namespace tidepool::nn {
@@ -176,7 +179,19 @@ int MeasureOver(const LinkCost& link, bool is_cost) {
   return 0;
 }
 
+// Rank 1 is stopped before it has come.
+int Start() {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank != nullptr && std::string(rank) == "1") raise(SIGSTOP);
+  std::optional<StartLimit> start(std::in_place, std::chrono::milliseconds(3000));
+  const auto communicator = Communicator::Open();
+  Heartbeat heartbeat(*communicator);
+  start.reset();
+  return 0;
+}
+
 int Main(const std::string& what) {
+  if (what == "start") return Start();
   const auto communicator = Communicator::Open();
   if (what == "collectives") {
     RunCollectives(*communicator);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -15,6 +16,7 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/layer.h"
 #include "tidepool/nn/parallel/inference_testing.h"
 #include "tidepool/nn/parallel/parallel_inference.h"
 
@@ -38,10 +40,11 @@ TEST(InferenceLimitsTest, ARequestSaysWhetherItWaitsForRoomAndIsNotOvertaken) {
   const auto refused = [&] { service.Run({{x}, {}, {}, WhenFull::kRefuse}); };
   EXPECT_THROW(refused(), QueueFullError);
   EXPECT_THAT(ErrorOf(refused), IsError(absl::StatusCode::kResourceExhausted,
-                                        {"limited: 1 requests wait, which is the limit"}));
+                                        {"limited: 1 requests wait, of 1, and 0 for room"}));
   // Two that wait for room, as the configuration has it, are before whoever does not.
   for (int i = 0; i < 2; ++i) clients.emplace_back([&] { service.Output(x); });
-  while (ErrorOf(refused).message().find("limited: 3 requests") == std::string::npos) {
+  while (ErrorOf(refused).message().find("limited: 1 requests wait, of 1, and 2 ") ==
+         std::string::npos) {
     std::this_thread::sleep_for(1ms);
   }
   gate.Open();
@@ -67,7 +70,7 @@ TEST(InferenceLimitsTest, RoomThatBecomesFreeIsForThoseWhoWaitForIt) {
                          service.Run({{Ones({2, 100})}, {}, {}, WhenFull::kRefuse});
                        }).message());
   };
-  while (refused().find("49 requests wait") == std::string::npos) continue;
+  while (refused().find("1 requests wait, of 1, and 48 ") == std::string::npos) continue;
   std::vector<std::thread> others;
   for (int i = 0; i < 3; ++i) {
     others.emplace_back([&] {
@@ -118,7 +121,7 @@ TEST(InferenceLimitsTest, ShutdownAnswersWhoWaitsForRoomToo) {
                          service.Run({{Ones({1, 100})}, {}, {}, WhenFull::kRefuse});
                        }).message());
   };
-  while (refused().find("10 requests wait") == std::string::npos) continue;
+  while (refused().find(", and 9 for room") == std::string::npos) continue;
   std::thread shuts([&] { service.Shutdown(); });
   while (refused().find("after Shutdown") == std::string::npos) continue;
   gate.Open();
@@ -205,6 +208,44 @@ TEST(InferenceLimitsTest, RequestsThatTogetherExceedTheBudgetAreComputedAlone) {
   EXPECT_EQ(service.stats().failed, 0);
   EXPECT_THAT(ErrorOf([] { ParallelInference(Plain(), {.budget_bytes = -1}); }),
               IsError(absl::StatusCode::kInvalidArgument, {"budget_bytes -1"}));
+}
+
+// Calls what a test says.
+class CallingLayer final : public Layer {
+ public:
+  explicit CallingLayer(std::function<void()>* call) : call_(call) {}
+  std::string Kind() const override { return "test_calling"; }
+  Shape OutputShape(const Shape& input) const override { return input; }
+  NDArray Forward(LayerContext&, const NDArray& x) const override {
+    (*call_)();
+    return x;
+  }
+
+ private:
+  std::function<void()>* call_;
+};
+
+TEST(InferenceLimitsTest, ShutdownByWhoComputesARequestIsAnError) {
+  for (const InferenceMode mode : {InferenceMode::kBatched, InferenceMode::kInPlace}) {
+    std::function<void()> call = [] {};
+    const auto network = std::make_shared<Network>(
+        NetworkConfig::Sequential({100}, {CallingLayer(&call), Dense(7)}));
+    ParallelInference service(network, {.mode = mode, .workers = 1, .name = "itself"});
+    ParallelInference other(Plain(), {.mode = mode, .workers = 1});
+    const NDArray x = Ones({1, 100});
+    call = [&] { service.Shutdown(); };
+    EXPECT_THAT(ErrorOf([&] { service.Output(x); }),
+                IsError(absl::StatusCode::kFailedPrecondition,
+                        {"itself: Shutdown by a thread that computes one of its requests"}));
+    call = [&] {
+      other.Output(x);
+      other.Shutdown();
+    };
+    service.Output(x);
+    EXPECT_EQ(ErrorOf([&] { other.Output(x); }).code(), absl::StatusCode::kFailedPrecondition);
+    service.Shutdown();
+    EXPECT_EQ(ErrorOf([&] { service.Output(x); }).code(), absl::StatusCode::kFailedPrecondition);
+  }
 }
 
 }  // namespace

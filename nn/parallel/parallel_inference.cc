@@ -22,8 +22,7 @@
 namespace tidepool::nn {
 namespace {
 
-// Of what is refused before there is a service with a name.
-constexpr char kName[] = "parallel inference";
+constexpr char kName[] = "parallel inference";  // before there is a service with a name
 
 void CheckDeadline(const std::optional<std::chrono::nanoseconds>& deadline) {
   if (!deadline.has_value() || deadline->count() > 0) return;
@@ -94,6 +93,7 @@ class ParallelInference::Core final : public internal::InferenceMember {
   }
 
   void Shutdown() {
+    CheckComputesNothingOf(this, config_.name);
     const std::lock_guard<std::mutex> one(shutdown_mutex_);
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -178,7 +178,6 @@ class ParallelInference::Core final : public internal::InferenceMember {
     queue_.Add(waiting);
     ++stats_.waiting;
     wakes_.notify_one();
-    const auto is_done = [&] { return waiting.state == WaitingRequest::State::kDone; };
     if (waiting.deadline.has_value()) {
       const auto has_begun = [&] { return waiting.state != WaitingRequest::State::kWaiting; };
       if (!waiting.done.wait_until(lock, *waiting.deadline, has_begun)) {
@@ -187,7 +186,7 @@ class ParallelInference::Core final : public internal::InferenceMember {
         return;
       }
     }
-    waiting.done.wait(lock, is_done);
+    waiting.done.wait(lock, [&] { return waiting.state == WaitingRequest::State::kDone; });
   }
 
   void AwaitRoom(std::unique_lock<std::mutex>& lock, const WaitingRequest::Deadline& deadline,
@@ -198,8 +197,9 @@ class ParallelInference::Core final : public internal::InferenceMember {
     if (stats_.waiting + waiting_for_room_ < config_.queue_limit) return;
     if (when_full == WhenFull::kRefuse) {
       ++stats_.refused;
-      throw QueueFullError(absl::StrCat(config_.name, ": ", stats_.waiting + waiting_for_room_,
-                                        " requests wait, which is the limit; try again later"));
+      throw QueueFullError(absl::StrCat(config_.name, ": ", stats_.waiting, " requests wait, of ",
+                                        config_.queue_limit, ", and ", waiting_for_room_,
+                                        " for room; try again later"));
     }
     ++waiting_for_room_;
     const absl::Cleanup waits_no_more = [this] {
@@ -244,7 +244,7 @@ class ParallelInference::Core final : public internal::InferenceMember {
 
   BatchPlace PlaceOf(int worker) {
     return {pool_, managers_.empty() ? nullptr : &managers_[static_cast<size_t>(worker)],
-            config_.budget_bytes};
+            config_.budget_bytes, this};
   }
 
   void Work(int worker) {

@@ -33,7 +33,8 @@
 // computing several together fails, each is computed alone, so that only those that fail alone
 // fail. Shutdown lets what waits, also for room, be computed; requests after it are
 // kFailedPrecondition. Cancel ends
-// what waits, and what comes, with kCancelled.
+// what waits, and what comes, with kCancelled. A layer that it computes may call all of these but
+// Shutdown, which would wait for itself.
 #ifndef TIDEPOOL_NN_PARALLEL_PARALLEL_INFERENCE_H_
 #define TIDEPOOL_NN_PARALLEL_PARALLEL_INFERENCE_H_
 
@@ -108,7 +109,9 @@ class ParallelInference {
   void UpdateModel(std::shared_ptr<const Network> network);
   std::shared_ptr<const Network> network() const;
 
-  // Waits until all requests are answered and the workers have gone. Idempotent.
+  // Waits until all requests are answered and the workers have gone. Idempotent. Throws
+  // kFailedPrecondition where the calling thread computes a request of this service; nothing has
+  // changed then.
   void Shutdown();
   // What waits is not computed; what has begun is, and nobody waits for it here. Idempotent, also
   // after Shutdown.

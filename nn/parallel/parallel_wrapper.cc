@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -9,28 +10,20 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/error_context.h"
-#include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
-#include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/data/async_iterator.h"
-#include "tidepool/nn/network/activation_pass.h"
+#include "tidepool/nn/parallel/parallel_worker.h"
 #include "tidepool/nn/parallel/worker_group.h"
 
 namespace tidepool::nn {
 namespace {
 
-constexpr char kName[] = "parallel wrapper";
+constexpr const char* kName = kParallelWrapper;
 
 // Parts begin at cache lines: no line is written by two workers.
 constexpr int64_t kPartAlignment = 16;
-
-// Arrays that are there are written: nobody's manager and no tape has a part in it.
-struct InPlace {
-  const HandlesOwnScope handles;
-  const NoGradientScope constants;
-};
 
 // What layers of a worker draw: other numbers than any other worker's.
 uint64_t SeedOf(int worker) { return 0x9E3779B97F4A7C15u * static_cast<uint64_t>(worker); }
@@ -72,12 +65,6 @@ NDArray PartOfArray(const NDArray& flat, std::pair<int64_t, int64_t> part) {
 
 }  // namespace
 
-struct ParallelWrapper::Worker {
-  explicit Worker(Network its_network) : network(std::move(its_network)) {}
-  Network network;
-  std::optional<Trainer> trainer;  // kParameterAveraging
-};
-
 ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& config)
     : trainer_(trainer), config_(config), layout_(trainer.network().layout_version()) {
   if (config.averaging_frequency < 1 || config.prefetch < 1) {
@@ -104,11 +91,7 @@ ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& 
     auto made = std::make_unique<Worker>(network.NewReplica(
         shares ? Network::ReplicaParameters::kShared : Network::ReplicaParameters::kOwn,
         network.seed() ^ SeedOf(worker)));
-    if (!shares) {
-      made->trainer.emplace(made->network, trainer.updater().config());
-      if (trainer.loss_scale() != nullptr)
-        made->trainer->set_loss_scale(trainer.loss_scale()->config());
-    }
+    if (!shares) made->trainer.emplace(made->network, trainer.updater().config());
     replicas_.push_back(std::move(made));
   }
   if (shares && network.beside().is_defined()) {
@@ -166,21 +149,6 @@ void ParallelWrapper::CheckLayout() const {
   }
 }
 
-// Each worker's step keeps what the network's would: a step budget is one of each worker.
-void ParallelWrapper::FollowPlan() {
-  const Activations* const plan = trainer_.network().activations();
-  for (int worker = 0; worker < config_.workers; ++worker) {
-    Network& its = network(worker);
-    if (&its == &trainer_.network()) continue;
-    const Activations* const had = its.activations();
-    if (plan == nullptr) {
-      if (had != nullptr) its.SetActivationPlan({});
-    } else if (had == nullptr || had->plan != plan->plan || had->file != plan->file) {
-      its.SetActivationPlan(plan->plan, plan->file);
-    }
-  }
-}
-
 template <typename Set>
 ParallelPass ParallelWrapper::FitRounds(absl::FunctionRef<std::optional<Set>()> next) {
   CheckLayout();
@@ -190,7 +158,11 @@ ParallelPass ParallelWrapper::FitRounds(absl::FunctionRef<std::optional<Set>()> 
     network(worker).set_step(trainer_.network().step());
   FollowPlan();
   const bool averages = config_.training == ParallelTraining::kParameterAveraging;
-  if (averages) CopyToReplicas();
+  if (averages) {
+    FollowUpdater();
+    FollowSettings();
+    CopyToReplicas();
+  }
   Pass pass;
   try {
     while (Round(next, pass)) {
@@ -222,6 +194,7 @@ bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Set>()> next, Pass& 
   }
   if (batches.empty()) return false;
   CheckLayout();  // a listener, or who makes batches, may have changed it
+  FollowSettings();
   const int64_t first = pass.sums.batches;
   CheckBatches(batches, first);
   ParallelRound round;
@@ -232,7 +205,7 @@ bool ParallelWrapper::Round(absl::FunctionRef<std::optional<Set>()> next, Pass& 
     sum = Share(batches, first, round);
   } else {
     pass.took_part = std::max(pass.took_part, static_cast<int>(batches.size()));
-    sum = Step(batches, first);
+    sum = Step(batches, first, round);
     round.averaged = ++pass.rounds_since == config_.averaging_frequency;
     if (round.averaged) Average(pass);
   }
@@ -276,6 +249,7 @@ double ParallelWrapper::Share(std::vector<Set>& batches, int64_t first, Parallel
   AddGradients(workers);
   round.updated = trainer_.Update();
   if (round.updated) AverageBeside(workers);  // else they stay as they were
+  if (!round.updated) round.skipped = round.batches;
   whole.set_step(network(0).step());
   double sum = 0;
   for (const double loss : losses) sum += loss;
@@ -308,17 +282,22 @@ void ParallelWrapper::AverageBeside(int workers) {
 // ---- Averaging parameters ----
 
 template <typename Set>
-double ParallelWrapper::Step(std::vector<Set>& batches, int64_t first) {
+double ParallelWrapper::Step(std::vector<Set>& batches, int64_t first, ParallelRound& round) {
   std::vector<double> losses(batches.size());
+  std::vector<int64_t> skipped(batches.size());
   group_->Run(static_cast<int>(batches.size()), [&](int worker) {
     Set& batch = batches[static_cast<size_t>(worker)];
     const double examples = static_cast<double>(batch.size());
     Trainer& trainer =
         worker == 0 ? trainer_ : *replicas_[static_cast<size_t>(worker - 1)]->trainer;
+    const int64_t before = trainer.steps();
     losses[static_cast<size_t>(worker)] = OfBatch(NumberOf(first + worker), [&] {
       return trainer.Step([&] { return std::move(batch); }) * examples;
     });
+    skipped[static_cast<size_t>(worker)] = trainer.steps() == before ? 1 : 0;
   });
+  round.skipped = std::accumulate(skipped.begin(), skipped.end(), int64_t{0});
+  round.updated = round.skipped < round.batches;
   double sum = 0;
   for (const double loss : losses) sum += loss;
   return sum;
@@ -359,24 +338,6 @@ void ParallelWrapper::Average(Pass& pass) {
       return updater.state()[i]->Reshape({updater.state()[i]->NumElements()});
     });
   }
-}
-
-void ParallelWrapper::CopyToReplicas() {
-  const InPlace in_place;
-  for (const auto& replica : replicas_) {
-    NDArray arrays = replica->network.arrays();
-    CopyInto(trainer_.network().arrays(), arrays);
-    Updater &from = trainer_.updater(), &to = replica->trainer->updater();
-    to.set_steps(from.steps());
-    to.set_epoch(from.epoch());
-    if (!config_.average_updaters && has_fitted_) continue;
-    const std::vector<const NDArray*> source = from.state(), target = to.state();
-    for (size_t i = 0; i < source.size(); ++i) {
-      NDArray copy = *target[i];
-      CopyInto(*source[i], copy);
-    }
-  }
-  has_fitted_ = true;
 }
 
 }  // namespace tidepool::nn

@@ -29,7 +29,12 @@
 // state too. From the second pass of the same shapes on nothing is taken from the system.
 //
 // Ownership: trainer and network outlive it. Between passes the trainer may be used by itself,
-// loaded into, saved; each pass begins with what it has then. Threads: one at a time. Errors: what
+// loaded into, saved, and set otherwise (loss, updater, its groups and gradient scale, loss scale);
+// each pass begins with what it has then, on all workers, and what a listener sets holds from the
+// next round on. With kParameterAveraging each worker has a loss scale of its own, the trainer's at
+// the pass's beginning, and skips steps by it. With average_updaters false each keeps its updater's
+// state from pass to pass; checkpoints have worker 0's alone, so such a run is not resumed to the
+// bit. Threads: one at a time. Errors: what
 // a worker throws comes out once the round has ended, with the worker's number and the batch's in
 // the pass. kGradientSharing:
 // nothing of the round is left, parameters and running averages are those before it.
@@ -76,7 +81,8 @@ struct ParallelRound {
   int64_t batches = 0;    // as many workers
   int64_t examples = 0;   // of all its batches
   double loss = 0;        // of the examples, the mean
-  bool updated = true;    // kGradientSharing: false: a step that a loss scale skipped
+  bool updated = true;    // false: a loss scale skipped the step, that of all workers
+  int64_t skipped = 0;    // workers whose step it skipped; kGradientSharing: none or all
   bool averaged = false;  // kParameterAveraging: parameters are the workers' mean now
 };
 
@@ -129,9 +135,11 @@ class ParallelWrapper {
   template <typename Set>
   double Share(std::vector<Set>& batches, int64_t first, ParallelRound& round);
   template <typename Set>
-  double Step(std::vector<Set>& batches, int64_t first);
+  double Step(std::vector<Set>& batches, int64_t first, ParallelRound& round);
   void CheckLayout() const;
   void FollowPlan();
+  void FollowUpdater();
+  void FollowSettings();
   void AddGradients(int workers);
   void Average(Pass& pass);
   void AverageBeside(int workers);

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/joining.h"
@@ -56,6 +58,21 @@ void ComputeIn(const BatchPlace& place, const Network& network,
   ComputeTogether(network, batch);
 }
 
+// The services that a thread computes requests of: a layer may call another one's.
+struct Computing {
+  explicit Computing(const void* its_service) : service(its_service), outer(innermost) {
+    innermost = this;
+  }
+  ~Computing() { innermost = outer; }
+  Computing(const Computing&) = delete;
+  Computing& operator=(const Computing&) = delete;
+
+  const void* const service;
+  const Computing* const outer;
+  static thread_local const Computing* innermost;
+};
+thread_local const Computing* Computing::innermost = nullptr;
+
 }  // namespace
 
 void WaitingQueue::Add(WaitingRequest& request) {
@@ -85,6 +102,14 @@ WaitingRequest::Deadline DeadlineOf(const std::optional<std::chrono::nanoseconds
   return now + *wanted;
 }
 
+void CheckComputesNothingOf(const void* service, const std::string& name) {
+  for (const Computing* at = Computing::innermost; at != nullptr; at = at->outer) {
+    if (at->service != service) continue;
+    ThrowFailedPrecondition(absl::StrCat(
+        name, ": Shutdown by a thread that computes one of its requests, expected another thread"));
+  }
+}
+
 bool FitTogether(const WaitingRequest& a, const WaitingRequest& b) {
   const auto fit = [](const NDArray& x, const NDArray& y) {
     return x.dtype() == y.dtype() && x.device() == y.device() &&
@@ -102,6 +127,7 @@ bool FitTogether(const WaitingRequest& a, const WaitingRequest& b) {
 
 void ComputeRequests(const Network& network, const BatchPlace& place,
                      absl::Span<WaitingRequest* const> batch) {
+  const Computing computing(place.service);
   try {
     ComputeIn(place, network, batch);
     return;

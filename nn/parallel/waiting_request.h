@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <string>
 
 #include "absl/types/span.h"
 #include "tidepool/memory/workspace/workspace_pool.h"
@@ -60,12 +61,17 @@ struct BatchPlace {
   WorkspacePool& pool;
   NDManager* manager = nullptr;
   int64_t budget_bytes = 0;
+  const void* service = nullptr;  // whose batch it is
 };
 
 // One batch of at least one request. Where several together fail each is
 // computed alone; `error` is that of each. Throws nothing.
 void ComputeRequests(const Network& network, const BatchPlace& place,
                      absl::Span<WaitingRequest* const> batch);
+
+// Throws kFailedPrecondition where the calling thread computes a request of that service (BatchPlace),
+// which `name` calls: whoever waits for its requests there would wait for itself.
+void CheckComputesNothingOf(const void* service, const std::string& name);
 
 }  // namespace tidepool::nn
 

@@ -56,7 +56,9 @@ struct UpdaterConfig {
   // Throws kInvalidArgument for a number that is out of range, naming it, and for a weight_decay of
   // another kind than kAdamW.
   void Check() const;
-  std::string ToString() const;  // "adam, learning rate 0.001, ..."
+  std::string ToString() const;  // "adam, learning rate 0.001, ...", six digits of each number
+  // The same with as many digits as tell each number from any other: for comparing.
+  std::string ToExactString() const;
   bool operator==(const UpdaterConfig&) const = default;
 };
 
@@ -90,6 +92,9 @@ class Updater {
   // alike are updated together, but where each one's norm is clipped: a kernel for each run of
   // them. Throws kInvalidArgument naming the group.
   void SetGroups(std::vector<ParameterGroup> groups);
+  // All elements in order, whoever keeps them: those of SetGroups and those in between, neighbours
+  // that are treated alike as one, but where each one's norm is clipped.
+  const std::vector<ParameterGroup>& groups() const { return groups_; }
 
   // Keeps the state of these ranges of elements, ascending and apart, and updates them alone from
   // here on, where others hold and update the rest (distributed/distributed_trainer.h); the state
@@ -145,6 +150,7 @@ class Updater {
   // What gradients are multiplied by before anything else: of a loss that was scaled, 1 / scale
   // (loss_scale.h).
   void set_gradient_scale(double scale);
+  double gradient_scale() const { return gradient_scale_; }
   double learning_rate() const;  // of the next step
   // What it keeps between steps; none for SGD.
   std::vector<const NDArray*> state() const;
@@ -169,6 +175,7 @@ class Updater {
   DType dtype_;
   int64_t elements_;
   bool is_one_run_ = true;
+  std::vector<ParameterGroup> groups_;             // of all elements
   std::vector<ParameterGroup> runs_;               // that are updated
   std::vector<int64_t> state_begins_;              // of those, in the state
   std::vector<std::pair<int64_t, int64_t>> kept_;  // KeepOnly; with keeps_all_ all

@@ -1,6 +1,8 @@
+#include <charconv>
 #include <cmath>
 #include <iterator>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/error.h"
@@ -14,6 +16,65 @@ constexpr const char* kNames[] = {"sgd", "nesterovs", "adagrad", "rmsprop", "ada
 void Expect(bool holds, const char* field, double found, const char* expected) {
   if (holds) return;
   ThrowInvalidArgument(absl::StrCat("updater: ", field, " ", found, ", expected ", expected));
+}
+
+// The shortest text that is read back to the same bits.
+std::string Exact(double number) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof(text), number).ptr);
+}
+std::string SixDigits(double number) { return absl::StrCat(number); }
+
+// The numbers of a schedule that its text, of six digits, leaves open.
+std::string RestOf(const Schedule& schedule) {
+  std::string rest;
+  const auto add = [&](const std::string& name, double value) {
+    double told = 0;
+    if (absl::SimpleAtod(SixDigits(value), &told) && told == value) return;
+    absl::StrAppend(&rest, rest.empty() ? " with " : " ", name, " ", Exact(value));
+  };
+  add("gamma", schedule.gamma), add("power", schedule.power), add("end", schedule.end);
+  add("rise", schedule.rise), add("from", schedule.rise_from), add("to", schedule.fall_to);
+  add("warm-up from", schedule.warmup_from);
+  for (size_t i = 0; i < schedule.values.size(); ++i)
+    add(absl::StrCat("value ", i), schedule.values[i]);
+  return rest;
+}
+
+std::string TextOf(const UpdaterConfig& config, std::string (*number)(double)) {
+  std::string text =
+      absl::StrCat(UpdaterName(config.kind), ", learning rate ", number(config.learning_rate));
+  const auto add = [&](const char* name, double value) {
+    absl::StrAppend(&text, ", ", name, " ", number(value));
+  };
+  switch (config.kind) {
+    case UpdaterKind::kSgd:
+      break;
+    case UpdaterKind::kNesterovs:
+      add("momentum", config.momentum);
+      break;
+    case UpdaterKind::kRmsProp:
+      add("decay", config.decay);
+      [[fallthrough]];
+    case UpdaterKind::kAdaGrad:
+      add("epsilon", config.epsilon);
+      break;
+    case UpdaterKind::kAdam:
+    case UpdaterKind::kAdamW:
+      add("beta1", config.beta1), add("beta2", config.beta2), add("epsilon", config.epsilon);
+      break;
+  }
+  if (config.l2 != 0) add("l2", config.l2);
+  if (config.l1 != 0) add("l1", config.l1);
+  if (config.weight_decay != 0) add("weight decay", config.weight_decay);
+  if (config.schedule != Schedule())
+    absl::StrAppend(&text, ", schedule ", config.schedule.ToString(),
+                    number == Exact ? RestOf(config.schedule) : "");
+  constexpr const char* kClipping[] = {"", "values clipped to", "norm of each clipped to",
+                                       "global norm clipped to"};
+  if (config.clipping.kind != ClippingKind::kNone)
+    add(kClipping[static_cast<int>(config.clipping.kind)], config.clipping.limit);
+  return text;
 }
 
 }  // namespace
@@ -53,38 +114,8 @@ void UpdaterConfig::Check() const {
   schedule.Check();
 }
 
-std::string UpdaterConfig::ToString() const {
-  std::string text = absl::StrCat(UpdaterName(kind), ", learning rate ", learning_rate);
-  const auto add = [&](const char* name, double value) {
-    absl::StrAppend(&text, ", ", name, " ", value);
-  };
-  switch (kind) {
-    case UpdaterKind::kSgd:
-      break;
-    case UpdaterKind::kNesterovs:
-      add("momentum", momentum);
-      break;
-    case UpdaterKind::kRmsProp:
-      add("decay", decay);
-      [[fallthrough]];
-    case UpdaterKind::kAdaGrad:
-      add("epsilon", epsilon);
-      break;
-    case UpdaterKind::kAdam:
-    case UpdaterKind::kAdamW:
-      add("beta1", beta1), add("beta2", beta2), add("epsilon", epsilon);
-      break;
-  }
-  if (l2 != 0) add("l2", l2);
-  if (l1 != 0) add("l1", l1);
-  if (weight_decay != 0) add("weight decay", weight_decay);
-  if (schedule != Schedule()) absl::StrAppend(&text, ", schedule ", schedule.ToString());
-  constexpr const char* kClipping[] = {"", "values clipped to", "norm of each clipped to",
-                                       "global norm clipped to"};
-  if (clipping.kind != ClippingKind::kNone)
-    add(kClipping[static_cast<int>(clipping.kind)], clipping.limit);
-  return text;
-}
+std::string UpdaterConfig::ToString() const { return TextOf(*this, SixDigits); }
+std::string UpdaterConfig::ToExactString() const { return TextOf(*this, Exact); }
 
 const char* UpdaterName(UpdaterKind kind) {
   const auto place = static_cast<size_t>(kind);

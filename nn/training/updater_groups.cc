@@ -57,23 +57,25 @@ NDArray Flat(const NDArray& array) {
 }  // namespace
 
 void Updater::SetGroups(std::vector<ParameterGroup> groups) {
-  const std::vector<ParameterGroup> all = Complete(groups, elements_);
-  std::vector<ParameterGroup> runs;
-  for (const ParameterGroup& group : all) {
-    if (group.frozen) continue;
-    const bool joins = !runs.empty() && runs.back().end == group.begin &&
-                       AreAlike(runs.back(), group) &&
+  std::vector<ParameterGroup> all;
+  for (const ParameterGroup& group : Complete(groups, elements_)) {
+    const bool joins = !all.empty() && AreAlike(all.back(), group) &&
                        config_.clipping.kind != ClippingKind::kNormOfEach;
     if (joins) {
-      runs.back().end = group.end;
+      all.back().end = group.end;
     } else {
-      runs.push_back(group);
+      all.push_back(group);
     }
+  }
+  std::vector<ParameterGroup> runs;
+  for (const ParameterGroup& group : all) {
+    if (!group.frozen) runs.push_back(group);
   }
   is_one_run_ =
       elements_ == 0 || (runs.size() == 1 && runs[0].begin == 0 && runs[0].end == elements_);
   if (elements_ == 0) runs = {ParameterGroup()};
   runs_ = std::move(runs);
+  groups_ = std::move(all);
   numbers_ = NDArray();
   CutRuns();
 }

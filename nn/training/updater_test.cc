@@ -244,5 +244,48 @@ TEST(Updater, ConfigIsAValueWithAText) {
   EXPECT_NE(config, other);
 }
 
+TEST(Updater, ExactTextsOfConfigsThatDifferDiffer) {
+  const UpdaterConfig adam = UpdaterConfig::Of(UpdaterKind::kAdam);
+  EXPECT_EQ(adam.ToExactString(),
+            "adam, learning rate 0.001, beta1 0.9, beta2 0.999, epsilon 1e-08");
+  UpdaterConfig config = adam;
+  config.learning_rate = std::nextafter(0.001, 1);
+  EXPECT_EQ(config.ToString(), adam.ToString());
+  EXPECT_EQ(config.ToExactString(),
+            "adam, learning rate 0.0010000000000000002, beta1 0.9, beta2 0.999, epsilon 1e-08");
+  config = adam;
+  config.schedule = Schedule::Exponential(0.9999999);
+  UpdaterConfig other = adam;
+  other.schedule = Schedule::Exponential(0.9999996);
+  EXPECT_EQ(config.ToString(), other.ToString());
+  EXPECT_EQ(config.ToExactString(),
+            adam.ToString() + ", schedule exponential(gamma 1) with gamma 0.9999999");
+  EXPECT_NE(config.ToExactString(), other.ToExactString());
+  config.schedule = Schedule::Table({0, 3}, {1, 0.25});
+  other.schedule = Schedule::Table({0, 3}, {1, 0.2500001});
+  EXPECT_EQ(other.ToExactString(),
+            adam.ToString() + ", schedule table(0: 1, 3: 0.25) with value 1 0.2500001");
+  EXPECT_NE(config.ToExactString(), other.ToExactString());
+}
+
+TEST(Updater, GroupsAreThoseOfAllElements) {
+  Updater updater(UpdaterConfig::Of(UpdaterKind::kSgd), {10});
+  const std::vector<ParameterGroup> one = {{.begin = 0, .end = 10}};
+  EXPECT_EQ(updater.groups(), one);
+  updater.SetGroups({{.begin = 2, .end = 4, .rate = 2},
+                     {.begin = 4, .end = 5, .rate = 2},
+                     {.begin = 5, .end = 7, .frozen = true}});
+  const std::vector<ParameterGroup> all = {{.begin = 0, .end = 2},
+                                           {.begin = 2, .end = 5, .rate = 2},
+                                           {.begin = 5, .end = 7, .frozen = true},
+                                           {.begin = 7, .end = 10}};
+  EXPECT_EQ(updater.groups(), all);
+  updater.KeepOnly({{3, 6}});
+  EXPECT_EQ(updater.groups(), all);
+  Updater other(UpdaterConfig::Of(UpdaterKind::kSgd), {10});
+  other.SetGroups(all);
+  EXPECT_EQ(other.groups(), all);
+}
+
 }  // namespace
 }  // namespace tidepool::nn

@@ -29,6 +29,7 @@
 #include "tidepool/nn/distributed/heartbeat.h"
 #include "tidepool/nn/distributed/merge_evaluations.h"
 #include "tidepool/nn/distributed/rank_agreement.h"
+#include "tidepool/nn/distributed/start_limit.h"
 #include "tidepool/nn/image_model.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/models.h"
@@ -345,6 +346,9 @@ int RunTrainDistributed() {
   }
   UpdaterOfFlags();
   ScheduleOfFlags(1);
+  // Before there is a heartbeat. Processes take their time on a machine that is busy.
+  std::optional<nn::StartLimit> start(
+      std::in_place, absl::ToChronoMilliseconds(std::max(limit, absl::Minutes(1))));
   const std::unique_ptr<nn::Communicator> communicator =
       nn::Communicator::Open(TransportOfFlags(settings.shard_parameters));
   nn::HeartbeatConfig beats;
@@ -359,6 +363,7 @@ int RunTrainDistributed() {
     std::fprintf(stderr, "tidepool train: %s\n", verdict.c_str());
   };
   nn::Heartbeat heartbeat(*communicator, std::move(beats));
+  start.reset();
   try {
     heartbeat.Guard([&] {
       if (communicator->rank() == 0) {
