@@ -57,7 +57,7 @@ struct Model {
   Model& operator=(Model&& other) noexcept;
   ~Model();
 
-  // What it is called, and how many classes its output has; 0: it is no classifier.
+  // What it is called, and how many classes its output has: the size of its last axis, whatever that stands for. 0: it was moved from.
   std::string name;
   int64_t classes = 0;
   // What the program wants to find again with the model, by name: a Normalizer's text, what classes are called. Saved and
