@@ -42,7 +42,8 @@ void RecorderFrame::Enter() noexcept {
 void RecorderFrame::LeaveFromBetween() noexcept {
   is_in_ = false;
   RecorderFrame* inside = innermost_;
-  while (inside->outer_ != this) inside = inside->outer_;
+  while (inside != nullptr && inside->outer_ != this) inside = inside->outer_;
+  if (inside == nullptr) return;  // it is of another thread
   inside->outer_ = outer_;
   // Nobody goes back to what has left.
   CallRecorder* const outside = outer_ != nullptr ? outer_->now_ : nullptr;
