@@ -78,7 +78,8 @@ Network& Network::operator=(Network&& other) noexcept {
 }
 Network::~Network() {
   // What kernels have packed of its parameters; those of a replica are its source's.
-  if (source_layout_ == nullptr && arrays_.is_defined()) ForgetKeptOperand(arrays_.buffer()->id);
+  const Buffer* const buffer = arrays_.buffer().get();  // null of none, and where they are hosted
+  if (source_layout_ == nullptr && buffer != nullptr) ForgetKeptOperand(buffer->id);
 }
 
 const std::vector<InputConfig>& Network::inputs() const {
