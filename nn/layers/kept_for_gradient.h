@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/gradient/taped_view.h"
 #include "tidepool/ndarray/ndarray.h"
 
 namespace tidepool::nn {
@@ -17,7 +18,9 @@ struct KeptForGradient {
   NDArray array;
   uint32_t version = 0;
 
-  explicit KeptForGradient(NDArray kept = NDArray()) : array(std::move(kept)), version(Now()) {}
+  explicit KeptForGradient(NDArray kept = NDArray())
+      : array(std::move(kept)),
+        version(array.buffer() ? VersionToKeep(*array.buffer().get()) : 0) {}
   uint32_t Now() const {
     return array.buffer() ? array.buffer()->version.load(std::memory_order_relaxed) : 0;
   }
