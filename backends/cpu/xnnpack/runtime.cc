@@ -64,7 +64,8 @@ class Allocator {
   std::recursive_mutex& mutex() { return mutex_; }
   int64_t owned_bytes() const { return used_ + unused_ + SharedPages::Global().owned_bytes(); }
 
-  void* Allocate(size_t bytes) {
+  // Aligned: of weights and activations, which are looked at, so that none of the reserve goes for them.
+  void* Allocate(size_t bytes, bool aligned = false) {
     std::lock_guard<std::recursive_mutex> lock(mutex_);
     const TakingXnnpackMemory taking;
     Header header{bytes + kAlignment};
@@ -78,7 +79,7 @@ class Allocator {
     }
     if (!block) {
       // Without a reserve XNNPACK reports xnn_status_out_of_memory.
-      auto* const data = static_cast<std::byte*>(XnnpackReserve::Take(header.bytes));
+      auto* const data = static_cast<std::byte*>(XnnpackReserve::Take(header.bytes, !aligned));
       if (data == nullptr) return nullptr;
       header.token = &reserve;
       std::memcpy(data, &header, sizeof(header));
@@ -217,7 +218,9 @@ Runtime Initialise() {
       },
       [](void* self, void* data) { static_cast<Allocator*>(self)->Release(data); },
       [](void* self, size_t alignment, size_t bytes) -> void* {
-        return alignment <= kAlignment ? static_cast<Allocator*>(self)->Allocate(bytes) : nullptr;
+        return alignment <= kAlignment
+                   ? static_cast<Allocator*>(self)->Allocate(bytes, /*aligned=*/true)
+                   : nullptr;
       },
       [](void* self, void* data) { static_cast<Allocator*>(self)->Release(data); },
   };
@@ -265,9 +268,10 @@ XnnpackReserve::XnnpackReserve(size_t bytes)
 }
 XnnpackReserve::~XnnpackReserve() { reserve = nullptr; }
 
-void* XnnpackReserve::Take(size_t bytes) {
+void* XnnpackReserve::Take(size_t bytes, bool gives) {
   if (reserve == nullptr) return nullptr;
   reserve->was_needed_ = true;
+  if (!gives) return nullptr;
   const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (whole > reserve->left_) return nullptr;
   reserve->left_ -= whole;

@@ -78,8 +78,8 @@ class XnnpackReserve {
   // is where activations will be. Returns how many bytes. Throws OutOfMemoryError: what has them is to be deleted then.
   int64_t SharePacked(bool has_workspace);
 
-  // For the allocator: null when there is no reserve, or not as much.
-  static void* Take(size_t bytes);
+  // For the allocator: null when there is no reserve, or not as much, or it does not give.
+  static void* Take(size_t bytes, bool gives);
   static void Count(int64_t bytes);
   // Whether a block that is asked for now is to have pages, and that it has them.
   static bool WantsPages(size_t bytes);
