@@ -310,7 +310,13 @@ TEST(Freezing, NothingOfAFrozenTrunksBackwardIsKept) {
       if (parameter.name.find(".running_") == std::string::npos) continue;
       averages += (parameter.value.NumElements() + 15) / 16 * 64;  // in cache lines
     }
-    if (std::string(name) != "autoencoder") {  // whose end is the widest and is trained
+    // Of a request by the same kernels: an engine's, for weights that stay, may need no scratch.
+    const auto &step = frozen.training.layers, &request = frozen.inference.layers;
+    constexpr int kScratch = static_cast<int>(ArrayType::kForwardWorkingMemory);
+    bool alike = true;
+    for (size_t i = 0; i < request.size(); ++i)
+      alike = alike && step[i].bytes[kScratch] <= request[i].bytes[kScratch];
+    if (alike && name != std::string("autoencoder")) {  // whose end is the widest and is trained
       EXPECT_LE(frozen.training.lower_bound_bytes,
                 frozen.inference.lower_bound_bytes + 32 * 8 + averages)
           << name;
@@ -333,10 +339,6 @@ TEST(Freezing, NothingOfAFrozenTrunksBackwardIsKept) {
       }
     }
     EXPECT_TRUE(gradients > 0 || name == std::string("lstm")) << name;  // whose last layer is left
-    std::printf("%-9s bound of a step %lld, frozen %lld; of a request %lld\n", name,
-                static_cast<long long>(all.training.lower_bound_bytes),
-                static_cast<long long>(frozen.training.lower_bound_bytes),
-                static_cast<long long>(frozen.inference.lower_bound_bytes));
   }
 }
 
