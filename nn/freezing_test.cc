@@ -234,8 +234,7 @@ TEST(Freezing, MistakesAreNamedAndChangeNothing) {
   {
     FailingProvider memory{Host()};
     for (int n = 0; n < 2; ++n) {  // the copy and the gradients
-      // And what is asked for once others have given memory back, where an engine keeps some.
-      memory.faults().FailRequest(n, 100);
+      memory.faults().FailRequest(n, 100);  // what is asked for again too
       EXPECT_THROW(network.SetFrozen(Patterns{"0.dense"}), OutOfMemoryError) << n;
       memory.faults().Clear();
     }
