@@ -233,8 +233,8 @@ TEST(Freezing, MistakesAreNamedAndChangeNothing) {
   }
   {
     FailingProvider memory{Host()};
-    for (int n = 0; n < 2; ++n) {  // the copy and the gradients
-      memory.faults().FailRequest(n, 100);  // what is asked for again too
+    for (int n = 0; n < 2; ++n) {  // the copy and the gradients, asked for again or not
+      memory.faults().FailRequest(n, 100);
       EXPECT_THROW(network.SetFrozen(Patterns{"0.dense"}), OutOfMemoryError) << n;
       memory.faults().Clear();
     }
