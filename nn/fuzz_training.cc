@@ -138,9 +138,9 @@ void ReadCheckpoint(const std::string& bytes) {
   EXPECT_EQ(updater.epoch(), number("epoch"));
   EXPECT_EQ(static_cast<int64_t>(network.step()), number("random_step"));
   EXPECT_GE(updater.steps(), 0);
-  // Older ones do not say what is frozen, nor by what type layers compute.
+  // Older ones do not say what is frozen, by what type layers compute, nor all digits of the updater's numbers.
   size_t fields = notes.size() + 6;
-  for (const char* const later : {"frozen", "random_seed", "compute_type"})
+  for (const char* const later : {"frozen", "random_seed", "compute_type", "exact_updater"})
     fields += reader.metadata().count(later);
   EXPECT_EQ(fields, reader.metadata().size());
   for (const auto& [name, value] : notes) EXPECT_EQ(reader.metadata().at(name), value);

@@ -20,6 +20,7 @@
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/layers/recurrent.h"
+#include "tidepool/nn/layers/sequence.h"
 #include "tidepool/nn/losses/loss.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network_json.h"
@@ -95,6 +96,27 @@ TEST(NetworkMasks, OfLabelsAreAppliedByTheDefaultLoss) {
                 Gradients(network, {inputs.features, {labels}, {}, {}});
               }),
               HasSubstr("77"));
+}
+
+// Of outputs for each step: with a mask and without, and labels are looked at as those of whole examples are.
+TEST(NetworkMasks, TheDefaultLossIsOfEachStep) {
+  const auto make = [] { return Network({3, 4}, {TimeDistributed(Dense(5))}, 7); };
+  Network network = make(), other = make();
+  other.set_loss(Loss(LossKind::kSoftmaxCrossEntropy));
+  const NDArray x = RandomUniform({2, 3, 4}, -1, 1, 1), labels = Full({2, 3}, 4, DType::kInt64);
+  for (const Arrays& masks : {Arrays{}, Arrays{Ones({2, 3})}, Arrays{Ones({2})}}) {
+    const NetworkInputs inputs{{x}, {labels}, {}, masks};
+    EXPECT_EQ(Gradients(network, inputs), Gradients(other, inputs));
+    EXPECT_EQ(network.gradients().ToVector<float>(), other.gradients().ToVector<float>());
+  }
+  NDArray wrong = labels.Dup(), mask = Ones({2, 3});
+  wrong.mutable_data<int64_t>()[4] = 77;
+  EXPECT_THAT(MessageOf([&] { Gradients(network, {{x}, {wrong}, {}, {}}); }), HasSubstr("77"));
+  EXPECT_THAT(MessageOf([&] { Gradients(network, {{x}, {wrong}, {}, {mask}}); }), HasSubstr("77"));
+  mask.mutable_data<float>()[4] = 0;
+  EXPECT_GT(Gradients(network, {{x}, {wrong}, {}, {mask}}), 0);
+  const NDArray first = FromValues<float>({1, 0}, {2});
+  EXPECT_GT(Gradients(network, {{x}, {wrong}, {}, {first}}), 0);
 }
 
 TEST(NetworkLoss, IsANumberForEachExample) {

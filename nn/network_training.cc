@@ -126,6 +126,18 @@ void Network::CheckLabelsMasks(const NetworkInputs& inputs) const {
   }
 }
 
+namespace {
+
+NDArray WithoutMaskedLabels(const NDArray& labels, const NDArray* mask) {
+  if (mask == nullptr || mask->rank() > labels.rank() || mask->device() != labels.device())
+    return labels;
+  NDArray used = mask->dtype() == DType::kBool ? *mask : NotEqual(*mask, 0);
+  while (used.rank() < labels.rank()) used = used.ExpandDims(-1);
+  return Where(used, labels, Scalar(int64_t{0}));
+}
+
+}  // namespace
+
 NDArray Network::LossesOf(absl::Span<const NDArray> outputs, const NetworkInputs& inputs) const {
   NDArray losses;
   if (loss_ != nullptr) {
@@ -137,10 +149,10 @@ NDArray Network::LossesOf(absl::Span<const NDArray> outputs, const NetworkInputs
                        "]: no labels, expected those of the default loss, softmax cross-entropy"));
     }
     const NDArray* const mask = MaskOfLabels(inputs);
-    losses = mask != nullptr
-                 ? Loss(LossKind::kSoftmaxCrossEntropy)
-                       .Of(outputs[0], inputs.labels[0], mask, Labels::kChecked)
-                 : SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss;
+    const bool is_plain = mask == nullptr && outputs[0].rank() <= 2;
+    losses = is_plain ? SoftmaxCrossEntropy(outputs[0], inputs.labels[0], Labels::kChecked).loss
+                      : Loss(LossKind::kSoftmaxCrossEntropy)
+                            .Of(outputs[0], inputs.labels[0], mask, Labels::kChecked);
   }
   losses.CheckAlive("network", "loss");
   const int64_t batch = inputs.features[0].dim(0);
@@ -168,17 +180,16 @@ Network::Inputs Network::PrepareInputs(const NetworkInputs& inputs) const {
           "network: ", body_->output_shapes().size(), " outputs and ", inputs.labels.size(),
           " arrays of labels, expected one of each, or a loss of the program's (set_loss)"));
     }
-    if (output_shape().rank() == 1) {
-      // Labels that the mask leaves out may be anything.
-      const NDArray* const mask = MaskOfLabels(inputs);
-      const bool masks =
-          mask != nullptr && mask->rank() == 1 && !IsFloating(inputs.labels[0].dtype()) &&
-          mask->device() == inputs.labels[0].device() && inputs.labels[0].rank() == 1;
-      const NDArray& labels = inputs.labels[0];
-      CheckSoftmaxLabels(masks ? Where(mask->dtype() == DType::kBool ? *mask : NotEqual(*mask, 0),
-                                       labels, Scalar(int64_t{0}))
-                               : labels,
-                         output_shape()[0]);
+    const Shape& shape = output_shape();
+    const NDArray& labels = inputs.labels[0];
+    const NDArray* const mask = MaskOfLabels(inputs);
+    if (shape.rank() == 1 && (mask == nullptr || labels.rank() != 1)) {
+      CheckSoftmaxLabels(labels, shape[0]);
+    } else if (shape.rank() > 0 && labels.rank() == shape.rank() &&
+               labels.dtype() == DType::kInt64) {
+      // Those that the mask leaves out may be anything.
+      CheckSoftmaxLabels(WithoutMaskedLabels(labels, mask).ReshapeOrCopy({labels.NumElements()}),
+                         shape[shape.rank() - 1]);
     }
   }
   const auto on_device = [&](const Arrays& arrays) {

@@ -111,5 +111,16 @@ TEST(Corners, AngleOfNothing) {
             (Numbers{0, -0.5}));
 }
 
+// Where one is infinite it alone counts; of equals each has half.
+TEST(Corners, SumsOfExponentialsOfInfinities) {
+  for (NDArray (*const function)(const NDArray&, const NDArray&) : {&LogAddExp, &LogAddExp2}) {
+    const NDArray x = F({kInf, 0, -kInf, 0, 3, 800}), y = F({0, kInf, 0, -kInf, 3, -800});
+    const auto left = [&](const NDArray& a) { return function(a, y); };
+    const auto right = [&](const NDArray& a) { return function(x, a); };
+    EXPECT_EQ(GradientOf(left, x), (Numbers{1, 0, 0, 1, 0.5, 1}));
+    EXPECT_EQ(GradientOf(right, y), (Numbers{0, 1, 1, 0, 0.5, 0}));
+  }
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/ndarray/gradient/spare_chunks.h"
 
 namespace tidepool {
 namespace {
 
-constexpr size_t kFirstChunk = 8 << 10, kLargestChunk = 256 << 10,
-                 kAlignment = alignof(std::max_align_t);
+constexpr size_t kAlignment = alignof(std::max_align_t);
 
 constexpr size_t RoundUp(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -33,6 +33,23 @@ std::string TapeRecord::OperandText(int view) const {
   return OperandName(Info(op).outputs, view - input_count);
 }
 
+TapeRecords::~TapeRecords() {
+  Clear();
+  while (spare_extra_ != nullptr) spare_extra_ = std::move(spare_extra_->next);
+  for (Chunk& chunk : chunks_) {
+    if (chunk.is_of_process && !is_kept_) LeaveSpareChunk(std::move(chunk.buffer));
+  }
+}
+
+TapeRecords::Chunk TapeRecords::NewChunk(size_t bytes) const {
+  const bool is_of_process = &MemoryOwner::Current() == &MemoryOwner::Process();
+  if (is_of_process && !is_kept_) {
+    if (BufferHandle spare = TakeSpareChunk(bytes)) return {std::move(spare), 0, true};
+  }
+  const MemoryOwnerScope owner("gradient tape");
+  return {BufferHandle(NewHeapBuffer(bytes, kHeapAlignment)), 0, is_of_process};
+}
+
 TapeRecords::Chunk& TapeRecords::ChunkFor(size_t bytes) {
   const auto has_room = [bytes](const Chunk& chunk) {
     return chunk.buffer->bytes - chunk.used >= bytes;
@@ -44,8 +61,7 @@ TapeRecords::Chunk& TapeRecords::ChunkFor(size_t bytes) {
     const size_t grown =
         chunks_.empty() ? kFirstChunk : std::min(kLargestChunk, 2 * chunks_.back().buffer->bytes);
     chunks_.reserve(chunks_.size() + 1);
-    const MemoryOwnerScope owner("gradient tape");
-    chunks_.push_back({BufferHandle(NewHeapBuffer(std::max(grown, bytes), kHeapAlignment))});
+    chunks_.push_back(NewChunk(std::max(grown, bytes)));
     next = chunks_.end() - 1;
   }
   std::swap(chunks_[in_use_], *next);
@@ -136,6 +152,7 @@ void TapeRecords::Clear() {
     Destroy(record);
   }
   count_ = 0;
+  part_ = 0;
   for (; in_use_ > 0; --in_use_) chunks_[in_use_ - 1].used = 0;
 }
 

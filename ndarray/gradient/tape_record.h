@@ -108,10 +108,7 @@ class TapeRecords {
   TapeRecords() = default;
   TapeRecords(const TapeRecords&) = delete;
   TapeRecords& operator=(const TapeRecords&) = delete;
-  ~TapeRecords() {
-    Clear();
-    while (spare_extra_ != nullptr) spare_extra_ = std::move(spare_extra_->next);
-  }
+  ~TapeRecords();
 
   // A record with that many views, absent ones, and a copy of the attributes. It is none before Commit; one that is never
   // committed is forgotten by the next New. Throws OutOfMemoryError.
@@ -129,17 +126,22 @@ class TapeRecords {
   // All of them. Their memory stays for those to come: what has been recorded once takes none again, so that what a step with a kept
   // tape takes is what its first one took.
   void Clear();
+  // From here on what it takes is its own and ends with it, for a tape that is kept from step to step; else chunks come from, and go
+  // to, other tapes (spare_chunks.h).
+  void KeepOwnMemory() { is_kept_ = true; }
   int64_t count() const { return count_; }
 
  private:
   struct Chunk {
     BufferHandle buffer;
     size_t used = 0;
+    bool is_of_process = false;  // not of another owner's memory
   };
   void Destroy(TapeRecord* record);
   void ForgetPending();
   // One that has so many bytes left, which is the last one in use.
   Chunk& ChunkFor(size_t bytes);
+  Chunk NewChunk(size_t bytes) const;
 
   std::vector<Chunk> chunks_;
   size_t in_use_ = 0;  // the first ones, which have records; the others are empty
@@ -148,6 +150,7 @@ class TapeRecords {
   TapeRecord* pending_ = nullptr;
   int64_t count_ = 0;
   int part_ = 0;
+  bool is_kept_ = false;
 };
 
 }  // namespace tidepool

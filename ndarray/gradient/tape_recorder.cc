@@ -60,6 +60,7 @@ void GradientTape::Recorder::Restart() {
   CheckIdle("Restart");
   if (frame_.is_in()) CheckThread("Restart");
   Clear();
+  records_.KeepOwnMemory();
   thread_ = ThisThread();
   frame_.Enter();
   state_ = State::kRecording;

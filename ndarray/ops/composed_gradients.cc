@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/kernel/attributes.h"
@@ -114,6 +115,13 @@ Results OfNorm2(Call c) {
 Results OfNormInf(Call c) {
   const NDArray chosen = Cast(Equal(Abs(c.x()), Kept(c, c.z())), c.x().dtype());
   return {Kept(c, c.dz) * Sign(c.x()) * (chosen / Reduced(c, &Sum, chosen))};
+}
+// The share of each: of x its logistic function of x - y, which is a number for infinities too.
+template <bool kBaseTwo>
+Results OfLogAddExp(Call c) {
+  const NDArray difference = Where0(c.x(0) != c.x(1), c.x(0) - c.x(1));
+  const NDArray share = Sigmoid(kBaseTwo ? difference * std::numbers::ln2 : difference);
+  return {If(c, 0, [&] { return c.dz * share; }), If(c, 1, [&] { return c.dz * (1 - share); })};
 }
 Results OfLogSumExp(Call c) { return {Kept(c, c.dz) * Exp(c.x() - Kept(c, c.z()))}; }
 // Equal elements share it.
@@ -279,18 +287,8 @@ constexpr ComposedGradient kComposedGradients[] = {
        return {If(c, 0, [&] { return c.dz * c.x(0) / c.z(); }),
                If(c, 1, [&] { return c.dz * c.x(1) / c.z(); })};
      }},
-    {OpCode::kLogAddExp,
-     {kX0 | kZ, kX1 | kZ},
-     [](Call c) -> Results {
-       return {If(c, 0, [&] { return c.dz * Exp(c.x(0) - c.z()); }),
-               If(c, 1, [&] { return c.dz * Exp(c.x(1) - c.z()); })};
-     }},
-    {OpCode::kLogAddExp2,
-     {kX0 | kZ, kX1 | kZ},
-     [](Call c) -> Results {
-       return {If(c, 0, [&] { return c.dz * Exp2(c.x(0) - c.z()); }),
-               If(c, 1, [&] { return c.dz * Exp2(c.x(1) - c.z()); })};
-     }},
+    {OpCode::kLogAddExp, {kX0 | kX1, kX0 | kX1}, OfLogAddExp<false>},
+    {OpCode::kLogAddExp2, {kX0 | kX1, kX0 | kX1}, OfLogAddExp<true>},
     {OpCode::kWhere,
      {0, kX0, kX0},
      [](Call c) -> Results {

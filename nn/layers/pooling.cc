@@ -64,10 +64,10 @@ Shape Pooling<kAxes, kKind>::OutputShape(const Shape& input) const {
     constexpr int64_t kMost = int64_t{1} << 30;
     if (kernel < 1 || kernel > kMost || options_.stride[i] < 0 || options_.stride[i] > kMost ||
         before < 0 || behind < 0 || before >= kernel || behind >= kernel) {
-      RefuseInput(input,
-                  absl::StrCat("a kernel of at least 1 and paddings smaller than it, found kernel ",
-                               kernel, ", stride ", options_.stride[i], ", padding ", before,
-                               " and ", behind, ", of which none is above ", kMost));
+      RefuseInput(
+          input, absl::StrCat("a kernel of at least 1 and paddings smaller than it, found kernel ",
+                              kernel, ", stride ", Stride(i), ", padding ", before, " and ", behind,
+                              ", of which none is above ", kMost));
     }
     if (input[i] + before + behind < kernel) RefuseInput(input, "axes that hold the kernel");
     dims.push_back((input[i] + before + behind - kernel) / Stride(i) + 1);

@@ -122,14 +122,15 @@ std::string TimeDistributed::Describe() const {
 Shape TimeDistributed::OutputShape(const Shape& input) const {
   if (!layer_) ThrowInvalidArgument("layer [time_distributed]: the layer is null, expected one");
   if (input.rank() < 1 || input[0] < 1) RefuseInput(input, "[length, ...] of at least one step");
-  const Shape step = layer_->OutputShape(StepOf(input));
+  const Shape of_step = StepOf(input), step = layer_->OutputShapeOf({&of_step, 1});
   std::vector<int64_t> dims = {input[0]};
   dims.insert(dims.end(), step.span().begin(), step.span().end());
   return Shape(absl::MakeConstSpan(dims));
 }
 
 std::vector<ParameterSpec> TimeDistributed::Parameters(const Shape& input) const {
-  return layer_->Parameters(StepOf(input));
+  const Shape step = StepOf(input);
+  return layer_->ParametersOf({&step, 1});
 }
 
 LayerCost TimeDistributed::CostOf(absl::Span<const Shape> inputs) const {
@@ -145,7 +146,8 @@ NDArray TimeDistributed::Forward(LayerContext& context, const NDArray& input) co
   LayerContext inner = context;
   inner.mask = NDArray();
   inner.carried = {};
-  const NDArray steps = layer_->Forward(inner, x.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims))));
+  const NDArray apart = x.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims)));
+  const NDArray steps = layer_->ForwardOf(inner, {&apart, 1});
   dims = {batch, length};
   dims.insert(dims.end(), steps.shape().span().begin() + 1, steps.shape().span().end());
   return steps.ReshapeOrCopy(Shape(absl::MakeConstSpan(dims)));

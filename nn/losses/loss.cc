@@ -174,8 +174,11 @@ NDArray Loss::Compared(const NDArray& x, const NDArray& t) const {
       return DenseCrossEntropy(x, t).loss + entropy;
     }
     case LossKind::kCosineProximity: {
-      const NDArray lengths = Norm2(x, 1) * Norm2(t, 1), none = lengths == 0;
-      return 1 - Where(none, 0, Sum(x * t, 1) / Where(none, 1, lengths));
+      // Each by its own length first: products of short ones would be 0.
+      const NDArray x_length = Norm2(x, 1, true), t_length = Norm2(t, 1, true);
+      const NDArray none = LogicalOr(x_length == 0, t_length == 0);
+      const NDArray unit_x = x / WithoutZeros(x_length), unit_t = t / WithoutZeros(t_length);
+      return 1 - Where(none.Squeeze(1), 0, Sum(unit_x * unit_t, 1));
     }
     case LossKind::kSoftmaxCrossEntropy:
     case LossKind::kCtc:
@@ -253,7 +256,11 @@ Loss::Parts Loss::PartsOf(const NDArray& output, const NDArray& labels, const ND
 
 NDArray Loss::Of(const NDArray& output, const NDArray& labels, const NDArray* mask,
                  Labels known) const {
-  if (kind() == LossKind::kCtc) return Ctc(output, labels, mask, known);
+  if (kind() == LossKind::kCtc) {
+    NDArray losses = Ctc(output, labels, mask, known);
+    if (mask == nullptr || mask->rank() != 1) return losses;
+    return losses * Cast(*mask, losses.dtype());
+  }
   const Parts parts = PartsOf(output, labels, mask, known);
   if (!parts.mask.is_defined()) return Cast(RowMean(parts.losses), output.dtype());
   return Cast(parts.mask.rank() == 1
@@ -268,6 +275,7 @@ NDArray Loss::Mean(const NDArray& output, const NDArray& labels, const NDArray* 
   Parts parts;
   if (is_ctc) {
     parts.losses = Ctc(output, labels, mask, known);
+    if (mask != nullptr && mask->rank() == 1) parts.mask = Cast(*mask, parts.losses.dtype());
   } else {
     parts = PartsOf(output, labels, mask, known);
   }
@@ -278,7 +286,7 @@ NDArray Loss::Mean(const NDArray& output, const NDArray& labels, const NDArray* 
   const NDArray total = Sum(parts.mask.is_defined() ? losses * parts.mask : losses);
   NDArray weights = parts.class_weights;
   if (parts.mask.is_defined()) weights = weights.is_defined() ? weights * parts.mask : parts.mask;
-  return Cast(total / WithoutZeros(Sum(weights)), output.dtype());
+  return Cast(total / WithoutZeros(Sum(weights)), is_ctc ? losses.dtype() : output.dtype());
 }
 
 namespace {
@@ -286,16 +294,23 @@ namespace {
 struct Alignment {
   NDArray input_lengths, label_lengths;
 };
-// Lengths by the mask and by what stands behind labels.
+// Lengths by the mask of frames and by what stands behind labels.
 Alignment AlignmentOf(const NDArray& output, const NDArray& labels, const NDArray* mask) {
   const int64_t batch = output.dim(0);
   Alignment lengths;
   const NDArray labelled = Cast(labels >= 0, DType::kInt64);
   lengths.label_lengths = Sum(labelled, 1);
-  lengths.input_lengths = mask != nullptr ? Sum(Cast(IsUsed(*mask), DType::kInt64), 1)
-                                          : Full({batch}, output.dim(1), DType::kInt64,
-                                                 Place::CurrentOn(output.device()));
+  lengths.input_lengths =
+      mask != nullptr && mask->rank() == 2
+          ? Sum(Cast(IsUsed(*mask), DType::kInt64), 1)
+          : Full({batch}, output.dim(1), DType::kInt64, Place::CurrentOn(output.device()));
   return lengths;
+}
+
+// Those of examples that a mask [batch] leaves out: none.
+NDArray UsedSequences(const NDArray& labels, const NDArray* mask) {
+  if (mask == nullptr || mask->rank() != 1) return labels;
+  return Where(IsUsed(*mask).ExpandDims(1), labels, Scalar(int64_t{-1}));
 }
 
 void CheckSequences(const NDArray& output, const NDArray& labels, const NDArray* mask) {
@@ -313,8 +328,9 @@ void CheckSequences(const NDArray& output, const NDArray& labels, const NDArray*
   }
   if (mask == nullptr) return;
   mask->CheckAlive("loss", "mask");
-  if (mask->shape() != Leading(output.shape(), 2))
-    refuse("mask", *mask, "[batch, time], of which the first frames are used");
+  if (mask->rank() < 1 || mask->rank() > 2 ||
+      mask->shape() != Leading(output.shape(), mask->rank()))
+    refuse("mask", *mask, "[batch], or [batch, time], of which the first frames are used");
 }
 
 }  // namespace
@@ -322,11 +338,12 @@ void CheckSequences(const NDArray& output, const NDArray& labels, const NDArray*
 NDArray Loss::Ctc(const NDArray& output, const NDArray& labels, const NDArray* mask,
                   Labels known) const {
   CheckSequences(output, labels, mask);
-  const Alignment lengths = AlignmentOf(output, labels, mask);
+  const NDArray used = UsedSequences(labels, mask);
+  const Alignment lengths = AlignmentOf(output, used, mask);
   NDArray x = output;
   if (x.dtype() != DType::kFloat64) x = Cast(x, DType::kFloat32);
   if (mask != nullptr) x = Masked(x, IsUsed(*mask));
-  return CtcLoss(LogSoftmax(x), labels, lengths.input_lengths, lengths.label_lengths,
+  return CtcLoss(LogSoftmax(x), used, lengths.input_lengths, lengths.label_lengths,
                  {config_.blank, config_.zero_infinity}, known);
 }
 
@@ -351,9 +368,10 @@ void Loss::WriteSomeLabels(const Shape& output, NDArray& labels) const {
 void Loss::CheckLabels(const NDArray& output, const NDArray& labels, const NDArray* mask) const {
   if (kind() == LossKind::kCtc) {
     CheckSequences(output, labels, mask);
-    const Alignment lengths = AlignmentOf(output, labels, mask);
-    CheckCtcLabels(labels, lengths.input_lengths, lengths.label_lengths, output.dim(1),
-                   output.dim(2), {config_.blank, config_.zero_infinity});
+    const NDArray used = UsedSequences(labels, mask);
+    const Alignment lengths = AlignmentOf(output, used, mask);
+    CheckCtcLabels(used, lengths.input_lengths, lengths.label_lengths, output.dim(1), output.dim(2),
+                   {config_.blank, config_.zero_infinity});
   } else if (kind() == LossKind::kSoftmaxCrossEntropy && !IsFloating(labels.dtype())) {
     const NDArray used = mask != nullptr ? Masked(labels, IsUsed(*mask)) : labels;
     CheckSoftmaxLabels(used.ReshapeOrCopy({labels.NumElements()}), output.dim(output.rank() - 1));

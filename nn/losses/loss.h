@@ -10,7 +10,7 @@
 // `mask` gives each position a weight: bool or any numbers, of a shape that the output's begins
 // with, from [batch] (weights of whole examples) to all of its axes but classes. Where it is 0,
 // output and labels count nowhere, whatever they hold: NaN, a padding of -1. Losses of positions
-// behind its axes are averaged first.
+// behind its axes are averaged first. CTC's is [batch], or [batch, time] whose frames that are not 0 come first.
 //
 // Ownership: a value; copies share nothing but an array of class weights. Threads: any number at
 // once. Results are in the current place, of the output's type (CTC: f32 of 16-bit outputs).
@@ -97,7 +97,7 @@ class Loss {
   // One number: the weighted mean over all positions, divided by the sum of their weights: the
   // mask's, times those of the labels' classes where labels are classes (as PyTorch). 0 where the
   // weights' sum is 0 and of no examples. Longer sequences count more than shorter ones, other than
-  // in the mean of Of. Of CTC: the mean over examples.
+  // in the mean of Of. Of CTC: the mean over examples, weighted by a mask [batch].
   NDArray Mean(const NDArray& output, const NDArray& labels, const NDArray* mask = nullptr,
                Labels known = Labels::kUnchecked) const;
 

@@ -236,6 +236,37 @@ TEST(Loss, DirectionsOfNothing) {
   EXPECT_THAT(gradient.ToVector<double>(), Each(0));
 }
 
+TEST(Loss, DirectionsOfShortVectors) {
+  const Loss loss(LossKind::kCosineProximity);
+  const NDArray x = FromValues<float>({3e-30f, 4e-30f}, {1, 2});
+  const NDArray t = FromValues<float>({4e-30f, 3e-30f}, {1, 2});
+  EXPECT_NEAR(loss.Of(x, t).At<float>({0}), 1 - 24.0 / 25, 1e-6);
+  EXPECT_NEAR(loss.Of(x, x).At<float>({0}), 0, 1e-6);
+  EXPECT_NEAR(loss.Of(x, -t * 1e30).At<float>({0}), 1 + 24.0 / 25, 1e-6);
+}
+
+// Examples that are none, as those that fill up a last batch, and such that count twice.
+TEST(LossMasks, OfWholeSequences) {
+  const Loss loss(LossKind::kCtc);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const NDArray all = Output({3, 5, 4}), labels = FromValues<int64_t>({1, 2, 3, -1, 2, 2}, {3, 2});
+  const NDArray each = loss.Of(all, labels);
+  const NDArray mask = FromValues<double>({2, 0, 1}, {3});
+  const NDArray used = FromValues<bool>({true, false, true}, {3, 1, 1});
+  const NDArray spoiled = Where(used, all, nan);
+  const NDArray wrong = FromValues<int64_t>({1, 2, 77, -5, 2, 2}, {3, 2});
+  const NDArray weighted = loss.Of(spoiled, wrong, &mask);
+  EXPECT_EQ(weighted.ToVector<double>(),
+            (std::vector<double>{2 * each.At<double>({0}), 0, each.At<double>({2})}));
+  double mean;
+  const NDArray gradient = GradientOfMean(loss, spoiled, wrong, &mask, &mean);
+  EXPECT_NEAR(mean, (2 * each.At<double>({0}) + each.At<double>({2})) / 3, 1e-14);
+  for (const double g : gradient.ToVector<double>()) EXPECT_TRUE(std::isfinite(g));
+  EXPECT_THAT(gradient(1).ToVector<double>(), Each(0));
+  EXPECT_NO_THROW(loss.CheckLabels(spoiled, wrong, &mask));
+  EXPECT_FALSE(CatchStatus([&] { loss.CheckLabels(spoiled, wrong); }).ok());
+}
+
 TEST(Loss, SequencesThatDoNotFit) {
   const NDArray x = Output({1, 3, 4});
   const NDArray labels = FromValues(absl::MakeConstSpan(std::vector<int64_t>{1, 1, 2}), {1, 3});

@@ -116,12 +116,14 @@ TEST(InferenceLimitsTest, ShutdownAnswersWhoWaitsForRoomToo) {
     });
   }
   gate.AwaitInside(2);
+  // Else it would itself be who waits. Behind the workers nobody leaves the queue.
+  AwaitWaiting(service, 1);
   const auto refused = [&] {
     return std::string(ErrorOf([&] {
                          service.Run({{Ones({1, 100})}, {}, {}, WhenFull::kRefuse});
                        }).message());
   };
-  while (refused().find(", and 9 for room") == std::string::npos) continue;
+  while (refused().find(": 1 requests wait, of 1, and 9 for room") == std::string::npos) continue;
   std::thread shuts([&] { service.Shutdown(); });
   while (refused().find("after Shutdown") == std::string::npos) continue;
   gate.Open();

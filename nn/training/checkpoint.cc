@@ -37,10 +37,10 @@ bool IsCheckpointName(absl::string_view name) {
 }
 
 bool IsOurs(const std::string& field) {
-  return field == "format" || field == "updater" || field == "steps" || field == "epoch" ||
-         field == "random_step" || field == "random_seed" || field == "architecture" ||
-         field == "frozen" || field == "loss_scale" || field == "loss_scale_config" ||
-         field == "loss_scale_steps" || field == "compute_type";
+  return field == "format" || field == "updater" || field == "exact_updater" || field == "steps" ||
+         field == "epoch" || field == "random_step" || field == "random_seed" ||
+         field == "architecture" || field == "frozen" || field == "loss_scale" ||
+         field == "loss_scale_config" || field == "loss_scale_steps" || field == "compute_type";
 }
 
 constexpr absl::string_view kNone = "none";
@@ -143,6 +143,7 @@ std::map<std::string, std::string> CheckpointMetadata(const Network& network,
   }
   metadata["format"] = kFormat;
   metadata["updater"] = updater.config().ToString();
+  metadata["exact_updater"] = updater.config().ToExactString();
   metadata["steps"] = absl::StrCat(updater.steps());
   metadata["epoch"] = absl::StrCat(updater.epoch());
   metadata["random_step"] = absl::StrCat(network.step());
@@ -204,13 +205,15 @@ CheckpointNotes LoadCheckpointInParts(
   const Counters counters = CountersOf(reader, path);
   CheckField(reader, path, "architecture", network.Describe());
   CheckField(reader, path, "updater", updater.config().ToString());
+  // Files of before there was such a field have none to compare with.
+  if (reader.metadata().count("exact_updater") > 0)
+    CheckField(reader, path, "exact_updater", updater.config().ToExactString());
   CheckIs(path, "frozen", FieldOrNone(reader, "frozen"), FrozenOf(network));
   CheckIs(path, "loss_scale_config", FieldOrNone(reader, "loss_scale_config"),
           loss_scale != nullptr ? loss_scale->config().ToString() : std::string(kNone));
-  // Files of before there was such a field have none to compare with.
   if (reader.metadata().count("compute_type") > 0)
     CheckField(reader, path, "compute_type", ComputeTypeOf(network));
-  // Of what layers draw; files of before there was such a field have none to compare with.
+  // Of what layers draw.
   const std::string seed = absl::StrCat(network.seed());
   if (network.is_random() && reader.metadata().count("random_seed") > 0)
     CheckField(reader, path, "random_seed", seed);

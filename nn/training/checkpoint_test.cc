@@ -168,6 +168,21 @@ TEST(Checkpoint, AnotherSeedIsNoMatterWhereNothingIsDrawn) {
   EXPECT_EQ(updater.steps(), 7);
 }
 
+// Rates that are the same in the six digits of texts.
+TEST(Checkpoint, OneOfAnUpdaterThatDiffersInASeventhDigitIsRefused) {
+  const std::string path = testing::TempDir() + "/seventh.safetensors";
+  Network network = NewNetwork(3);
+  UpdaterConfig config = Config(UpdaterKind::kAdam);
+  config.learning_rate = 0.001;
+  Updater updater(config, {network.trained_elements()});
+  SaveCheckpoint(network, updater, path);
+  LoadCheckpoint(path, network, updater);
+  config.learning_rate = 0.0010000001;
+  Updater other(config, {network.trained_elements()});
+  EXPECT_THAT(ErrorOf([&] { LoadCheckpoint(path, network, other); }),
+              IsError(StatusCode::kDataLoss, {path, "metadata \"exact_updater\"", "0.0010000001"}));
+}
+
 // Whose steps have other bits.
 TEST(Checkpoint, OneOfLayersThatComputeByAnotherTypeIsRefused) {
   const std::string path = testing::TempDir() + "/computes.safetensors";
