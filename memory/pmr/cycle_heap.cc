@@ -104,12 +104,24 @@ void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
   return chunks_.TakeFrom(chunk, size_class, CurrentThreadToken());
 }
 
+// Before a limit refuses, what the workspace has and nobody uses goes back: kept chunks and spans, then what serves arrays.
+Allocation CycleHeap::TakeFromSpans(size_t bytes, size_t alignment) {
+  for (bool asked_arrays = false, asked_here = false;;) {
+    try {
+      return AllocateOrThrow(storage_->spans, bytes, alignment);
+    } catch (const OutOfMemoryError&) {
+      if (!std::exchange(asked_here, true) && GiveBackUnused() > 0) continue;
+      if (std::exchange(asked_arrays, true) || !core_->GaveForBlocks(bytes)) throw;
+    }
+  }
+}
+
 // Of the workspace. Whoever was asked to give memory back may have taken blocks, so it is looked twice.
 Allocation CycleHeap::TakeWithinLimits(size_t bytes, size_t alignment) {
   core_->CheckBlockBytes(bytes);
   Allocation memory;
   try {
-    memory = AllocateOrThrow(storage_->spans, bytes, alignment);
+    memory = TakeFromSpans(bytes, alignment);
   } catch (...) {
     CountOwned();  // what was kept may have gone to make room
     throw;
@@ -238,6 +250,20 @@ void CycleHeap::GiveUnused() noexcept {
   const int64_t before = chunks_.count();
   chunks_.Age(0, false);
   AddUsed((chunks_.count() - before) * static_cast<int64_t>(kBlockChunkBytes));
+}
+
+size_t CycleHeap::GiveBackUnused() noexcept {
+  const size_t before = storage_->spans.owned_bytes();
+  if (is_open_here()) {
+    GiveUnused();
+  } else {
+    if (thread_.load(std::memory_order_relaxed) != nullptr) return 0;
+    DrainReturned();
+    chunks_.Age(0, true);
+  }
+  storage_->spans.Trim();
+  CountOwned();
+  return before - std::min(before, storage_->spans.owned_bytes());
 }
 
 void CycleHeap::Age() noexcept {

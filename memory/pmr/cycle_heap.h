@@ -88,6 +88,7 @@ class CycleHeap final : public CycleMemory {
 
   Left EndCycle() noexcept override;
   void GiveUnused() noexcept override;
+  size_t GiveBackUnused() noexcept override;
   void Age() noexcept override;
   void Trim() noexcept override;
   void Abandon() noexcept override;
@@ -119,6 +120,7 @@ class CycleHeap final : public CycleMemory {
   void* AllocateInCycle(size_t bytes, size_t alignment);
   void* AllocateLarge(size_t bytes, size_t alignment);
   Allocation TakeWithinLimits(size_t bytes, size_t alignment);
+  Allocation TakeFromSpans(size_t bytes, size_t alignment);
   static void ReleaseElsewhere(BlockChunk* chunk, void* block) noexcept;
   static void ReleaseLarge(LargeBlock* block) noexcept;
   void Told(BlockChunk* chunk) noexcept;

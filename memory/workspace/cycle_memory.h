@@ -6,6 +6,7 @@
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_CYCLE_MEMORY_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_CYCLE_MEMORY_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tidepool {
@@ -24,6 +25,8 @@ class CycleMemory {
   // Within a cycle, on its thread: what is kept without blocks, and what other threads have released,
   // counts as in use no more.
   virtual void GiveUnused() noexcept = 0;
+  // In a cycle too, as what limits leave is wanted for something else: that goes back to the system. Returns how many bytes went.
+  virtual size_t GiveBackUnused() noexcept = 0;
   // Another cycle has ended, with blocks or without: what nobody has used for some goes.
   virtual void Age() noexcept = 0;
   // What is kept without blocks goes.

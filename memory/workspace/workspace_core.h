@@ -126,6 +126,7 @@ class WorkspaceCore final : public BufferOwner {
   bool AttachBlocks(CycleMemory* memory) noexcept { return spills_.SetBeside(memory); }
   // On the thread that has it open. Throws by the spill policy, after what blocks have without using it was given back.
   void CheckBlockBytes(size_t bytes) { limits_together_ ? CheckTogether(bytes, "blocks") : void(); }
+  bool GaveForBlocks(size_t bytes);  // as much, or some, of what serves arrays went to make room
   bool serves_blocks_on(const void* thread) const { return is_open_on(thread) && serves_blocks_; }
   void AddBlockBytes(int64_t bytes) noexcept {
     account_.AddUsed(bytes);
@@ -135,8 +136,7 @@ class WorkspaceCore final : public BufferOwner {
 
   // ---- as the slot of a ring (ring_slot_core.cc) ----------------------------------------------
   // A cycle of a slot begins on the producer's thread, is handed over to leases that belong to no thread, and ends with
-  // the last of them. The ring learns for its slots.
-  // `name` is the Reclaimer's for it, which asks `may_reclaim` first.
+  // the last of them. The ring learns for its slots. `name` is the Reclaimer's, which asks `may_reclaim` first.
   static WorkspaceCore* NewRingSlot(std::string id, WorkspaceConfig config, Device device,
                                     const std::string& name, std::function<bool()> may_reclaim);
   // Generations are the ring's: before the cycle is entered.

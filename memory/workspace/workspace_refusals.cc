@@ -12,6 +12,14 @@
 #include "tidepool/memory/workspace/workspace_core.h"
 
 namespace tidepool {
+namespace {
+
+// Whether blocks without records had anything that nobody uses, which is gone now.
+bool GaveBlocks(CycleMemory* blocks) noexcept {
+  return blocks != nullptr && blocks->GiveBackUnused() > 0;
+}
+
+}  // namespace
 
 Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
   LieByThemselvesWhereTight(rounded);
@@ -19,8 +27,9 @@ Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
   const bool is_kept = spills_.owned_bytes() >= spilled_bytes_alive_ + rounded;
   const bool is_tight = !is_kept && RoomUnderLimits() < rounded;
   if (is_tight && pool_ != nullptr) pool_->memory.Trim();
-  bool again = is_tight && GaveGaps(rounded);
-  for (;; again = true) {
+  if (is_tight) GaveBlocks(block_memory());
+  bool asked_gaps = is_tight && GaveGaps(rounded);
+  for (;;) {
     try {
       CheckMaySpill(rounded);
       MakeHolesFor(rounded);
@@ -28,12 +37,23 @@ Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
       CheckSpilled(spill, bytes, rounded);
       return spill;
     } catch (const OutOfMemoryError&) {
-      if (!again && GaveGaps(rounded)) continue;
+      if (GaveBlocks(block_memory()) || (!std::exchange(asked_gaps, true) && GaveGaps(rounded))) continue;
       NoteRefused(rounded);
       if (slot_count_ == 0) BeginAgain();
       throw;
     }
   }
+}
+
+// Blocks without records (cycle_memory.h) lack so many bytes, and what serves arrays gives back what it keeps.
+bool WorkspaceCore::GaveForBlocks(size_t bytes) {
+  const int64_t before = owned_.bytes();
+  spills_.Trim();
+  if (pool_ != nullptr) pool_->memory.Trim();
+  if (owned_.bytes() < before) return true;
+  Settle();  // as before a request that leaves its plan
+  ReserveMore();
+  return GaveGaps(bytes);
 }
 
 // Blocks outside share chunks, and what is released of them is of use for others of their size only. Where limits leave less

@@ -1,0 +1,131 @@
+// Limits of owners and of the process, of workspaces that serve arrays and blocks without records: what one of them keeps and nobody
+// uses makes room for the other.
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/error.h"
+#include "tidepool/memory/pmr/block_bytes.h"
+#include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_pool.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+
+namespace tidepool {
+namespace {
+
+constexpr int64_t kLimit = 16 << 20;
+constexpr size_t kMost = 10 << 20;
+
+void Array(size_t bytes) { const BufferHandle array(AllocateHere(bytes)); }
+void Block(size_t bytes) { ReleaseBytes(AllocateBytesHere(bytes), bytes); }
+void SmallBlocks() {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 2000; ++i) blocks.push_back(AllocateBytesHere(1000));
+  for (void* const block : blocks) ReleaseBytes(block, 1000);
+}
+
+// A limit for as long as one lives.
+class Limit {
+ public:
+  Limit(bool of_process, const std::string& owner) : owner_(of_process ? nullptr : &OwnerOf(owner)) {
+    MemoryBudget& budget = MemoryBudget::Global();
+    if (of_process) {
+      budget.SetProcessLimit(budget.process().taken_bytes + kLimit);
+    } else {
+      budget.SetOwnerLimit(*owner_, Host(), kLimit);
+    }
+  }
+  ~Limit() {
+    MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited);
+    if (owner_ != nullptr)
+      MemoryBudget::Global().SetOwnerLimit(*owner_, Host(), MemoryBudget::kUnlimited);
+  }
+
+ private:
+  static MemoryOwner& OwnerOf(const std::string& name) {
+    return MemoryOwner::Process().Child("workspace " + name);
+  }
+  MemoryOwner* const owner_;
+};
+
+// What each cycle of a round does, one after the other.
+using Round = std::vector<std::function<void()>>;
+constexpr const char *kArrayThenBlock = "an array, then a block",
+                     *kArrayThenSmallBlocks = "an array, then small blocks and an array";
+const std::vector<std::pair<const char*, Round>> kRounds = {
+    {"small, then a large block", {[] { SmallBlocks(); }, [] { Block(15 << 20); }}},
+    {"the same in one cycle", {[] { SmallBlocks(), Block(15 << 20); }}},
+    {"a block, then an array", {[] { Block(kMost), Array(kMost); }}},
+    {"the same in two cycles", {[] { Block(kMost); }, [] { Array(kMost); }}},
+    {kArrayThenBlock, {[] { Array(kMost), Block(kMost); }}},
+    {"in two cycles", {[] { Array(kMost); }, [] { Block(kMost); }}},
+    {"small blocks, then an array", {[] { SmallBlocks(), Array(15 << 20); }}},
+    {kArrayThenSmallBlocks, {[] { Array(15 << 20), SmallBlocks(), Array(15 << 20); }}},
+};
+
+TEST(TightLimits, WhatNobodyUsesMakesRoomForArraysAndBlocks) {
+  for (const bool of_process : {false, true}) {
+    for (const auto& [name, round] : kRounds) {
+      SCOPED_TRACE(std::string(name) + (of_process ? ", process" : ", owner"));
+      const Limit limit(of_process, "tight");
+      Workspace workspace("tight");
+      for (int i = 0; i < 20; ++i) {
+        for (const auto& cycle : round) {
+          WorkspaceScope scope(workspace);
+          ASSERT_NO_THROW(cycle()) << i;
+        }
+      }
+    }
+  }
+}
+
+// But for a cycle whose range has what its plan places, which has no gaps to give back.
+TEST(TightLimits, SoInPools) {
+  for (const auto& [name, round] : kRounds) {
+    SCOPED_TRACE(name);
+    const bool keeps_range =
+        name == kArrayThenBlock || name == kArrayThenSmallBlocks;  // in one cycle
+    if (keeps_range) continue;
+    const Limit limit(/*of_process=*/true, "");
+    WorkspacePool pool("tight pool");
+    int refused = 0;
+    for (int i = 0; i < 20; ++i) {
+      for (const auto& cycle : round) {
+        try {
+          PooledScope scope(pool);
+          cycle();
+        } catch (const OutOfMemoryError&) {
+          ++refused;
+        }
+      }
+    }
+    EXPECT_EQ(refused, 0);
+  }
+}
+
+// What is in use stays, and what does not fit is refused as before.
+TEST(TightLimits, WhatIsInUseStays) {
+  const Limit limit(false, "tight in use");
+  Workspace workspace("tight in use");
+  for (int i = 0; i < 10; ++i) {
+    WorkspaceScope scope(workspace);
+    char* const block = static_cast<char*>(AllocateBytesHere(kMost));
+    block[0] = 'a', block[kMost - 1] = 'z';
+    EXPECT_THROW(Array(kMost), OutOfMemoryError);
+    const BufferHandle array(AllocateHere(2 << 20));
+    EXPECT_EQ(block[0], 'a');
+    EXPECT_EQ(block[kMost - 1], 'z');
+    EXPECT_THROW(Block(kMost), OutOfMemoryError);
+    ReleaseBytes(block, kMost);
+    Array(kMost);
+  }
+}
+
+}  // namespace
+}  // namespace tidepool
