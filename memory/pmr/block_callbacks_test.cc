@@ -65,8 +65,8 @@ TEST(BlockCallbacksTest, ALimitHoldsThoughACallbackTakesABlockMeanwhile) {
       (spill == SpillPolicy::kFail ? config.initial_size : config.max_size) = 4 * kMiB;
       Workspace workspace("limited", config);
       WorkspaceScope scope(workspace);
-      // Callbacks in a request of an array serve blocks of a cycle that has had some.
-      if (request == kArray) ReleaseBytes(AllocateBytes(workspace, 16), 16);
+      // Callbacks in a request of an array serve blocks of a cycle that has had some. One is in use, as what is not makes room.
+      void* const held = request == kArray ? AllocateBytes(workspace, 16) : nullptr;
       void* taken = nullptr;
       const auto reclaimer = Reclaimer::Global().Register("takes", [&](ReclaimDepth) -> int64_t {
         if (taken != nullptr) return 0;
@@ -89,6 +89,7 @@ TEST(BlockCallbacksTest, ALimitHoldsThoughACallbackTakesABlockMeanwhile) {
       ReleaseBytes(taken, 4 * kMiB - 100000);
       if (request == kArray) BufferHandle(AllocateHere(4 * kMiB - 2 * internal::kBlockChunkBytes));
       for (void* const block : blocks) ReleaseBytes(block, 4000);
+      ReleaseBytes(held, 16);
     }
   }
 }

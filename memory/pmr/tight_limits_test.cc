@@ -33,7 +33,8 @@ void SmallBlocks() {
 // A limit for as long as one lives.
 class Limit {
  public:
-  Limit(bool of_process, const std::string& owner) : owner_(of_process ? nullptr : &OwnerOf(owner)) {
+  Limit(bool of_process, const std::string& owner)
+      : owner_(of_process ? nullptr : &OwnerOf(owner)) {
     MemoryBudget& budget = MemoryBudget::Global();
     if (of_process) {
       budget.SetProcessLimit(budget.process().taken_bytes + kLimit);

@@ -37,7 +37,8 @@ Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
       CheckSpilled(spill, bytes, rounded);
       return spill;
     } catch (const OutOfMemoryError&) {
-      if (GaveBlocks(block_memory()) || (!std::exchange(asked_gaps, true) && GaveGaps(rounded))) continue;
+      if (GaveBlocks(block_memory()) || (!std::exchange(asked_gaps, true) && GaveGaps(rounded)))
+        continue;
       NoteRefused(rounded);
       if (slot_count_ == 0) BeginAgain();
       throw;
