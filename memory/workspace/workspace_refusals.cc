@@ -1,6 +1,7 @@
 // Requests that the pages do not serve: what is refused, and what is learned of that.
 #include <algorithm>
 #include <cstdint>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -47,14 +48,18 @@ Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
 }
 
 // Blocks without records (cycle_memory.h) lack so many bytes, and what serves arrays gives back what it keeps.
-bool WorkspaceCore::GaveForBlocks(size_t bytes) {
+bool WorkspaceCore::GaveForBlocks(size_t bytes) noexcept {
   const int64_t before = owned_.bytes();
   spills_.Trim();
   if (pool_ != nullptr) pool_->memory.Trim();
   if (owned_.bytes() < before) return true;
-  Settle();  // as before a request that leaves its plan
-  ReserveMore();
-  return GaveGaps(bytes);
+  try {
+    Settle();  // as before a request that leaves its plan
+    ReserveMore();
+    return GaveGaps(bytes);
+  } catch (const std::bad_alloc&) {
+    return false;  // the block is refused with the error of who refused it
+  }
 }
 
 // Blocks outside share chunks, and what is released of them is of use for others of their size only. Where limits leave less
