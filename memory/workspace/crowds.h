@@ -4,7 +4,8 @@
 // leaves its plan, looks for another among thousands, misses, and is planned again in vain. Where that goes on, in more
 // than a sixteenth of all cycles, all that begin so are given up: their requests come from free ranges at the cost of any
 // allocator. They are planned again when few of them come any more: when two of three cycles that begin so are of kinds
-// that had come among the last 512 of these, for some time, which is twice as long each time that this was wrong.
+// that had come among the last 512 of these, for some time, which is twice as long each time that this was wrong, up to a
+// thousand cycles.
 //
 // Threads: one at a time. Cost: a look into a table of 16 KiB for a cycle that begins so; a compare for any other.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_CROWDS_H_
@@ -78,7 +79,7 @@ class Crowds {
   static constexpr uint64_t kMiss = 16;
   static constexpr uint64_t kMost = 256 * kMiss;
   static constexpr uint64_t kFewCome = 64;
-  static constexpr uint32_t kMostDoublings = 16;
+  static constexpr uint32_t kMostDoublings = 4;
   static constexpr size_t kKinds = 1024;
   static constexpr uint64_t kOfLate = 512;
 

@@ -109,7 +109,14 @@ void CycleFollower::SetFollowed(const LearnedCycle* cycle) noexcept {
 }
 
 void CycleFollower::Count(const LearnedCycle* cycle) noexcept {
-  if (cycle == nullptr) return;
+  if (cycle == nullptr) {
+    if (lesson_.plans->size() > 0) return;  // of the one that is known until another comes
+    counters_.planned_peak_bytes = 0;
+    counters_.live_lower_bound_bytes = 0;
+    counters_.requested_bytes = 0;
+    counters_.planned_requests = 0;
+    return;
+  }
   const CyclePlan& plan = *cycle->plan;
   counters_.planned_peak_bytes = plan.peak_bytes;
   counters_.live_lower_bound_bytes = plan.most_alive_bytes();
@@ -123,6 +130,7 @@ void CycleFollower::BeginAnew(size_t capacity) noexcept {
   alike_ = {};
   alike_is_known_ = true;
   missed_ = 0;
+  help_ = Help::kUnknown;
   most_looked_at_ = kMostLookedAt;
   // Pages that could not be had are asked for again at the cycle's end.
   const LearnedCycle* next = lesson_.next;
@@ -147,6 +155,13 @@ bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t
   if (!was_recorded) alike_is_known_ = false;
   if (keeps_plans()) {
     if (SwitchPlan(made, rounded) && placed_.TryPlace(slot, rounded, offset)) return true;
+    const auto& planned = plan()->requests;
+    const bool is_other =
+        slot >= planned.size() || planned[slot].size != static_cast<int64_t>(rounded);
+    if (is_other && !TriesLarger()) {
+      slot > 0 ? LeaveForGood(made) : FollowFromHere(nullptr, made);
+      return false;
+    }
     if (placed_.TryPlaceWithin(slot, rounded, offset)) return true;
     if (slot == 0) {
       const LearnedCycle* const larger = lesson_.plans->SmallestThatBegins(rounded, capacity_);
@@ -161,6 +176,22 @@ bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t
     LeaveForGood(made);
   }
   return false;
+}
+
+bool CycleFollower::TriesLarger() noexcept {
+  if (help_ == Help::kUnknown) {
+    // Without a plan it may be refused what the plan of a larger one has room for.
+    const bool tries = trust_ > 0 || config_.policy_spill == SpillPolicy::kFail || ++untried_ >= kUntriedCycles;
+    if (tries) untried_ = 0;
+    help_ = tries ? Help::kTaken : Help::kNone;
+  }
+  return help_ == Help::kTaken;
+}
+
+// Of a cycle that was to be served by what was planned for larger requests.
+void CycleFollower::Judge(uint32_t requests) noexcept {
+  trust_ = missed_ <= requests / kMissedShare ? std::min(trust_ + kTrustForOneServed, kMostTrust)
+                                              : std::max(trust_ - 1, 0);
 }
 
 void CycleFollower::LeaveForGood(const RequestView& made) noexcept {

@@ -115,7 +115,10 @@ class CycleFollower {
     undisturbed_ = false;
   }
   // All requests are made.
-  void Finish(const RequestView& made) noexcept { recorder_.Finish(made); }
+  void Finish(const RequestView& made) noexcept {
+    recorder_.Finish(made);
+    if (help_ == Help::kTaken) Judge(made.count());
+  }
   // After Finish() of a workspace's cycle: what cycles were written into is given back when some running have followed
   // their plan to the end. True when it was.
   bool TrimUnused() noexcept {
@@ -137,6 +140,11 @@ class CycleFollower {
   }
 
  private:
+  // Whether places of larger requests are tried for what no plan has: a longer sequence serves a shorter one so. Where
+  // nothing is like anything that is planned they serve little, and the search costs more than it gains.
+  enum class Help : uint8_t { kUnknown, kTaken, kNone };
+  bool TriesLarger() noexcept;
+  void Judge(uint32_t requests) noexcept;
   bool keeps_plans() const { return config_.policy_learning == LearningPolicy::kTraining; }
   void BeginAnew(size_t capacity) noexcept;
   void SetFollowed(const LearnedCycle* cycle) noexcept;
@@ -179,6 +187,12 @@ class CycleFollower {
   bool unrecorded_ = false;
   static constexpr uint32_t kQuietCycles = 4;
   uint32_t quiet_cycles_ = 0;
+  Help help_ = Help::kUnknown;  // in this cycle
+  static constexpr int kMostTrust = 64;
+  static constexpr int kTrustForOneServed = 4;
+  static constexpr uint32_t kUntriedCycles = 64;
+  int trust_ = kMostTrust;   // in larger ones; less each time that they served little
+  uint32_t untried_ = 0;     // cycles since they were tried in spite of that
   uint32_t missed_ = 0;          // requests of this cycle
   uint32_t most_looked_at_ = 0;  // of plans that it may change to
   uint32_t first_miss_ = 0;

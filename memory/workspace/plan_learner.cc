@@ -215,29 +215,6 @@ void PlanLearner::ForgetOld() noexcept {
   oversized_cycles_ = INT32_MAX / 2;  // at once
 }
 
-// While planning waits, nothing is to be known of a cycle but whether it comes again.
-void PlanLearner::DecideToRecord() noexcept {
-  if (!effort_.waits()) records_next_ = kFewestCyclesOfRecording;
-  const bool waits = effort_.waits() || loose_cycles_ >= kLooseBeforeUnrecorded;
-  const bool records = !allows_unrecorded_ || !waits || cycles_ < records_until_;
-  if (records == records_) return;
-  records_ = records;
-  ++version_;
-}
-
-// One that was not recorded has come again. It is planned when it comes while cycles are recorded: at its next coming,
-// or, where many others come in between, after as many more as it takes until that lasts long enough.
-void PlanLearner::RecordAgain() noexcept {
-  records_until_ = cycles_ + records_next_;
-  records_next_ = std::min(2 * records_next_, kMostCyclesOfRecording);
-}
-
-void PlanLearner::ForgetGuesses() noexcept {
-  if (!plans_.ForgetGuesses([this](uint64_t signature) { effort_.Saw(signature); })) return;
-  if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
-  Changed();
-}
-
 void PlanLearner::ForgetReach() noexcept {
   reach_.Clear();
   roomy_reach_.Clear();
@@ -257,10 +234,13 @@ void PlanLearner::SetNext(const LearnedCycle* next) noexcept {
 }
 
 void PlanLearner::Use(const LearnedCycle* cycle, bool followed) noexcept {
+  const uint64_t away = followed && cycle != nullptr ? cycles_ - cycle->came_at : 0;
   plans_.Use(cycle, cycles_, followed);
   // The only plan there is pays when cycles that follow it follow one another.
   LearnedCycle& used = plans_.last_used();
   if (followed) used.refused = false;
+  if (away >= PlanningEffort::kLeastGoneAfter) ComeBack(used, away);
+  if (followed) Follow(used), used.seen_at = cycles_;
   if (!followed || used.paid || (!keeps_plans() && !comes_again_)) return;
   used.paid = true;
   effort_.Paid();
@@ -269,6 +249,7 @@ void PlanLearner::Use(const LearnedCycle* cycle, bool followed) noexcept {
 const LearnedCycle* PlanLearner::Install(std::shared_ptr<const CyclePlan> plan, bool loaded) {
   const LearnedCycle* const added =
       plans_.Add(std::move(plan), cycles_, loaded);  // the last to throw
+  if (loaded) plans_.last_used().followed = PlanningEffort::kPaidForGood;  // it took no planning
   inexact_cycles_ = missing_cycles_ = 0;
   next_ = added;
   ++plans_made_;

@@ -9,7 +9,9 @@
 // such cycles need not be recorded at all, until one of them comes again.
 //
 // A cycle that repeats stops missing within three repetitions, whatever came before, as long as there is
-// memory for plans and pages: nothing that was learned before may keep it from being learned. One that
+// memory for plans and pages: nothing that was learned before may keep it from being learned. Where the cycles of many plans of
+// late stayed away before these were worth making, it is planned after some more, up to 512 (planning_effort.h), and follows no
+// plan until then, which is no miss; likewise up to 1,024 where kinds that begin so were given up together (crowds.h). One that
 // goes on repeating is looked at anew now and then, so that pages come down to what it needs. Where lifetimes are other
 // ones each time, so that a plan would be far larger than what is alive, there is none until they are regular again
 // (loose_plans.h).
@@ -45,6 +47,7 @@
 #include "tidepool/memory/workspace/recent_peak.h"
 #include "tidepool/memory/workspace/refused_request.h"
 #include "tidepool/memory/workspace/request_slot.h"
+#include "tidepool/memory/workspace/wanted_plan.h"
 #include "tidepool/memory/workspace/workspace_config.h"
 
 namespace tidepool {
@@ -98,40 +101,6 @@ struct Lesson {
   bool records = true;
 };
 
-// A plan that is to be made. What it points to lives as long.
-struct WantedPlan {
-  enum class Kind : uint8_t { kCycle, kBeginning, kAlone, kRefused };
-  Kind kind = Kind::kCycle;
-  uint64_t learning = 0;   // what was learned is given up from time to time; of which one it is
-  size_t limit_bytes = 0;  // requests beyond are planned outside of the pages
-  // Of the pages, where what is alive at once fits into so much. kRefused: in any case.
-  size_t most_peak = SIZE_MAX;
-  // That pages may have where memory was refused of late: more effort is made where a plan alone needs more.
-  size_t room = SIZE_MAX;
-  size_t alignment = 0;
-  bool pins = false;         // kCycle: around what other plans have
-  bool may_give_up = false;  // kCycle: with all that begin alike, where these need too much
-  bool to_end = false;       // kCycle: what lives longer than in `same` lives to the end
-  std::shared_ptr<const CyclePlan>
-      same;  // of the same requests, whose longer lifetimes stay; or null
-  std::shared_ptr<const CyclePlan> longer;  // likewise
-  std::vector<std::shared_ptr<const CyclePlan>>
-      family;                              // of others that begin alike; empty: none, or too many
-  std::shared_ptr<const CyclePlan> whole;  // kBeginning: of which it is one
-  MappedVector<LifetimeBuffer> seen;       // kAlone: the longest lifetimes; kRefused: of these
-  size_t most_alive = 0;                   // kAlone: at once in one of those cycles, bytes
-  size_t peak_to_beat = 0;                 // kAlone
-  size_t loose_of =
-      0;  // kAlone: the most bytes alive, where the plan there is goes if no smaller one is made; else 0
-};
-
-// What was made for it.
-struct NewPlans {
-  std::shared_ptr<const CyclePlan> plan;
-  std::vector<PlanSet::Replacement> others;  // of the family
-};
-using MadePlans = std::shared_ptr<const NewPlans>;
-
 class PlanLearner {
  public:
   // `alignment` is that of requests, which the device may have raised. `window`: totals are the largest
@@ -172,6 +141,8 @@ class PlanLearner {
       LearnedCycle& used = plans_.last_used();
       used.came_at = cycles_ + 1;
       used.used_at = cycles_ + 1;
+      Follow(used);
+      effort_.Served(requests);
     }
     ++cycles_;
     totals_.Add(bytes);
@@ -256,12 +227,26 @@ class PlanLearner {
   // Nothing: more than are planned together.
   std::optional<Family> FamilyOf(const EndedCycle& cycle, const LearnedCycle* own,
                                  uint64_t since) const;
+  void Follow(LearnedCycle& used) noexcept {
+    ++used.followed;
+    ++used.running;
+    if (used.debt == 0) return;
+    --used.debt;
+    effort_.WinBack();
+  }
+  void ComeBack(LearnedCycle& used, uint64_t away) noexcept;
+  static size_t RequestsOf(const Family& family) noexcept;
   bool Affords(const Family& family, bool mends) noexcept;
-  static constexpr size_t kLeastPriceOfPages = 2, kMostPriceOfPages = 256;
+  bool IsRemadeTooSoon(const LearnedCycle& same) const;
+  static void NoteLives(const EndedCycle& cycle, LearnedCycle& same);
+  static constexpr size_t kLeastPriceOfPages = 16, kMostPriceOfPages = 256;
+  static constexpr size_t kMostPriceOfMending = 256;
+  size_t PriceOfMending() noexcept;
   void WantLifetimes(const Shape& shape) noexcept;
   void RecordAgain() noexcept;
   void DecideToRecord() noexcept;
   void ForgetGuesses() noexcept;
+  void WriteOff() noexcept;
   // Memory that is refused (plan_learner_refused.cc).
   std::optional<WantedPlan> ObserveRefused(const EndedCycle& cycle);
   void AdoptRefused(bool fits) noexcept;
@@ -272,6 +257,7 @@ class PlanLearner {
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
   void ExpectSteady(const EndedCycle& cycle) noexcept;
   void LearnOrder(const Shape& before, const Shape& shape) noexcept;
+  void ExpectLonger(const LearnedCycle& followed) noexcept;
   void ForgetOld() noexcept;
   // Lifetimes that are other ones each time (plan_learner_lives.cc).
   bool MayGiveUp(const EndedCycle& cycle) const;
@@ -329,7 +315,10 @@ class PlanLearner {
   const LearnedCycle* expected_ = nullptr;  // likewise; null: next_
   bool expects_order_ = false;
   PlanningEffort effort_;
-  size_t served_ = 0;  // requests since a family was planned, about
+  size_t served_ = 1 << 12;  // requests since a family was planned, about, and a few at first
+  // How often a family was planned of late to end misses: as many more requests are to be served for the next time.
+  uint32_t mended_ = 0;
+  uint64_t mended_at_ = 0;  // cycles_
   // The same for planning that only saves pages, and how many are to be served for each request that is planned: twice
   // as many each time that it has saved none.
   size_t served_for_pages_ = 0;

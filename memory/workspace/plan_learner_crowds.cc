@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kMostDoublings = 30;
 // And for so many requests that were served for each of its own.
 constexpr size_t kPrice = 16;
-// A cycle that missed in less of its requests was served well enough.
+// A cycle that missed in less of its requests, and left no plan for good, was served well enough.
 constexpr uint64_t kShareMissed = 16;
 
 }  // namespace
@@ -22,7 +22,8 @@ constexpr uint64_t kShareMissed = 16;
 bool PlanLearner::PlansInCrowd(const EndedCycle& cycle, const LearnedCycle& same) {
   const size_t requests = cycle.made.count();
   const size_t first_bytes = cycle.first_bytes();
-  if (MayGiveUp(cycle) && cycle.misses * kShareMissed >= requests &&
+  const bool missed = cycle.followed == nullptr || cycle.misses * kShareMissed >= requests;
+  if (MayGiveUp(cycle) && missed &&
       crowds_.Missed(first_bytes, cycles_)) {
     GiveUpCrowd(first_bytes);
     return false;
@@ -44,6 +45,7 @@ void PlanLearner::GiveUpCrowd(size_t first_bytes) {
     plans_given_up_ += each.paid;  // others are guesses
   });
   plans_.ForgetBeginning(first_bytes);
+  mended_ = 0;  // that it was in vain was theirs
   GaveUp(most_alive);
 }
 

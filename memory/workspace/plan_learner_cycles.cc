@@ -35,6 +35,8 @@ constexpr int kMostRecordedCycles = 64;
 constexpr uint32_t kFewAlike = 64;
 // What no plan of a family has room for is given up after so many.
 constexpr uint32_t kRemadeInVain = 8;
+// What planning very many kinds together must save.
+constexpr size_t kWorthPlanningTogether = size_t{64} << 10;
 // Whether the plan of the same requests allows the lifetimes they had.
 bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
   for (uint32_t slot = 0; slot < plan.requests.size(); ++slot) {
@@ -86,7 +88,8 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
     return std::nullopt;
   }
   if (cycle.made.count() == 0 || !cycle.current) return std::nullopt;
-  served_ = std::min(served_ + cycle.made.count(), 2 * kMostFamilyRequests);
+  effort_.Served(cycle.made.count());
+  served_ = std::min(served_ + cycle.made.count(), 2 * kMostPriceOfMending * kMostFamilyRequests);
   served_for_pages_ =
       std::min(served_for_pages_ + cycle.made.count(), kMostPriceOfPages * kMostFamilyRequests);
   // Pages for what was learned since may have been refused.
@@ -124,46 +127,9 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   FitPages();
   DecideToRecord();
   if (expects_order_ && keeps_plans()) LearnOrder(before, shape);
+  if (followed && keeps_plans() && plans_.Holds(cycle.followed)) ExpectLonger(*cycle.followed);
   if (followed && !wanted.has_value() && plans_.Holds(cycle.followed)) ExpectSteady(cycle);
   return wanted;
-}
-
-// Kinds that take turns are begun with the plan that they have, where they come in the order in which they came before.
-void PlanLearner::LearnOrder(const Shape& before, const Shape& shape) noexcept {
-  LearnedCycle* const own = plans_.Find(shape.signature, shape.requests);
-  LearnedCycle* const previous =
-      comes_again_ ? own : plans_.Find(before.signature, before.requests);
-  if (previous != nullptr) {
-    previous->then_signature = shape.signature;
-    previous->then_requests = shape.requests;
-  }
-  if (own == nullptr || own->then_requests == 0) return;
-  const LearnedCycle* const then = plans_.Find(own->then_signature, own->then_requests);
-  if (then != own) expected_ = then;
-}
-
-// Whether the next cycles change nothing but counts as long as they are like this one, and how many.
-void PlanLearner::ExpectSteady(const EndedCycle& cycle) noexcept {
-  const uint32_t requests = cycle.made.count();
-  if (cycle.followed != next() || cycle.is_recorded() || inexact_cycles_ > 0 ||
-      oversized_cycles_ > 0 || !reach_.is_clear() || is_ahead()) {
-    return;
-  }
-  if (keeps_plans() && requests != next_->plan->requests.size()) return;
-  const LearnedCycle& used = plans_.last_used();
-  if (&used != next_ || !used.paid || used.patience < PlanSet::kMostPatience) return;
-  // Until it is looked at anew.
-  LearnedCycle* const own = plans_.Find(last_shape_.signature, last_shape_.requests);
-  RepetitionWatch& watch = own != nullptr ? own->watch : watch_;
-  const int left = watch.next_look() - 1 - watch.repetitions;
-  if (left <= 0) return;
-  if (watch.repetitions == 0) watch.since = cycles_;  // the next one may be the first
-  steady_watch_ = &watch;
-  steady_ = next_;
-  steady_version_ = version_;
-  const uint64_t same = keeps_outliers_ ? PlanSet::kMostUnused - 1 - cycles_ % PlanSet::kMostUnused
-                                        : plans_.CyclesUntilOutlier(cycles_);
-  steady_left_ = std::min<uint64_t>(static_cast<uint64_t>(left), same);
 }
 
 std::optional<WantedPlan> PlanLearner::Want(WantedPlan::Kind kind) {
@@ -216,6 +182,18 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
       return std::nullopt;
     }
   }
+  if (same != nullptr) {
+    if (const uint64_t away = cycles_ - same->seen_at; away >= PlanningEffort::kLeastGoneAfter)
+      ComeBack(*same, away);
+    same->seen_at = cycles_;
+  }
+  if (same != nullptr && IsRemadeTooSoon(*same)) {
+    NoteLives(cycle, *same);
+    Use(same, false);
+    SetNext(same);
+    effort_.PutOff();
+    return std::nullopt;
+  }
   bool to_end = false;
   if (same != nullptr && GivesUp(cycle, shape, *same, &to_end)) {
     effort_.PutOff();
@@ -240,10 +218,12 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   if (!wanted.has_value()) return wanted;
   wanted->pins = keeps_plans() && !IsRefused(cycle.recorder->left_plan());
   wanted->may_give_up = MayGiveUp(cycle);
+  if (RequestsOf(*family) > kFewFamilyRequests) wanted->least_gain = kWorthPlanningTogether;
   wanted->family = *std::move(family);
   if (same == nullptr) return wanted;
   // With the longest lifetimes there were, so that those that vary converge.
   wanted->same = same->plan;
+  wanted->longest = std::move(same->longest);
   if (Allows(*same->plan, cycle)) {
     // It is the other one's places that were in its way.
     const CyclePlan* const left = cycle.recorder->left_plan();
@@ -357,9 +337,12 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   // What did not come meanwhile need not be thought of.
   std::optional<Family> family = Family();
   if (keeps_plans()) family = FamilyOf(cycle, own, watch.since);
-  if (!family.has_value() || !Affords(*family, /*mends=*/false)) {
+  const size_t least_gain =
+      family.has_value() && RequestsOf(*family) > kFewFamilyRequests ? kWorthPlanningTogether : 0;
+  const bool pays = plan.layout.peak_bytes() > least_gain;
+  if (!family.has_value() || !pays || !Affords(*family, /*mends=*/false)) {
     watch.Restart();
-    if (!family.has_value()) watch.WaitLonger(kMostRepetitions);
+    if (!family.has_value() || !pays) watch.WaitLonger(kMostRepetitions);
     return std::nullopt;
   }
   // The plan is far larger than what is alive, and lifetimes that are shorter of late are no help.
@@ -376,6 +359,7 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   if (own != nullptr) own->most_alive = watch.most_alive;
   if (loose) wanted->loose_of = watch.most_alive;
   wanted->peak_to_beat = plan.layout.peak_bytes();
+  wanted->least_gain = least_gain;
   wanted->family = *std::move(family);
   wanted->most_alive = watch.most_alive;
   wanted->seen = std::move(watch.seen);

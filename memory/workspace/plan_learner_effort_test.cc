@@ -1,4 +1,5 @@
 // Which cycles are worth a plan.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -188,6 +189,87 @@ TEST(PlanLearner, CyclesAreRecordedWhereThatWasNotAllowedToEnd) {
     player.Run(Shape(i));
     ASSERT_TRUE(player->lesson().records);
   }
+}
+
+// Kinds that come often for a while and then never again: each plan is followed, and none is worth it. They were planned for
+// ever, one for each.
+TEST(PlanLearner, KindsThatStayAwayArePlannedLessAndLess) {
+  for (const size_t times : {3, 10, 40}) {
+    Player player(WorkspaceConfig::Inference());
+    player.AllowUnrecorded();
+    constexpr size_t kCycles = 50000;
+    for (size_t i = 0; i < kCycles; ++i) player.Run(Shape(i / times));
+    // Those that were made before the first were lost, and one more for a thousand cycles like it.
+    EXPECT_LE(player->plans_made(), 500u) << times;
+    EXPECT_THAT(player->Report(), ::testing::HasSubstr("stayed away before 256"));
+    // What goes on coming is planned all the same.
+    const uint64_t misses = player.misses(), made = player->plans_made();
+    for (int i = 0; i < 600; ++i) player.Run(Shape(1000000));
+    EXPECT_EQ(player->plans_made(), made + 1) << times;
+    EXPECT_LE(player.misses(), misses + 600);
+    const uint64_t after = player.misses();
+    for (int i = 0; i < 200; ++i) player.Run(Shape(1000000));
+    EXPECT_EQ(player.misses(), after);
+    // And wins back what was lost, so that what is new is planned at once again.
+    for (int i = 0; i < 200000; ++i) player.Run(Shape(1000000 + i % 2));
+    EXPECT_TRUE(player->effort().trusts());
+    EXPECT_EQ(player->Report(), "");
+    const uint64_t before = player->plans_made();
+    player.Run(Shape(2000000));
+    EXPECT_EQ(player->plans_made(), before + 1);
+  }
+}
+
+// What comes rarely and regularly keeps its plan, though it is away for longer than what is given up as lost.
+TEST(PlanLearner, WhatComesRarelyKeepsItsPlanWhereFewStayAway) {
+  Player player(WorkspaceConfig::Training());
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    for (int i = 0; i < 5000; ++i) player.Run(Shape(1));
+    for (int i = 0; i < 3; ++i) player.Run(Shape(2));
+    player.Run(Shape(100 + epoch));  // never again
+  }
+  EXPECT_TRUE(player->effort().trusts());
+  EXPECT_EQ(player->effort().planned_at(), 1u);
+  const uint64_t made = player->plans_made(), misses = player.misses();
+  player.Run(Shape(2));
+  EXPECT_EQ(player->plans_made(), made);
+  EXPECT_EQ(player.misses(), misses);
+}
+
+// Lifetimes of the same sizes that are longer again and again: planning each time does not make them known sooner.
+TEST(PlanLearner, AKindWhoseLivesGrowIsPlannedEverMoreRarely) {
+  std::mt19937 random(3);
+  Player player(WorkspaceConfig::Inference());
+  constexpr uint32_t kRequests = 60;
+  for (int i = 0; i < 4000; ++i) {
+    std::vector<Request> cycle;
+    for (uint32_t j = 0; j < kRequests; ++j) {
+      const uint32_t until = j + 1 + (random() % 8 == 0 ? random() % 40 : random() % 4);
+      cycle.push_back({64 * (1 + j), std::min(until, kRequests)});
+    }
+    player.Run(cycle);
+  }
+  EXPECT_LE(player->plans_made(), 20u);
+}
+
+// A new kind goes around the places of those that begin alike as long as pages need not grow for it: planning all of them
+// together each time took longer than all that they ever gain.
+TEST(PlanLearner, ANewKindIsNotPlannedWithAllThatBeginAlike) {
+  std::mt19937 random(9);
+  Player player(WorkspaceConfig::Inference());
+  std::vector<std::vector<Request>> kinds;
+  for (int i = 0; i < 60; ++i) {
+    std::vector<Request> kind = {{64, 4}, {128, 9}, {192, 5}, {640, 7}};
+    for (uint32_t j = 4; j < 20; ++j)
+      kind.push_back({64 * (1 + random() % 30), std::min(j + 1 + static_cast<uint32_t>(random() % 8), 20u)});
+    kinds.push_back(kind);
+  }
+  for (const auto& kind : kinds) {
+    for (int i = 0; i < 3; ++i) player.Run(kind);
+  }
+  EXPECT_EQ(player->plans().size(), kinds.size());
+  // Others were made anew where pages would have grown.
+  EXPECT_LE(player->plans_made(), 3 * kinds.size());
 }
 
 TEST(PlanLearner, ManyKindsInTurnsAreAllPlanned) {

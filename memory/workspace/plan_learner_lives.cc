@@ -17,7 +17,7 @@ constexpr uint32_t kRemadeBeforeGivenUp = 2;
 
 // Lifetimes that have grown so often are taken to the end of the cycle when they grow again, where
 // that is not far more than is alive.
-constexpr uint32_t kRemadeBeforeToEnd = 8;
+constexpr uint32_t kRemadeBeforeToEnd = 6;
 
 // One of kinds that begin alike that was given up so often is planned again when the others have not come for long.
 constexpr uint32_t kGivenUpForGood = 2;
@@ -83,6 +83,7 @@ bool PlanLearner::GivesUp(const EndedCycle& cycle, const Shape& shape, LearnedCy
   WantedPlan wanted;
   wanted.same = same.plan;
   if (TakesLonger(same)) wanted.longer = same.longer;
+  wanted.longest = same.longest;
   const auto needed = [&] {
     return static_cast<size_t>(LiveLowerBound(LongestLifetimes(wanted, cycle), alignment));
   };

@@ -142,7 +142,9 @@ MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle,
     return Made(wanted, std::move(together), alive);
   }
   PlacedRequests around = Place(wanted, cycle, requests);
-  if (around.peak_bytes > around.lower_bound_bytes + around.lower_bound_bytes / 16) {
+  // Pages hold the largest of them in any case.
+  const size_t least = std::max(around.lower_bound_bytes, LargestOf(wanted.family));
+  if (around.peak_bytes > least + std::max(least / 16, wanted.least_gain)) {
     std::vector<PlacedRequests> together = PlaceWithFamily(wanted, requests, false);
     if (LargestOf(together) < std::max(around.peak_bytes, LargestOf(wanted.family)) &&
         !AreTooLarge(wanted, together)) {
@@ -157,11 +159,12 @@ MadePlans MakeCycle(const WantedPlan& wanted, const EndedCycle& cycle,
 
 // What has lived shorter for some time, with those that take turns with it. Null: it needs as much.
 MadePlans MakeAlone(const WantedPlan& wanted) {
-  const size_t enough = wanted.peak_to_beat - wanted.peak_to_beat / 16;
   if (wanted.family.empty()) {
+    const size_t enough = wanted.peak_to_beat - wanted.peak_to_beat / 16;
     PlacedRequests alone = PlaceRequests(wanted.seen, {}, wanted.alignment);
     return alone.peak_bytes < enough ? Made(wanted, std::move(alone), wanted.most_alive) : nullptr;
   }
+  const size_t enough = wanted.peak_to_beat - std::max(wanted.peak_to_beat / 16, wanted.least_gain);
   std::vector<PlacedRequests> together = PlaceWithFamily(wanted, wanted.seen, true);
   const bool pays = together[0].peak_bytes < enough &&
                     LargestOf(absl::MakeSpan(together).subspan(1)) <= LargestOf(wanted.family);
@@ -181,6 +184,7 @@ MappedVector<LifetimeBuffer> PlanLearner::LongestLifetimes(const WantedPlan& wan
       upper = wanted.to_end && upper > known ? last : std::max(upper, known);
     }
     if (wanted.longer != nullptr) upper = std::max(upper, wanted.longer->requests[i].upper);
+    if (i < wanted.longest.size()) upper = std::max(upper, wanted.longest[i]);
   }
   return requests;
 }
@@ -223,27 +227,6 @@ std::optional<PlanLearner::Family> PlanLearner::FamilyOf(const EndedCycle& cycle
     family.push_back(other.plan);
   }
   return family;
-}
-
-// A large family is planned for as many requests as it has, so that planning does not take longer
-// than all else. What only saves pages leaves enough for what ends misses, and is done ever more rarely while it saves
-// none: each of hundreds of kinds is looked at.
-bool PlanLearner::Affords(const Family& family, bool mends) noexcept {
-  size_t requests = 0;
-  for (const auto& plan : family) requests += plan->requests.size();
-  if (requests <= kFewFamilyRequests) return true;
-  if (mends) {
-    if (requests > served_) return false;
-  } else {
-    const size_t price = price_of_pages_ * requests;
-    if (2 * requests > served_ || price > served_for_pages_) {
-      price_refused_ = price;
-      return false;
-    }
-    served_for_pages_ = price_refused_ = 0;
-  }
-  served_ -= requests;
-  return true;
 }
 
 const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans& made) {
@@ -292,6 +275,9 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
     plans_.last_used().most_alive = made->plan->most_alive_bytes();
     plans_.last_used().guessed = keeps_plans() && !comes_again_ && !effort_.waits();
     effort_.Spent(added->plan->requests.size(), cycles_);
+    if (!effort_.trusts())
+      plans_.last_used().debt = effort_.Lose(added->plan->requests.size(), 0);
+    WriteOff();
   }
   if (wanted.kind == WantedPlan::Kind::kRefused) {
     plans_.last_used().refused = any_refused_ = true;

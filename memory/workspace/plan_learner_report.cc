@@ -54,7 +54,12 @@ std::string PlanLearner::Report() const {
     absl::StrAppend(&text, "cycles leave their plans where ", crowd(crowds_.last()),
                     ", and each is in others' way\n");
   }
-  if (effort_.are_hardly_followed()) {
+  if (effort_.loses()) {
+    absl::StrAppend(&text, "no plan for cycles before they have come ", effort_.planned_at(),
+                    " times: those of too many plans stayed away before ",
+                    PlanningEffort::kPaidForGood, " had followed each; ", effort_.put_off(),
+                    " cycles had none\n");
+  } else if (effort_.are_hardly_followed()) {
     absl::StrAppend(
         &text,
         "no plan for cycles before their third coming: the last plans were followed by few cycles ",

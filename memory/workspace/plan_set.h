@@ -64,6 +64,7 @@ struct RepetitionWatch {
 // that had ended.
 struct CycleHistory {
   uint64_t came_at = 0;  // its own cycle did; others use it too, where it serves them
+  uint64_t seen_at = 0;  // likewise, but it may have left its plan
   uint64_t away = 0;     // the longest that it stayed away and came back
   uint64_t learned_at = 0;
   uint64_t patience = 0;
@@ -75,6 +76,9 @@ struct CycleHistory {
   uint32_t regrets = 0;  // how often it was planned for shorter lifetimes and longer ones came back
   size_t most_alive = 0;  // bytes at once in one of its cycles, of those that were looked at
   bool paid = false;      // it was worth making: cycles follow it
+  uint64_t followed = 0;  // how often, to its end
+  uint64_t running = 0;   // likewise, since it was away for long
+  uint32_t debt = 0;      // cycles that are to follow it until it is not lost (PlanningEffort::Lose)
   bool guessed = false;   // made when its cycle was first seen
   bool goes = false;      // is being forgotten
   // Of a cycle that memory was refused in, up to there, and no cycle has followed it to its end: the others do not go by it.
@@ -83,6 +87,8 @@ struct CycleHistory {
   // Made of the lifetimes of a few cycles, whatever there were before: then, the last time.
   bool alone = false;
   uint64_t alone_at = 0;
+  // Until where its requests lived in cycles that it was not planned anew for; empty: none since it was made.
+  MappedVector<int64_t> longest;
   // Instead of which that was, as long as the plan has the shorter ones.
   std::shared_ptr<const CyclePlan> longer;
 
@@ -250,6 +256,19 @@ class PlanSet {
   // Forgets those that were guessed and have not paid; `saw` is called with the signature of each. True if there were
   // any.
   bool ForgetGuesses(const std::function<void(uint64_t)>& saw) noexcept;
+  // Forgets those that `goes` is said of.
+  void ForgetThoseThatGo() noexcept;
+  // Looks at a few plans each time, one after the other, all of them within some dozens of calls: `visit` is called with each.
+  template <typename Visit>
+  void VisitSome(const Visit& visit) {
+    constexpr size_t kFew = 8, kShare = 32;
+    const size_t buckets = by_key_.bucket_count();
+    for (size_t left = kFew + buckets / kShare; left > 0 && !cycles_.empty(); --left) {
+      visited_ = visited_ + 1 < buckets ? visited_ + 1 : 0;
+      for (auto at = by_key_.begin(visited_); at != by_key_.end(visited_); ++at)
+        visit(**at->second);
+    }
+  }
   // Forgets those that begin with a request of so many bytes.
   void ForgetBeginning(size_t first_bytes) noexcept;
   // Forgets this one, which is there.
@@ -292,6 +311,7 @@ class PlanSet {
   size_t plan_bytes_ = 0;
   const LearnedCycle* largest_ = nullptr;  // the first of those with the highest peak
   uint64_t looked_at_ = 0;                 // for outliers, last
+  size_t visited_ = 0;                     // the bucket of by_key_, last
   uint64_t used_first_ = 0;                // no plan was used before
   std::vector<Forgotten> forgotten_;       // the latest last
 };

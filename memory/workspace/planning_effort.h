@@ -10,6 +10,13 @@
 // three times and then never again, as those do that grow by a little now and then, each plan is followed, and none pays:
 // while plans are followed less than kRepaid times each, on average, only what comes for the third time is planned.
 //
+// A plan has paid for good when some hundred cycles have followed it. What one that has not come for long lacks of that is lost.
+// After some losses only what comes for the 8th time is planned, then what comes for the 32nd, the 128th and the 512th time,
+// so that kinds that come often for a while and then never again cost no more than a share of what is served: a plan that was
+// lost is made up for by a thousand cycles like it, whatever they follow. Until all are, each new plan counts as lost from the
+// beginning, and wins that back cycle by cycle; before, one is only when its cycles stay away, so that kinds that go on coming
+// are planned as fast as they come.
+//
 // Threads: one at a time. Cost: a few instructions.
 #ifndef TIDEPOOL_MEMORY_WORKSPACE_PLANNING_EFFORT_H_
 #define TIDEPOOL_MEMORY_WORKSPACE_PLANNING_EFFORT_H_
@@ -17,6 +24,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <new>
 
@@ -34,11 +42,11 @@ class PlanningEffort {
       seen_.reset(new (std::nothrow) uint64_t[kSeen]());
       if (seen_ == nullptr) return Answer::kYes;
     }
-    const uint64_t times = Note(signature);
-    if (times >= (are_hardly_followed_ ? 2 : 1)) return Answer::kYes;
+    const uint64_t times = Note(signature), most = planned_at();
+    if (times + 1 >= most) return Answer::kYes;
     ++put_off_;
     CountUnpaid();
-    return times > 0 ? Answer::kNextTime : Answer::kNo;
+    return times > 0 && times + 2 >= most ? Answer::kNextTime : Answer::kNo;
   }
   // Plans made at first sight are given up now. True once, until a plan is followed again.
   bool GivesUp() const noexcept { return unpaid_cycles_ == kMostUnpaidCycles; }
@@ -69,7 +77,56 @@ class PlanningEffort {
     unpaid_ -= paid;
     unpaid_cycles_ = 0;
   }
+
+  // ---- plans that were not worth making -------------------------------------------------------
+  // What has not come for so many cycles is lost, where fewer than kPaidForGood cycles have followed its plan: twice as many
+  // as what came back had been away.
+  uint64_t gone_after() const { return gone_after_; }
+  static constexpr uint64_t kLeastGoneAfter = 1024, kMostGoneAfter = 1 << 13;
+  static constexpr uint32_t kPaidForGood = 256;
+  // Cycles that are to follow a plan of so many requests, which so many have, until it has paid for good: they are lost for
+  // now. WinBack() is called for each that comes all the same, with what is left where it has come back after some time.
+  uint32_t Lose(size_t requests, uint64_t followed) noexcept {
+    if (followed >= kPaidForGood) return 0;
+    const auto debt = static_cast<uint32_t>(kPaidForGood - followed);
+    lost_requests_ = lost_requests_ == 0 ? requests : (7 * lost_requests_ + requests) / 8;
+    lost_ = std::min(lost_ + debt, kMostLost);
+    trusts_ = trusts_ && lost_ < kLostPerStep;
+    return debt;
+  }
+  void WinBack(uint32_t debt = 1) noexcept {
+    lost_ -= std::min<uint64_t>(lost_, debt);
+    trusts_ = trusts_ || lost_ == 0;
+  }
+  void CameBack(uint64_t away) noexcept {
+    gone_after_ = std::clamp(2 * away, gone_after_, kMostGoneAfter);
+  }
+  // A new plan is not lost from its beginning.
+  bool trusts() const { return trusts_; }
+  // So many requests were made.
+  void Served(size_t requests) noexcept {
+    if (lost_ == 0) return;
+    served_ += requests;
+    const size_t price = std::max<size_t>(1, kCyclesPerPlan * lost_requests_ / kPaidForGood);
+    if (served_ < price) return;
+    lost_ -= std::min<uint64_t>(lost_, served_ / price);
+    served_ %= price;
+    trusts_ = trusts_ || lost_ == 0;
+  }
+  // Too many plans of late are lost for what is served.
+  bool loses() const { return lost_ >= kLostPerStep; }
+  // At which coming a cycle is planned.
+  uint64_t planned_at() const {
+    static constexpr uint64_t kComings[] = {0, 8, 32, 128, 512};
+    const uint64_t at = kComings[std::min<uint64_t>(lost_ / kLostPerStep, std::size(kComings) - 1)];
+    return std::max<uint64_t>(at, are_hardly_followed_ ? 3 : waits_for_second() ? 2 : 1);
+  }
+
   void Forget(uint64_t cycles) noexcept {
+    lost_ = 0;
+    trusts_ = true;
+    gone_after_ = kLeastGoneAfter;
+    lost_requests_ = served_ = 0;
     unpaid_ = unpaid_cycles_ = 0;
     unpaid_requests_ = 0;
     made_ = unfollowed_ = 0;
@@ -79,8 +136,7 @@ class PlanningEffort {
 
   // Plans are made of what comes again only.
   bool waits() const {
-    return are_hardly_followed_ || unpaid_ >= kMostUnpaid || are_large() ||
-           (unpaid_ > 1 && unpaid_requests_ >= 2 * kLarge);
+    return are_hardly_followed_ || loses() || waits_for_second();
   }
   // Plans of late were followed by fewer than kRepaid cycles each.
   bool are_hardly_followed() const { return are_hardly_followed_; }
@@ -88,6 +144,10 @@ class PlanningEffort {
   size_t state_bytes() const { return seen_ == nullptr ? 0 : kSeen * sizeof(uint64_t); }
 
  private:
+  bool waits_for_second() const {
+    return unpaid_ >= kMostUnpaid || are_large() ||
+           (unpaid_ > 1 && unpaid_requests_ >= 2 * kLarge);
+  }
   // On average, those that nobody has followed.
   bool are_large() const { return unpaid_ > 0 && unpaid_requests_ / unpaid_ >= kLarge; }
   // A plan of many requests holds a megabyte meanwhile.
@@ -112,7 +172,7 @@ class PlanningEffort {
   }
 
   // An entry of the table is a signature but for its lowest bits, which count how often it was seen. 0: none.
-  static constexpr uint64_t kTimes = 3;
+  static constexpr uint64_t kTimes = 1023;
   uint64_t* PlacesOf(uint64_t signature) const {
     return &seen_[kWays * (signature / (kTimes + 1) % (kSeen / kWays))];
   }
@@ -135,6 +195,9 @@ class PlanningEffort {
     return times;
   }
 
+  static constexpr uint64_t kLostPerStep = 32 * kPaidForGood;
+  static constexpr uint64_t kMostLost = 5 * kLostPerStep;
+  static constexpr size_t kCyclesPerPlan = 1024;
   static constexpr uint64_t kFewPlans = 64;  // that say something of the next ones
   static constexpr uint64_t kRepaid = 4;     // cycles
   static constexpr uint32_t kMostUnpaid = 8;
@@ -142,6 +205,13 @@ class PlanningEffort {
   static constexpr uint32_t kMostUnpaidCycles = 64;
   static constexpr size_t kSeen = 8192;
 
+  // Cycles that plans lacked of kPaidForGood, less what was made up for since; of how many requests they are, and those
+  // served since the last was made up for.
+  uint64_t lost_ = 0;
+  bool trusts_ = true;
+  uint64_t gone_after_ = kLeastGoneAfter;
+  size_t lost_requests_ = 0;
+  size_t served_ = 0;
   uint32_t unpaid_ = 0;
   size_t unpaid_requests_ = 0;
   uint32_t unpaid_cycles_ = 0;  // put off since the last plan was followed; stays beyond its most
