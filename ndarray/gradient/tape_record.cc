@@ -1,23 +1,13 @@
 #include "tidepool/ndarray/gradient/tape_record.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/ndarray/gradient/spare_chunks.h"
 
 namespace tidepool {
-namespace {
-
-constexpr size_t kAlignment = alignof(std::max_align_t);
-
-constexpr size_t RoundUp(size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-}  // namespace
 
 std::string TapeRecord::OperandText(int view) const {
   if (view >= input_count + output_count) {
@@ -77,28 +67,12 @@ void TapeRecords::WriteFrom(std::byte* at) {
 
 TapeRecord* TapeRecords::New(int inputs, int outputs, int rank, const void* attributes,
                              size_t attribute_bytes, int kept) {
-  if (pending_ != nullptr) [[unlikely]]
-    ForgetPending();
-  const size_t view_bytes = sizeof(TapedView) + static_cast<size_t>(2 * rank) * sizeof(int64_t);
-  static_assert(sizeof(TapedView) % kAlignment == 0 && sizeof(TapeRecord) % kAlignment == 0);
-  const size_t views = static_cast<size_t>(inputs + outputs + kept) * view_bytes;
-  const size_t bytes = sizeof(TapeRecord) + views + RoundUp(attribute_bytes);
-  if (static_cast<size_t>(end_ - next_) < bytes) [[unlikely]]
-    EnterChunkFor(bytes);
-  std::byte* const at = std::exchange(next_, next_ + bytes);
-  auto* const record = new (at) TapeRecord();
+  const int views = inputs + outputs + kept;
+  TapeRecord* const record = NewWithoutViews(views, rank, attributes, attribute_bytes);
+  for (int v = 0; v < views; ++v) new (&record->view(v)) TapedView();
   record->input_count = static_cast<uint16_t>(inputs);
   record->output_count = static_cast<uint16_t>(outputs);
   record->kept_count = static_cast<uint16_t>(kept);
-  record->view_bytes = static_cast<uint8_t>(view_bytes);
-  std::byte* const behind = at + sizeof(TapeRecord) + views;
-  for (std::byte* view = at + sizeof(TapeRecord); view != behind; view += view_bytes)
-    new (view) TapedView();
-  if (attribute_bytes > 0) {
-    std::memcpy(behind, attributes, attribute_bytes);
-    record->attributes = behind;
-  }
-  pending_ = record;
   return record;
 }
 
@@ -115,8 +89,9 @@ void TapeRecords::Destroy(TapeRecord* record) {
     record->extra->next = std::move(spare_extra_);
     spare_extra_ = std::move(record->extra);
   }
-  const int count = record->view_count();
-  for (int v = 0; v < count; ++v) std::destroy_at(&record->view(v));
+  std::byte* view = record->first_view();
+  for (int left = record->view_count(); left > 0; --left, view += record->view_bytes)
+    std::destroy_at(reinterpret_cast<TapedView*>(view));
   std::destroy_at(record);
 }
 

@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -87,9 +89,8 @@ struct TapeRecord {
   const void* attributes = nullptr;  // null: of none
 
   // Inputs, outputs, what is kept, which lie right behind it.
-  TapedView& view(int v) {
-    return *reinterpret_cast<TapedView*>(reinterpret_cast<std::byte*>(this + 1) + v * view_bytes);
-  }
+  std::byte* first_view() { return reinterpret_cast<std::byte*>(this + 1); }
+  TapedView& view(int v) { return *reinterpret_cast<TapedView*>(first_view() + v * view_bytes); }
   const TapedView& view(int v) const { return const_cast<TapeRecord*>(this)->view(v); }
   TapedView& output(int o) { return view(input_count + o); }
   TapedView& kept(int k) { return view(input_count + output_count + k); }
@@ -117,6 +118,25 @@ class TapeRecords {
   // before Commit; one that is never committed is forgotten by the next New. Throws OutOfMemoryError.
   TapeRecord* New(int inputs, int outputs, int rank, const void* attributes, size_t attribute_bytes,
                   int kept = 0);
+  // The same with room for so many views and none yet: who makes them from first_view() on counts them in the record.
+  TapeRecord* NewWithoutViews(int views, int rank, const void* attributes, size_t attribute_bytes) {
+    if (pending_ != nullptr) [[unlikely]]
+      ForgetPending();
+    const size_t view_bytes = sizeof(TapedView) + static_cast<size_t>(2 * rank) * sizeof(int64_t);
+    const size_t head = sizeof(TapeRecord) + static_cast<size_t>(views) * view_bytes;
+    const size_t bytes = head + RoundUp(attribute_bytes);
+    if (static_cast<size_t>(end_ - next_) < bytes) [[unlikely]]
+      EnterChunkFor(bytes);
+    std::byte* const at = next_;
+    next_ = at + bytes;
+    pending_ = new (at) TapeRecord();
+    pending_->view_bytes = static_cast<uint8_t>(view_bytes);
+    if (attribute_bytes > 0) {
+      std::memcpy(at + head, attributes, attribute_bytes);
+      pending_->attributes = at + head;
+    }
+    return pending_;
+  }
   void Commit(TapeRecord* record) {
     record->previous = last_;
     record->part = part_;
@@ -145,6 +165,11 @@ class TapeRecords {
     BufferHandle buffer;
     bool is_of_process = false;  // not of another owner's memory
   };
+  static constexpr size_t kAlignment = alignof(std::max_align_t);
+  static_assert(sizeof(TapedView) % kAlignment == 0 && sizeof(TapeRecord) % kAlignment == 0);
+  static constexpr size_t RoundUp(size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
   void Destroy(TapeRecord* record);
   void ForgetPending();
   // The last one in use is one that has so many bytes left.

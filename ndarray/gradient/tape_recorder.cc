@@ -217,23 +217,27 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
   if (overwrites && earlier == EarlierValues::kFlowThroughRelu) needs |= OutputBit(0);
   if (overwrites && earlier == EarlierValues::kAreOverwrittenAtPlaces) needs |= InputBit(1);
   CheckOverwrites(op, needs, inputs, outputs);
-  const size_t attribute_bytes = wanted != 0 ? info.attributes.bytes() : 0;
+  const size_t inputs_recorded = wanted != 0 || needs != 0 ? inputs.size() : 0;
   TapeRecord* const record =
-      records_.New(wanted != 0 || needs != 0 ? static_cast<int>(inputs.size()) : 0,
-                   static_cast<int>(outputs.size()), rank, attributes.data(), attribute_bytes);
+      records_.NewWithoutViews(static_cast<int>(inputs_recorded + outputs.size()), rank,
+                               attributes.data(), wanted != 0 ? info.attributes.bytes() : 0);
   record->op = op;
   record->plan = wanted != 0 ? &plan : nullptr;
   record->wanted = wanted;
   record->needs = needs;
   record->earlier = earlier;
-  for (int i = 0; i < record->input_count; ++i) {
-    const NDArray* const input = inputs[static_cast<size_t>(i)];
-    if (input == nullptr) continue;
-    TapedView& view = record->view(i);
-    view.Set(*input);
-    if ((wanted & InputBit(i)) != 0) view.slot = input_slots[i];
-    if ((needs & InputBit(i)) != 0) Keep(view, *input);
+  const size_t view_bytes = record->view_bytes;
+  std::byte* next_view = record->first_view();
+  for (size_t i = 0; i < inputs_recorded; ++i, next_view += view_bytes) {
+    const OperandSet bit = InputBit(static_cast<int>(i));
+    if (inputs[i] == nullptr) {
+      new (next_view) TapedView();
+    } else {
+      AddView(next_view, *inputs[i], (wanted & bit) != 0 ? input_slots[i] : TapedView::kNoSlot,
+              (needs & bit) != 0);
+    }
   }
+  record->input_count = static_cast<uint16_t>(inputs_recorded);
   if (MemoryTracing::enabled()) [[unlikely]]
     NoteSite(*record);
   // A pooling applies the gradient of the ReLU before it in the pass it makes anyway.
@@ -247,16 +251,18 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
   slots_.Reserve(outputs.size());
   writes_.Reserve(2 * outputs.size());
 
-  Dispatch(op, inputs, outputs, attributes);
+  if (CallRecorder* const outer = CallRecorder::Current()) [[unlikely]] {
+    outer->Run(op, inputs, outputs, attributes);
+  } else {
+    DispatchUnrecorded(op, inputs, outputs, attributes);
+  }
 
   NoteWrites(info.name, outputs);
-  for (int o = 0; o < record->output_count; ++o) {
-    const NDArray& output = *outputs[static_cast<size_t>(o)];
-    TapedView& view = record->output(o);
-    view.Set(output);
-    if (!output.buffer()) continue;
-    if ((needs & OutputBit(o)) != 0) Keep(view, output);  // places too
-    if (!IsFloating(output.dtype())) continue;
+  for (size_t o = 0; o < outputs.size(); ++o, next_view += view_bytes) {
+    const NDArray& output = *outputs[o];
+    const bool is_kept = (needs & OutputBit(static_cast<int>(o))) != 0;
+    TapedView& view = AddView(next_view, output, TapedView::kNoSlot, is_kept);  // places too
+    if (!output.buffer() || !IsFloating(output.dtype())) continue;
     view.slot =
         wanted != 0 ? slots_.FindOrAdd(*output.buffer().get(), output.dtype()) : SlotOf(output);
     if (view.slot == TapedView::kNoSlot) continue;
@@ -269,6 +275,7 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
                               ? record
                               : nullptr;
   }
+  record->output_count = static_cast<uint16_t>(outputs.size());
   NoteUses(record);
   records_.Commit(record);
   ++calls_;

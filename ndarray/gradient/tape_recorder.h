@@ -126,6 +126,13 @@ class GradientTape::Recorder final : public CallRecorder {
   static int64_t AddressOf(const Buffer& buffer) {
     return static_cast<int64_t>(reinterpret_cast<intptr_t>(buffer.data));
   }
+  // Of a record, at `at`; kept as by Keep().
+  TapedView& AddView(std::byte* at, const NDArray& array, uint32_t slot, bool keep) const {
+    TapedView& view = *new (at) TapedView(array, slot, keep);
+    if (keep && !view.guarded) [[unlikely]]
+      view.version = static_cast<uint32_t>(writes_.size());
+    return view;
+  }
   // The writes of this thread's operators to memory that other buffers may have too.
   void CheckSharedUnchanged(const TapeRecord& record, const TapedView& view, int operand) const;
   // The record is the first that reads or writes what is watched of the view's elements, or of all: for the listener.

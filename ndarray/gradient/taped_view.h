@@ -41,6 +41,9 @@ struct TapedView {
   uint32_t guarded : 1 = 0;   // the version tells whether the elements are the same
 
   TapedView() {}
+  // Where there is room for the array's axes. `keep`: with the buffer.
+  TapedView(const NDArray& array, uint32_t slot, bool keep)
+      : TapedView(array, slot, keep, array.rank(), array.buffer().get()) {}
   TapedView(const TapedView&) = delete;
   TapedView& operator=(const TapedView&) = delete;
 
@@ -63,28 +66,17 @@ struct TapedView {
   }
   // Without keeping the buffer.
   void Set(const NDArray& array) {
-    const int axes = array.rank();
     const Buffer* const of = array.buffer().get();
+    first = FirstOf(array, of);
     device = of != nullptr ? of->device : Host();
     dtype = array.dtype();
-    rank = static_cast<int8_t>(axes);
-    // Few: both by hand, in one loop.
-    const int64_t* const array_dims = array.shape().dims();
-    const int64_t* const array_strides = array.strides();
-    int64_t* const to = dims();
-    for (int i = 0; i < axes; ++i) {
-      to[i] = array_dims[i];
-      to[axes + i] = array_strides[i];
-    }
-    const int64_t bytes = of != nullptr ? array.raw_data() - of->data : 0;
-    first = bytes == 0 ? 0 : bytes / static_cast<int64_t>(DTypeBytes(array.dtype()));
+    rank = static_cast<int8_t>(array.rank());
+    CopyAxes(array, array.rank());
   }
   // Once it is set.
   void Keep(const NDArray& array) {
     buffer = array.buffer();
-    if (!buffer) return;
-    guarded = buffer->MayBeWrittenOutside() ? 0 : 1;
-    version = VersionToKeep(*buffer.get());
+    if (buffer) NoteVersion(*buffer.get());
   }
 
   Shape shape() const { return Shape(absl::MakeConstSpan(dims(), static_cast<size_t>(rank))); }
@@ -144,6 +136,37 @@ struct TapedView {
     return NDArray::FromStrides(std::move(of), begin + first, shape(),
                                 absl::MakeConstSpan(strides(), static_cast<size_t>(rank)), dtype);
   }
+
+ private:
+  TapedView(const NDArray& array, uint32_t of_slot, bool keep, int axes, Buffer* of)
+      : buffer(keep ? BufferHandle(array.buffer()) : BufferHandle()),
+        first(FirstOf(array, of)),
+        slot(of_slot),
+        device(of != nullptr ? of->device : Host()),
+        dtype(array.dtype()),
+        rank(static_cast<int8_t>(axes)) {
+    CopyAxes(array, axes);
+    if (keep && of != nullptr) NoteVersion(*of);
+  }
+
+  static int64_t FirstOf(const NDArray& array, const Buffer* of) {
+    const int64_t bytes = of != nullptr ? array.raw_data() - of->data : 0;
+    return bytes == 0 ? 0 : bytes / static_cast<int64_t>(DTypeBytes(array.dtype()));
+  }
+  // Few: both by hand, in one loop.
+  void CopyAxes(const NDArray& array, int axes) {
+    const int64_t* const array_dims = array.shape().dims();
+    const int64_t* const array_strides = array.strides();
+    int64_t* const to = dims();
+    for (int i = 0; i < axes; ++i) {
+      to[i] = array_dims[i];
+      to[axes + i] = array_strides[i];
+    }
+  }
+  void NoteVersion(Buffer& of) {
+    guarded = of.MayBeWrittenOutside() ? 0 : 1;
+    version = VersionToKeep(of);
+  }
 };
 static_assert(sizeof(TapedView) == 32);
 
@@ -152,7 +175,7 @@ struct FreeView : TapedView {
   FreeView() {}  // dims and strides are written when there are any
   explicit FreeView(const NDArray& array) { Set(array); }
   explicit FreeView(const TapedView& other) { SetPlace(other); }
-  FreeView(const FreeView& other) { SetPlace(other); }
+  FreeView(const FreeView& other) : TapedView() { SetPlace(other); }
   FreeView& operator=(const FreeView& other) {
     SetPlace(other);
     return *this;
