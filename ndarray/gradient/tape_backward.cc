@@ -238,8 +238,9 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
     if (!result.is_defined() || view.slot == TapedView::kNoSlot) continue;
     const WatchedArray* const own = i < kMostInputs ? watched[i] : nullptr;
     shadows_.Add(view, ElementsOf(view), std::move(result), record.relu_before,
-                 own != nullptr && !own->adds && own->destination.is_defined() ? &own->destination
-                                                                               : nullptr);
+                 own != nullptr && !own->adds && own->destination.array.is_defined()
+                     ? &own->destination.array
+                     : nullptr);
   }
   task_.Clear();
 }
@@ -289,15 +290,15 @@ void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep,
   for (int i = 0; i < record.input_count && i < kMostInputs; ++i) {
     const TapedView& view = record.view(i);
     const WatchedArray* const watched = watched_inputs[i];
-    if (watched == nullptr || watched->adds || !watched->destination.is_defined() ||
+    if (watched == nullptr || watched->adds || !watched->destination.array.is_defined() ||
         shadows_.Has(view))
       continue;
     bool shared = false;
     for (const NDArray& dz : task_.output_gradients)
-      shared = shared || ShareMemory(dz, watched->destination);
+      shared = shared || ShareMemory(dz, watched->destination.array);
     for (const NDArray& other : task_.results)
-      shared = shared || ShareMemory(other, watched->destination);
-    if (!shared) task_.results[static_cast<size_t>(i)] = watched->destination;
+      shared = shared || ShareMemory(other, watched->destination.array);
+    if (!shared) task_.results[static_cast<size_t>(i)] = watched->destination.array;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/ndarray/call_recorder.h"
+#include "tidepool/ndarray/gradient/destinations.h"
 #include "tidepool/ndarray/gradient/places.h"
 #include "tidepool/ndarray/gradient/taped_view.h"
 #include "tidepool/ndarray/kernel/op_code.h"
@@ -30,7 +31,7 @@ struct WatchedArray {
   FreeView view;
   Places where;              // which is looked for with each gradient
   bool is_computed = false;  // on the tape: its gradient flows on to what it was computed from
-  NDArray destination;       // undefined: none was handed in
+  Destination destination;   // of its gradient
   bool adds = false;         // to it
   int number = 0;            // in the order of Watch()
   bool is_used = false;      // a record has it among its `watched`

@@ -49,10 +49,12 @@ void GradientTape::Recorder::Clear() {
   writes_.Clear();
   slots_.Clear();
   // Views hold no buffers, and Watch() writes all of them anew.
-  for (const auto& watched : Watched()) watched->destination = watched->gradient = NDArray();
+  destinations_.Clear();
+  for (const auto& watched : Watched()) {
+    watched->destination.Set(NDArray());
+    watched->gradient = NDArray();
+  }
   watched_count_ = 0;
-  destinations_buffer_ = 0;
-  destinations_end_ = nullptr;
   calls_ = 0;
   state_ = State::kStopped;
 }
@@ -380,7 +382,7 @@ void GradientTape::Recorder::PlaceResultsOf(const TapeRecord& record) {
     const TapedView& view = record.view(i);
     if (!view.present() || (record.wanted & InputBit(i)) == 0) continue;
     const WatchedArray* const watched = FindWatched(view);
-    leaves = (watched != nullptr && watched->destination.is_defined()) ||
+    leaves = (watched != nullptr && watched->destination.array.is_defined()) ||
              slots_[view.slot].part != record.part;
   }
   placement_->PlaceResults(leaves);

@@ -8,6 +8,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
+#include "tidepool/ndarray/gradient/destinations.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/gradient/kept_arrays.h"
 #include "tidepool/ndarray/gradient/shadow_memory.h"
@@ -188,9 +189,7 @@ class GradientTape::Recorder final : public CallRecorder {
   }
   std::vector<std::unique_ptr<WatchedArray>> watched_;
   size_t watched_count_ = 0;
-  // Where destinations in the buffer of the last one end: views of one flat array come in their order, and are told apart by it.
-  uint64_t destinations_buffer_ = 0;
-  const std::byte* destinations_end_ = nullptr;
+  Destinations destinations_;  // of those
   TapeRecords records_;
   ShadowMemory shadows_;
   GradientTask task_;

@@ -66,8 +66,8 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   if (at != arrays.end() && (*at)->view.IsSame(view)) {
     WatchedArray& watched = **at;
     const bool is_new =
-        gradient.is_defined() && (!watched.destination.is_defined() ||
-                                  watched.destination.raw_data() != gradient.raw_data() ||
+        gradient.is_defined() && (!watched.destination.array.is_defined() ||
+                                  watched.destination.array.raw_data() != gradient.raw_data() ||
                                   watched.adds != (write == GradientWrite::kAdd));
     if (!is_new) return;
     ThrowInvalidArgument(
@@ -86,6 +86,7 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   // Who is told when each gradient is final may have others come to lie there.
   if (gradient.is_defined() && listener_ == nullptr) CheckDestination(gradient);
   const auto place = at - arrays.begin();
+  if (gradient.is_defined()) destinations_.Reserve();
   TapeRecord* const record = records_.New(0, 0, 0, nullptr, 0);
   if (watched_count_ == watched_.size()) watched_.push_back(std::make_unique<WatchedArray>());
   WatchedArray& watched = *watched_[watched_count_];
@@ -97,7 +98,8 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   watched.where = where;
   of_slot.interleaves = interleaves;
   watched.is_computed = slots_[view.slot].computed != 0;
-  watched.destination = gradient;
+  watched.destination.Set(gradient);
+  destinations_.Add(watched.destination);
   watched.adds = gradient.is_defined() && write == GradientWrite::kAdd;
   watched.number = static_cast<int>(watched_count_) - 1;
   watched.is_used = watched.is_final = false;
@@ -108,33 +110,11 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
 }
 
 void GradientTape::Recorder::CheckDestination(const NDArray& gradient) {
-  const Buffer* const buffer = gradient.buffer().get();
-  if (buffer == nullptr) return;
-  const auto size = static_cast<int64_t>(DTypeBytes(gradient.dtype()));
-  const auto [first, last] = FreeView(gradient).Extent();
-  const std::byte* const begin = buffer->data + first * size;
-  const std::byte* const end = buffer->data + last * size;
-  if (buffer->imported || buffer->id != destinations_buffer_ || begin < destinations_end_) {
-    const std::byte* behind = nullptr;
-    for (const auto& watched : Watched()) {
-      const NDArray& other = watched->destination;
-      if (!other.is_defined() || !MayShareMemory(other.buffer().get(), buffer)) continue;
-      if (ViewsOverlap(other, gradient)) {
-        ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient, ",
-                                          Described(gradient),
-                                          ", shares memory with that of another watched array, of ",
-                                          Described(other), "; expected an array for each"));
-      }
-      if (other.buffer()->id == buffer->id) {
-        behind = std::max<const std::byte*>(
-            behind, buffer->data + FreeView(other).Extent().second *
-                                       static_cast<int64_t>(DTypeBytes(other.dtype())));
-      }
-    }
-    destinations_buffer_ = buffer->id;
-    destinations_end_ = behind;
-  }
-  destinations_end_ = std::max(destinations_end_, end);
+  const Destination* const other = destinations_.Find(gradient);
+  if (other == nullptr) return;
+  ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient, ", Described(gradient),
+                                    ", shares memory with that of another watched array, of ",
+                                    Described(other->array), "; expected an array for each"));
 }
 
 void GradientTape::Recorder::NoteUse(TapeRecord* record, const TapedView& view) {
@@ -174,7 +154,7 @@ void GradientTape::Recorder::FinishWatched(WatchedArray& watched) {
   NDArray gradient = watched.is_computed ? shadows_.Peek(watched.view, elements)
                                          : shadows_.Take(watched.view, elements).gradient;
   watched.is_final = true;
-  NDArray& destination = watched.destination;
+  NDArray& destination = watched.destination.array;
   if (!destination.is_defined()) {
     watched.gradient = std::move(gradient);
   } else {
@@ -195,7 +175,8 @@ void GradientTape::Recorder::SeparateResults() {
   shadows_.Clear();
   for (const auto& watched : Watched()) {
     NDArray& gradient = watched->gradient;
-    if (!gradient.is_defined() || watched->destination.is_defined() || !gradient.buffer()) continue;
+    if (!gradient.is_defined() || watched->destination.array.is_defined() || !gradient.buffer())
+      continue;
     if (gradient.buffer()->references.load(std::memory_order_acquire) > 1 || MayRepeat(gradient))
       gradient = gradient.Dup();
     Buffer& buffer = *gradient.buffer().get();
