@@ -10,23 +10,6 @@ RecorderFrame::RecorderFrame(CallRecorder* recorder)
   Enter();
 }
 
-RecorderFrame::RecorderFrame(Kind kind, CallRecorder* recorder, const RecorderFrame* of) noexcept
-    : recorder_(recorder),
-      outer_(innermost_),
-      of_(of == nullptr || of->is_in_ ? of : this),
-      kind_(kind),
-      is_in_(true) {
-  now_ = kind == Kind::kOnly ? recorder : OfThoseOutside();
-  innermost_ = this;
-  CallRecorder::current_ = now_;
-}
-
-CallRecorder* RecorderFrame::OfThoseOutside() const {
-  const RecorderFrame* const outer =
-      kind_ == Kind::kOutsideOf && of_ != this ? of_->outer_ : outer_;
-  return outer != nullptr ? outer->now_ : nullptr;
-}
-
 void RecorderFrame::Enter() noexcept {
   if (is_in_) return;
   outer_ = innermost_;

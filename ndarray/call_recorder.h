@@ -74,8 +74,30 @@ class RecorderFrame {
  private:
   enum class Kind : uint8_t { kRecorder, kScope, kOutsideOf, kOnly };
 
-  RecorderFrame(Kind kind, CallRecorder* recorder, const RecorderFrame* of) noexcept;
-  CallRecorder* OfThoseOutside() const;
+  // Inline, with what it calls: a tape makes one for each call that it sees. GCC warns where it sees that it leaves its own
+  // address behind, which Leave() takes back.
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdangling-pointer"
+#endif
+  RecorderFrame(Kind kind, CallRecorder* recorder, const RecorderFrame* of) noexcept
+      : recorder_(recorder),
+        outer_(innermost_),
+        of_(of == nullptr || of->is_in_ ? of : this),
+        kind_(kind),
+        is_in_(true) {
+    now_ = kind == Kind::kOnly ? recorder : OfThoseOutside();
+    innermost_ = this;
+    CallRecorder::current_ = now_;
+  }
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#pragma GCC diagnostic pop
+#endif
+  CallRecorder* OfThoseOutside() const {
+    const RecorderFrame* const outer =
+        kind_ == Kind::kOutsideOf && of_ != this ? of_->outer_ : outer_;
+    return outer != nullptr ? outer->now_ : nullptr;
+  }
   void LeaveFromBetween() noexcept;
   // Who is current in it, and in those outside, after one of these has left.
   void Refresh() noexcept;

@@ -16,7 +16,7 @@ void KeptArrays::Visit(const TapeRecords& records,
   std::vector<BufferHandle> seen;  // each once
   for (auto record = fresh.rbegin(); record != fresh.rend(); ++record) {
     for (int v = 0; v < (*record)->view_count(); ++v) {
-      TapedView& view = (*record)->views[v];
+      TapedView& view = (*record)->view(v);
       if (!view.buffer) continue;
       const auto [found, is_new] =
           numbers_.try_emplace(view.buffer->id, static_cast<int32_t>(kept_.size()));
@@ -72,7 +72,8 @@ void KeptArrays::Bring(TapedView& view) {
 
 // The last one lets go of it, so that who reads it may write over it as over any other.
 void KeptArrays::Leave(TapedView& view) {
-  Kept& kept = kept_[static_cast<size_t>(std::exchange(view.away, TapedView::kHere))];
+  Kept& kept = kept_[static_cast<size_t>(view.away)];
+  view.away = TapedView::kHere;
   if (--kept.left > 0) return;
   if (!kept.back) return kept.store->Drop(kept.buffer_id);
   kept.back.Reset();
@@ -81,7 +82,7 @@ void KeptArrays::Leave(TapedView& view) {
 void KeptArrays::Forget(TapeRecord& record) {
   if (kept_.empty()) return;
   for (int v = 0; v < record.view_count(); ++v) {
-    if (record.views[v].away != TapedView::kHere) Leave(record.views[v]);
+    if (record.view(v).away != TapedView::kHere) Leave(record.view(v));
   }
 }
 

@@ -13,18 +13,18 @@ Places::Places(const TapedView& view) {
   int axes[kMaxRank];  // that have more than one place, the smallest step first
   int count = 0;
   for (int i = 0; i < view.rank; ++i) {
-    if (view.dims[i] == 0) return;
-    if (view.dims[i] == 1 || view.strides[i] == 0) continue;
-    if (view.strides[i] < 0) begin_ += (view.dims[i] - 1) * view.strides[i] * width;
+    if (view.dims()[i] == 0) return;
+    if (view.dims()[i] == 1 || view.strides()[i] == 0) continue;
+    if (view.strides()[i] < 0) begin_ += (view.dims()[i] - 1) * view.strides()[i] * width;
     int at = count++;
-    for (; at > 0 && std::abs(view.strides[axes[at - 1]]) > std::abs(view.strides[i]); --at)
+    for (; at > 0 && std::abs(view.strides()[axes[at - 1]]) > std::abs(view.strides()[i]); --at)
       axes[at] = axes[at - 1];
     axes[at] = i;
   }
   int64_t reach = width;  // of the axes so far
   int64_t next = 0;       // the step by which the last axis with gaps would go on
   for (int a = 0; a < count; ++a) {
-    const int64_t dim = view.dims[axes[a]], step = std::abs(view.strides[axes[a]]) * width;
+    const int64_t dim = view.dims()[axes[a]], step = std::abs(view.strides()[axes[a]]) * width;
     // What does not come again at the same place of each is no gap.
     gap_count_ =
         static_cast<int>(std::remove_if(gaps_, gaps_ + gap_count_,

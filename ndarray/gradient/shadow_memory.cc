@@ -45,16 +45,16 @@ NDArray SumOfRepeated(TapedView& view, const NDArray& gradient) {
   int axes[kMaxRank];
   size_t count = 0;
   for (int i = 0; i < view.rank; ++i) {
-    if (view.strides[i] == 0 && view.dims[i] > 1) axes[count++] = i;
+    if (view.strides()[i] == 0 && view.dims()[i] > 1) axes[count++] = i;
   }
   const absl::Span<const int> repeated(axes, count);
-  for (const int axis : repeated) view.dims[axis] = 1;
+  for (const int axis : repeated) view.dims()[axis] = 1;
   return Sum(gradient, repeated, /*keep_dims=*/true);
 }
 
 // Of strides, from elsewhere, by which elements have more than one index: windows that overlap.
 bool HasWindows(const TapedView& view) {
-  return !view.IsDense() && MayRepeat(view.rank, view.dims, view.strides);
+  return !view.IsDense() && MayRepeat(view.rank, view.dims(), view.strides());
 }
 
 // Adds, to a view that has windows, a slice of its shortest axis at a time: those of which none has any.
@@ -74,13 +74,13 @@ void AddToWindows(const NDArray& to, const NDArray& gradient) {
 
 // All from the view's first to its last element as one axis, 0 where it has none.
 NDArray SumOfWindows(TapedView& view, const NDArray& gradient) {
-  TapedView all;
+  FreeView all;
   all.SetPlace(view);
   const auto [begin, end] = view.Extent();
   all.first = begin;
   all.rank = 1;
-  all.dims[0] = end - begin;
-  all.strides[0] = 1;
+  all.dims()[0] = end - begin;
+  all.strides()[0] = 1;
   NDArray sum = Zeros({end - begin}, gradient.dtype(), Place::CurrentOn(gradient.device()));
   AddToWindows(view.In(sum.buffer(), FirstOf(sum) - begin), gradient);
   view.SetPlace(all);
@@ -90,14 +90,13 @@ NDArray SumOfWindows(TapedView& view, const NDArray& gradient) {
 // A copy whose elements lie as they do here: kernels may sum in another order where they lie otherwise.
 NDArray CopyOf(const NDArray& array, const Place& place) {
   if (array.is_dense()) return array.CopyTo(place);
-  TapedView whole;
-  whole.present = true;
+  FreeView whole;
   whole.rank = 1;
   whole.dtype = array.dtype();
   whole.device = array.device();
-  whole.dims[0] = static_cast<int64_t>(array.buffer()->bytes / DTypeBytes(array.dtype()));
-  whole.strides[0] = 1;
-  return TapedView(array).In(whole.In(array.buffer()).CopyTo(place).buffer());
+  whole.dims()[0] = static_cast<int64_t>(array.buffer()->bytes / DTypeBytes(array.dtype()));
+  whole.strides()[0] = 1;
+  return FreeView(array).In(whole.In(array.buffer()).CopyTo(place).buffer());
 }
 
 // Every element of the buffer: views of gradients do not repeat any.
@@ -186,16 +185,16 @@ void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
 
 void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, bool relu_done,
                        const NDArray* own) {
-  TapedView summed;
+  FreeView summed;
   if (of.Repeats() > 1) {
     summed.SetPlace(of);
     gradient = SumOfRepeated(summed, gradient);
   }
-  if (HasWindows(summed.present ? summed : of)) {
-    if (!summed.present) summed.SetPlace(of);
+  if (HasWindows(summed.present() ? summed : of)) {
+    if (!summed.present()) summed.SetPlace(of);
     gradient = SumOfWindows(summed, gradient);
   }
-  const TapedView& view = summed.present ? summed : of;
+  const TapedView& view = summed.present() ? summed : of;
   if (shadows_.size() <= view.slot) shadows_.resize(view.slot + 1);
   Shadow& shadow = shadows_[view.slot];
   if (!shadow.full.is_defined()) {
@@ -254,8 +253,7 @@ GradientPiece ShadowMemory::Take(const TapedView& view, int64_t elements) {
     shadow->full = NDArray();
     shadow->dead.clear();
   } else {
-    shadow->dead.push_back(view);
-    shadow->dead.back().buffer.Reset();
+    shadow->dead.emplace_back(view);
     int64_t taken = 0;  // parts are apart: what overlaps was revived
     for (const TapedView& dead : shadow->dead) taken += dead.count();
     if (taken >= elements) {

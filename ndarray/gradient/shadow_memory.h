@@ -51,7 +51,7 @@ class ShadowMemory {
 
  private:
   struct Piece {
-    TapedView where;
+    FreeView where;
     NDArray gradient;
     bool relu_done = false;
     bool is_own = false;  // it may be written to, whoever has it
@@ -59,8 +59,8 @@ class ShadowMemory {
   using Pieces = std::map<int64_t, Piece>;  // by where they begin; none overlaps another
   struct Shadow {
     Pieces pieces;
-    NDArray full;                 // instead: the whole buffer's, as one axis
-    std::vector<TapedView> dead;  // parts of it that were taken: they count as 0
+    NDArray full;                // instead: the whole buffer's, as one axis
+    std::vector<FreeView> dead;  // parts of it that were taken: they count as 0
     bool IsEmpty() const { return pieces.empty() && !full.is_defined(); }
   };
   Shadow* Find(uint32_t slot) { return slot < shadows_.size() ? &shadows_[slot] : nullptr; }

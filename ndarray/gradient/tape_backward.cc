@@ -32,7 +32,7 @@ bool IsGradientUsed(int input) {
     ThrowInvalidArgument(absl::StrCat("gradient tape: input ", input, " of a function of ",
                                       function_under_way->input_count, " inputs"));
   }
-  return function_under_way->views[input].slot != TapedView::kNoSlot;
+  return function_under_way->view(input).slot != TapedView::kNoSlot;
 }
 
 void GradientTape::Recorder::Seed(absl::Span<const NDArray> outputs,
@@ -45,7 +45,7 @@ void GradientTape::Recorder::Seed(absl::Span<const NDArray> outputs,
   for (size_t o = 0; o < outputs.size(); ++o) {
     const NDArray& z = outputs[o];
     z.CheckAlive("backward", "output");
-    TapedView view(z);
+    FreeView view(z);
     view.slot = SlotOf(z);
     if (!Flows(view)) {
       ThrowInvalidArgument(
@@ -131,7 +131,8 @@ void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
     if (placement_ != nullptr) PlaceResultsOf(*record);
     TapeRecord* const previous = record->previous;
     const TapeRecord::Kind kind = record->kind;
-    for (TapedView& output : record->outputs()) {
+    for (int o = 0; o < record->output_count; ++o) {
+      const TapedView& output = record->output(o);
       if (output.slot != TapedView::kNoSlot && slots_[output.slot].ends_with_relu == record) {
         slots_[output.slot].ends_with_relu = nullptr;
       }
@@ -164,10 +165,11 @@ void GradientTape::Recorder::BackTo(const TapeRecord* stop, bool keep) {
 absl::InlinedVector<NDArray, 2> GradientTape::Recorder::TakeGradients(TapeRecord& record,
                                                                       bool* any) {
   absl::InlinedVector<NDArray, 2> gradients;
-  for (TapedView& view : record.outputs()) {
+  for (int o = 0; o < record.output_count; ++o) {
+    const TapedView& view = record.output(o);
     NDArray gradient;
     if (view.slot != TapedView::kNoSlot) {
-      TapedView once;
+      FreeView once;
       once.SetPlace(view);
       once.DropRepeats();
       gradient = shadows_.Take(once, ElementsOf(view)).gradient;
@@ -215,7 +217,7 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
   }
   WatchedArray* watched[kMostInputs] = {};
   for (int i = 0; i < record.input_count && i < kMostInputs; ++i) {
-    if ((record.wanted & InputBit(i)) != 0) watched[i] = FindWatched(record.views[i]);
+    if ((record.wanted & InputBit(i)) != 0) watched[i] = FindWatched(record.view(i));
   }
   if (record.relu_before && !keep) ReleaseBeforeRelu(record);
   FillTask(record, keep, watched);
@@ -232,12 +234,13 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
   if (whole.is_defined()) TakeParts(record, std::move(whole));
   for (int i = 0; i < record.input_count; ++i) {
     NDArray& result = task_.results[static_cast<size_t>(i)];
-    TapedView& view = record.views[i];
+    TapedView& view = record.view(i);
     if (!result.is_defined() || view.slot == TapedView::kNoSlot) continue;
     const WatchedArray* const own = i < kMostInputs ? watched[i] : nullptr;
     shadows_.Add(view, ElementsOf(view), std::move(result), record.relu_before,
-                 own != nullptr && !own->adds && own->destination.is_defined() ? &own->destination
-                                                                               : nullptr);
+                 own != nullptr && !own->adds && own->destination.array.is_defined()
+                     ? &own->destination.array
+                     : nullptr);
   }
   task_.Clear();
 }
@@ -245,7 +248,7 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
 // What the call with the ReLU keeps for it: nobody but the pooling right behind it has read that, whose gradient goes through the
 // ReLU, so that it may be written over.
 void GradientTape::Recorder::ReleaseBeforeRelu(TapeRecord& pooling) {
-  const TapedView& input = pooling.views[0];
+  const TapedView& input = pooling.view(0);
   TapeRecord* const before = pooling.previous;
   if (before == nullptr || before != slots_[input.slot].ends_with_relu || shadows_.Has(input))
     return;
@@ -263,10 +266,10 @@ void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep,
   task_.relu_after = record.relu_before;
   const OperandSet needs = record.needs;
   for (int v = 0; v < record.input_count + record.output_count; ++v) {
-    TapedView& view = record.views[v];
+    TapedView& view = record.view(v);
     const bool is_input = v < record.input_count;
     std::vector<NDArray>& to = is_input ? task_.inputs : task_.outputs;
-    if (!view.present) {
+    if (!view.present()) {
       to.emplace_back();
       continue;
     }
@@ -285,17 +288,17 @@ void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep,
   task_.may_write_over = !is_recorded_;
   if (is_recorded_) return;  // and results are copied to where they are wanted
   for (int i = 0; i < record.input_count && i < kMostInputs; ++i) {
-    const TapedView& view = record.views[i];
+    const TapedView& view = record.view(i);
     const WatchedArray* const watched = watched_inputs[i];
-    if (watched == nullptr || watched->adds || !watched->destination.is_defined() ||
+    if (watched == nullptr || watched->adds || !watched->destination.array.is_defined() ||
         shadows_.Has(view))
       continue;
     bool shared = false;
     for (const NDArray& dz : task_.output_gradients)
-      shared = shared || ShareMemory(dz, watched->destination);
+      shared = shared || ShareMemory(dz, watched->destination.array);
     for (const NDArray& other : task_.results)
-      shared = shared || ShareMemory(other, watched->destination);
-    if (!shared) task_.results[static_cast<size_t>(i)] = watched->destination;
+      shared = shared || ShareMemory(other, watched->destination.array);
+    if (!shared) task_.results[static_cast<size_t>(i)] = watched->destination.array;
   }
 }
 
@@ -312,8 +315,8 @@ void GradientTape::Recorder::BackThroughFunction(TapeRecord& record, bool keep) 
   if (record.kept_count > 0) {
     int v = record.input_count + record.output_count;
     record.extra->backward->VisitKept([&](const char*, NDArray& array, bool) {
-      TapedView& view = record.views[v];
-      if (view.present) array = Recalled(record, view, keep, v);
+      TapedView& view = record.view(v);
+      if (view.present()) array = Recalled(record, view, keep, v);
       ++v;
     });
   }
@@ -328,7 +331,7 @@ void GradientTape::Recorder::BackThroughFunction(TapeRecord& record, bool keep) 
   }
   gradients.clear();
   for (int i = 0; i < record.input_count; ++i) {
-    TapedView& view = record.views[i];
+    TapedView& view = record.view(i);
     NDArray& gradient = found[static_cast<size_t>(i)];
     if (view.slot == TapedView::kNoSlot || !gradient.is_defined()) continue;
     if (!(gradient.shape() == view.shape()) || gradient.dtype() != view.dtype ||

@@ -31,7 +31,7 @@ void GradientTape::Recorder::BackToEarlierValues(TapeRecord& record, bool keep) 
       dz = ReluGrad(Recalled(record, view, keep, record.input_count), dz);
       task_.relu_done = true;
     } else {
-      const NDArray places = Recalled(record, record.views[1], keep || record.plan != nullptr, 1);
+      const NDArray places = Recalled(record, record.view(1), keep || record.plan != nullptr, 1);
       const NDArray zero = FromScalar(0, dz.dtype(), Place::Scratch(dz.device()));
       const NDArray zeros = zero.BroadcastTo(places.shape());
       const ScatterAttributes overwrite{ScatterReduction::kNone};

@@ -12,7 +12,7 @@ namespace {
 
 bool HaveSameStrides(const TapedView& a, const TapedView& b) {
   return a.rank == b.rank && a.dtype == b.dtype &&
-         std::equal(a.strides, a.strides + a.rank, b.strides);
+         std::equal(a.strides(), a.strides() + a.rank, b.strides());
 }
 
 // Where a result is to lie and does not.
@@ -24,18 +24,18 @@ bool IsElsewhere(const NDArray& result, const NDArray& part) {
 }  // namespace
 
 NDArray GradientTape::Recorder::PlaceParts(const TapeRecord& record) {
-  const TapedView& first = record.views[0];
+  const TapedView& first = record.view(0);
   if (is_recorded_ || record.plan->kind != GradientPlan::Kind::kRules || record.input_count < 2 ||
-      record.input_count > kMostInputs || !first.present || first.slot == TapedView::kNoSlot ||
-      !slots_[first.slot].watched.empty() || !shadows_.IsEmpty(first.slot)) {
+      record.input_count > kMostInputs || !first.present() || first.slot == TapedView::kNoSlot ||
+      slots_[first.slot].watched != 0 || !shadows_.IsEmpty(first.slot)) {
     return {};
   }
   const int64_t elements = ElementsOf(first);
   int64_t together = 0;
   OperandSet parts = 0;
   for (int i = 0; i < record.input_count; ++i) {
-    const TapedView& view = record.views[i];
-    if (!view.present || view.slot != first.slot) continue;
+    const TapedView& view = record.view(i);
+    if (!view.present() || view.slot != first.slot) continue;
     if ((record.wanted & InputBit(i)) == 0 || !HaveSameStrides(view, first)) return {};
     together += view.count();
     parts |= InputBit(i);
@@ -44,7 +44,7 @@ NDArray GradientTape::Recorder::PlaceParts(const TapeRecord& record) {
   NDArray whole({elements}, first.dtype, Place::CurrentOn(first.device));
   for (int i = 0; i < record.input_count; ++i) {
     if ((parts & InputBit(i)) == 0) continue;
-    const NDArray part = ShadowMemory::PartOf(whole, record.views[i]);
+    const NDArray part = ShadowMemory::PartOf(whole, record.view(i));
     bool is_apart = !MayRepeat(part);
     for (int other = 0; other < i; ++other) {
       if ((parts & InputBit(other)) != 0)
@@ -62,10 +62,10 @@ NDArray GradientTape::Recorder::PlaceParts(const TapeRecord& record) {
 }
 
 void GradientTape::Recorder::TakeParts(const TapeRecord& record, NDArray whole) {
-  const uint32_t slot = record.views[0].slot;
+  const uint32_t slot = record.view(0).slot;
   for (int i = 0; i < record.input_count; ++i) {
-    if (!record.views[i].present || record.views[i].slot != slot) continue;
-    NDArray part = ShadowMemory::PartOf(whole, record.views[i]);
+    if (!record.view(i).present() || record.view(i).slot != slot) continue;
+    NDArray part = ShadowMemory::PartOf(whole, record.view(i));
     NDArray& result = task_.results[static_cast<size_t>(i)];
     if (!result.is_defined()) {
       FillInto(0, part);

@@ -1,23 +1,13 @@
 #include "tidepool/ndarray/gradient/tape_record.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/ndarray/gradient/spare_chunks.h"
 
 namespace tidepool {
-namespace {
-
-constexpr size_t kAlignment = alignof(std::max_align_t);
-
-constexpr size_t RoundUp(size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-}  // namespace
 
 std::string TapeRecord::OperandText(int view) const {
   if (view >= input_count + output_count) {
@@ -44,19 +34,15 @@ TapeRecords::~TapeRecords() {
 TapeRecords::Chunk TapeRecords::NewChunk(size_t bytes) const {
   const bool is_of_process = &MemoryOwner::Current() == &MemoryOwner::Process();
   if (is_of_process && !is_kept_) {
-    if (BufferHandle spare = TakeSpareChunk(bytes)) return {std::move(spare), 0, true};
+    if (BufferHandle spare = TakeSpareChunk(bytes)) return {std::move(spare), true};
   }
   const MemoryOwnerScope owner("gradient tape");
-  return {BufferHandle(NewHeapBuffer(bytes, kHeapAlignment)), 0, is_of_process};
+  return {BufferHandle(NewHeapBuffer(bytes, kHeapAlignment)), is_of_process};
 }
 
-TapeRecords::Chunk& TapeRecords::ChunkFor(size_t bytes) {
-  const auto has_room = [bytes](const Chunk& chunk) {
-    return chunk.buffer->bytes - chunk.used >= bytes;
-  };
-  if (in_use_ > 0 && has_room(chunks_[in_use_ - 1])) return chunks_[in_use_ - 1];
-  auto next =
-      std::find_if(chunks_.begin() + static_cast<std::ptrdiff_t>(in_use_), chunks_.end(), has_room);
+void TapeRecords::EnterChunkFor(size_t bytes) {
+  auto next = std::find_if(chunks_.begin() + static_cast<std::ptrdiff_t>(in_use_), chunks_.end(),
+                           [bytes](const Chunk& chunk) { return chunk.buffer->bytes >= bytes; });
   if (next == chunks_.end()) {
     const size_t grown =
         chunks_.empty() ? kFirstChunk : std::min(kLargestChunk, 2 * chunks_.back().buffer->bytes);
@@ -64,39 +50,30 @@ TapeRecords::Chunk& TapeRecords::ChunkFor(size_t bytes) {
     chunks_.push_back(NewChunk(std::max(grown, bytes)));
     next = chunks_.end() - 1;
   }
-  std::swap(chunks_[in_use_], *next);
-  return chunks_[in_use_++];
+  std::swap(chunks_[in_use_++], *next);
+  WriteFrom(nullptr);
 }
 
-TapeRecord* TapeRecords::New(int inputs, int outputs, const void* attributes,
+void TapeRecords::WriteFrom(std::byte* at) {
+  if (in_use_ == 0) {
+    begin_ = next_ = end_ = nullptr;
+    return;
+  }
+  const Buffer& buffer = *chunks_[in_use_ - 1].buffer.get();
+  begin_ = buffer.data;
+  next_ = at != nullptr ? at : begin_;
+  end_ = begin_ + buffer.bytes;
+}
+
+TapeRecord* TapeRecords::New(int inputs, int outputs, int rank, const void* attributes,
                              size_t attribute_bytes, int kept) {
-  ForgetPending();
-  const size_t views = static_cast<size_t>(inputs + outputs + kept);
-  const size_t head = RoundUp(sizeof(TapeRecord)), middle = RoundUp(views * sizeof(TapedView));
-  const size_t bytes = head + middle + RoundUp(attribute_bytes);
-  Chunk& chunk = ChunkFor(bytes);
-  std::byte* const at = chunk.buffer->data + chunk.used;
-  auto* const record = new (at) TapeRecord();
+  const int views = inputs + outputs + kept;
+  TapeRecord* const record = NewWithoutViews(views, rank, attributes, attribute_bytes);
+  for (int v = 0; v < views; ++v) new (&record->view(v)) TapedView();
   record->input_count = static_cast<uint16_t>(inputs);
   record->output_count = static_cast<uint16_t>(outputs);
   record->kept_count = static_cast<uint16_t>(kept);
-  record->views = reinterpret_cast<TapedView*>(at + head);
-  for (size_t i = 0; i < views; ++i) new (record->views + i) TapedView();
-  if (attribute_bytes > 0) {
-    std::memcpy(at + head + middle, attributes, attribute_bytes);
-    record->attributes = at + head + middle;
-  }
-  chunk.used += bytes;
-  pending_ = record;
   return record;
-}
-
-void TapeRecords::Commit(TapeRecord* record) {
-  record->previous = last_;
-  record->part = part_;
-  last_ = record;
-  pending_ = nullptr;
-  ++count_;
 }
 
 std::unique_ptr<TapeExtra> TapeRecords::NewExtra() {
@@ -107,21 +84,31 @@ std::unique_ptr<TapeExtra> TapeRecords::NewExtra() {
 }
 
 void TapeRecords::Destroy(TapeRecord* record) {
-  if (record->extra != nullptr) {
+  if (record->extra != nullptr) [[unlikely]] {
     record->extra->Clear();
     record->extra->next = std::move(spare_extra_);
     spare_extra_ = std::move(record->extra);
   }
-  std::destroy_n(record->views, record->view_count());
+  std::byte* view = record->first_view();
+  for (int left = record->view_count(); left > 0; --left, view += record->view_bytes)
+    std::destroy_at(reinterpret_cast<TapedView*>(view));
   std::destroy_at(record);
 }
 
-void TapeRecords::ForgetPending() {
-  if (TapeRecord* const record = std::exchange(pending_, nullptr)) {
-    Destroy(record);
-    Chunk& chunk = chunks_[in_use_ - 1];
-    chunk.used = static_cast<size_t>(reinterpret_cast<std::byte*>(record) - chunk.buffer->data);
+void TapeRecords::GoBackTo(std::byte* at) {
+  // What was written to chunks behind its own came later.
+  while (at < begin_ || at >= end_) {
+    --in_use_;
+    WriteFrom(nullptr);
   }
+  next_ = at;
+}
+
+void TapeRecords::ForgetPending() {
+  TapeRecord* const record = std::exchange(pending_, nullptr);
+  if (record == nullptr) return;
+  Destroy(record);
+  next_ = reinterpret_cast<std::byte*>(record);
 }
 
 void TapeRecords::Drop() {
@@ -131,17 +118,7 @@ void TapeRecords::Drop() {
   --count_;
   auto* const at = reinterpret_cast<std::byte*>(record);
   Destroy(record);
-  // Records of segments that run again take its place.
-  while (in_use_ > 0) {
-    Chunk& chunk = chunks_[in_use_ - 1];
-    std::byte* const begin = chunk.buffer->data;
-    if (at >= begin && at < begin + chunk.buffer->bytes) {
-      chunk.used = static_cast<size_t>(at - begin);
-      break;
-    }
-    chunk.used = 0;  // it is empty: what it held came later
-    --in_use_;
-  }
+  GoBackTo(at);  // records of segments that run again take its place
 }
 
 void TapeRecords::Clear() {
@@ -153,7 +130,8 @@ void TapeRecords::Clear() {
   }
   count_ = 0;
   part_ = 0;
-  for (; in_use_ > 0; --in_use_) chunks_[in_use_ - 1].used = 0;
+  in_use_ = 0;
+  WriteFrom(nullptr);
 }
 
 }  // namespace tidepool

@@ -7,14 +7,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/ndarray/call_recorder.h"
+#include "tidepool/ndarray/gradient/destinations.h"
 #include "tidepool/ndarray/gradient/places.h"
 #include "tidepool/ndarray/gradient/taped_view.h"
 #include "tidepool/ndarray/kernel/op_code.h"
@@ -25,10 +28,10 @@ namespace tidepool {
 // An array that gradients are wanted of.
 struct WatchedArray {
   uint64_t buffer_id = 0;
-  TapedView view;
+  FreeView view;
   Places where;              // which is looked for with each gradient
   bool is_computed = false;  // on the tape: its gradient flows on to what it was computed from
-  NDArray destination;       // undefined: none was handed in
+  Destination destination;   // of its gradient
   bool adds = false;         // to it
   int number = 0;            // in the order of Watch()
   bool is_used = false;      // a record has it among its `watched`
@@ -41,7 +44,7 @@ struct WatchedArray {
 struct SegmentRead {
   uint64_t buffer_id;
   uint32_t version;
-  TapedView view;  // without the buffer, which a segment does not keep
+  FreeView view;  // without the buffer, which a segment does not keep
   std::string op;
   bool unrecorded = false;  // in a NoGradientScope
 };
@@ -81,17 +84,17 @@ struct TapeRecord {
   Kind kind = Kind::kCall;
   EarlierValues earlier = EarlierValues::kAreOverwritten;  // of the outputs
   bool relu_before = false;  // of a pooling: its input ends with a ReLU, whose gradient it applies
+  uint8_t view_bytes = sizeof(TapedView);  // with the axes that it has room for
   uint16_t input_count = 0, output_count = 0;
   uint16_t kept_count = 0;           // of what a function has told that it keeps
-  TapedView* views = nullptr;        // inputs, outputs, those
   const void* attributes = nullptr;  // null: of none
 
-  absl::Span<TapedView> inputs() { return absl::MakeSpan(views, input_count); }
-  absl::Span<TapedView> outputs() { return absl::MakeSpan(views + input_count, output_count); }
-  TapedView& output(int o) { return views[input_count + o]; }
-  absl::Span<TapedView> kept() {
-    return absl::MakeSpan(views + input_count + output_count, kept_count);
-  }
+  // Inputs, outputs, what is kept, which lie right behind it.
+  std::byte* first_view() { return reinterpret_cast<std::byte*>(this + 1); }
+  TapedView& view(int v) { return *reinterpret_cast<TapedView*>(first_view() + v * view_bytes); }
+  const TapedView& view(int v) const { return const_cast<TapeRecord*>(this)->view(v); }
+  TapedView& output(int o) { return view(input_count + o); }
+  TapedView& kept(int k) { return view(input_count + output_count + k); }
   int view_count() const { return input_count + output_count + kept_count; }
   const char* name() const {
     return kind == Kind::kCall    ? Info(op).name
@@ -102,6 +105,8 @@ struct TapeRecord {
   std::string OperandText(int view) const;
 };
 
+static_assert(sizeof(TapeRecord) == 64);
+
 // Records in the order they were made, of which the last ones go first.
 class TapeRecords {
  public:
@@ -110,11 +115,36 @@ class TapeRecords {
   TapeRecords& operator=(const TapeRecords&) = delete;
   ~TapeRecords();
 
-  // A record with that many views, absent ones, and a copy of the attributes. It is none before Commit; one that is never
-  // committed is forgotten by the next New. Throws OutOfMemoryError.
-  TapeRecord* New(int inputs, int outputs, const void* attributes, size_t attribute_bytes,
+  // A record with that many views, absent ones, each of which has room for `rank` axes, and a copy of the attributes. It is none
+  // before Commit; one that is never committed is forgotten by the next New. Throws OutOfMemoryError.
+  TapeRecord* New(int inputs, int outputs, int rank, const void* attributes, size_t attribute_bytes,
                   int kept = 0);
-  void Commit(TapeRecord* record);
+  // The same with room for so many views and none yet: who makes them from first_view() on counts them in the record.
+  TapeRecord* NewWithoutViews(int views, int rank, const void* attributes, size_t attribute_bytes) {
+    if (pending_ != nullptr) [[unlikely]]
+      ForgetPending();
+    const size_t view_bytes = sizeof(TapedView) + static_cast<size_t>(2 * rank) * sizeof(int64_t);
+    const size_t head = sizeof(TapeRecord) + static_cast<size_t>(views) * view_bytes;
+    const size_t bytes = head + RoundUp(attribute_bytes);
+    if (static_cast<size_t>(end_ - next_) < bytes) [[unlikely]]
+      EnterChunkFor(bytes);
+    std::byte* const at = next_;
+    next_ = at + bytes;
+    pending_ = new (at) TapeRecord();
+    pending_->view_bytes = static_cast<uint8_t>(view_bytes);
+    if (attribute_bytes > 0) {
+      std::memcpy(at + head, attributes, attribute_bytes);
+      pending_->attributes = at + head;
+    }
+    return pending_;
+  }
+  void Commit(TapeRecord* record) {
+    record->previous = last_;
+    record->part = part_;
+    last_ = record;
+    pending_ = nullptr;
+    ++count_;
+  }
   // For a record of this, which it comes back from when that goes.
   std::unique_ptr<TapeExtra> NewExtra();
   // Of records that are committed from here on.
@@ -134,17 +164,27 @@ class TapeRecords {
  private:
   struct Chunk {
     BufferHandle buffer;
-    size_t used = 0;
     bool is_of_process = false;  // not of another owner's memory
   };
+  static constexpr size_t kAlignment = alignof(std::max_align_t);
+  static_assert(sizeof(TapedView) % kAlignment == 0 && sizeof(TapeRecord) % kAlignment == 0);
+  static constexpr size_t RoundUp(size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
   void Destroy(TapeRecord* record);
   void ForgetPending();
-  // One that has so many bytes left, which is the last one in use.
-  Chunk& ChunkFor(size_t bytes);
+  // The last one in use is one that has so many bytes left.
+  void EnterChunkFor(size_t bytes);
+  // The last one in use is written from that byte on; null: from its begin.
+  void WriteFrom(std::byte* at);
+  // What lies behind that byte is gone.
+  void GoBackTo(std::byte* at);
   Chunk NewChunk(size_t bytes) const;
 
   std::vector<Chunk> chunks_;
   size_t in_use_ = 0;  // the first ones, which have records; the others are empty
+  // Of the last one of these: what is written, and what is left.
+  std::byte *begin_ = nullptr, *next_ = nullptr, *end_ = nullptr;
   std::unique_ptr<TapeExtra> spare_extra_;
   TapeRecord* last_ = nullptr;
   TapeRecord* pending_ = nullptr;

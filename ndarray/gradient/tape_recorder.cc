@@ -2,6 +2,7 @@
 #include "tidepool/ndarray/gradient/tape_recorder.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -48,10 +49,12 @@ void GradientTape::Recorder::Clear() {
   writes_.Clear();
   slots_.Clear();
   // Views hold no buffers, and Watch() writes all of them anew.
-  for (const auto& watched : Watched()) watched->destination = watched->gradient = NDArray();
+  destinations_.Clear();
+  for (const auto& watched : Watched()) {
+    watched->destination.Set(NDArray());
+    watched->gradient = NDArray();
+  }
   watched_count_ = 0;
-  destinations_buffer_ = 0;
-  destinations_end_ = nullptr;
   calls_ = 0;
   state_ = State::kStopped;
 }
@@ -89,94 +92,112 @@ void GradientTape::Recorder::Stop() {
   if (state_ == State::kRecording) state_ = State::kStopped;
 }
 
-uint32_t GradientTape::Recorder::SlotOf(const NDArray& array) const {
-  const Buffer* const buffer = array.buffer().get();
-  return buffer != nullptr ? slots_.Find(buffer->id, array.dtype()) : TapedView::kNoSlot;
-}
-
-bool GradientTape::Recorder::Flows(const TapedView& view) const {
-  if (view.slot == TapedView::kNoSlot || !IsFloating(view.dtype)) return false;
-  const TapeSlot& slot = slots_[view.slot];
-  if (slot.computed) return true;
+bool GradientTape::Recorder::MeetsWatched(const TapedView& view) const {
+  const WatchedInSlot* const of_slot = slots_.WatchedOf(view.slot);
+  if (of_slot == nullptr) return false;
   const Places where(view);
-  auto at =
-      std::partition_point(slot.watched.begin(), slot.watched.end(),
-                           [&](const WatchedArray* w) { return w->where.begin() < where.end(); });
-  while (at != slot.watched.begin()) {
+  const std::vector<WatchedArray*>& arrays = of_slot->arrays;
+  auto at = std::partition_point(arrays.begin(), arrays.end(), [&](const WatchedArray* w) {
+    return w->where.begin() < where.end();
+  });
+  while (at != arrays.begin()) {
     const Places& watched = (*--at)->where;
     if (watched.MayOverlap(where)) return true;
-    if (!slot.interleaves && watched.end() <= where.begin()) break;
+    if (!of_slot->interleaves && watched.end() <= where.begin()) break;
   }
   return false;
+}
+
+bool GradientTape::Recorder::MeetsWatched(const NDArray& array, uint32_t slot) const {
+  FreeView view(array);
+  view.slot = slot;
+  return MeetsWatched(view);
 }
 
 int64_t GradientTape::Recorder::ElementsOf(const TapedView& view) const {
   return slots_[view.slot].bytes / static_cast<int64_t>(DTypeBytes(view.dtype));
 }
 
-void GradientTape::Recorder::CheckOverwrites(OpCode op, OperandSet needs,
-                                             absl::Span<const NDArray* const> inputs,
-                                             absl::Span<NDArray* const> outputs) const {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if ((needs & InputBit(static_cast<int>(i))) == 0 || inputs[i] == nullptr) continue;
+inline void GradientTape::Recorder::CheckOverwrites(OpCode op, OperandSet needs,
+                                                    absl::Span<const NDArray* const> inputs,
+                                                    absl::Span<NDArray* const> outputs) {
+  for (OperandSet left = needs & (OutputBit(0) - 1); left != 0; left &= left - 1) {
+    const auto i = static_cast<size_t>(std::countr_zero(left));
+    if (i >= inputs.size()) return;
+    if (inputs[i] == nullptr) continue;
+    const Buffer* const read = inputs[i]->buffer().get();
     for (const NDArray* const output : outputs) {
-      if (!MayShareMemory(inputs[i]->buffer().get(), output->buffer().get()) ||
-          !ViewsOverlap(*inputs[i], *output))
-        continue;
-      ThrowInvalidArgument(absl::StrCat(
-          "Op [", Info(op).name, "] overwrites its ",
-          OperandName(Info(op).inputs, static_cast<int>(i)),
-          ", which its gradient needs while a gradient tape records; expected a result of its "
-          "own (x = f(x) instead of in place)"));
+      if (MayShareMemory(read, output->buffer().get()) && ViewsOverlap(*inputs[i], *output))
+          [[unlikely]]
+        ThrowOverwrites(op, static_cast<int>(i));
     }
   }
 }
 
-void GradientTape::Recorder::Keep(TapedView& view, const NDArray& array) const {
-  view.Keep(array);
-  if (!view.guarded) view.version = static_cast<uint32_t>(writes_.size());
+void GradientTape::Recorder::ThrowOverwrites(OpCode op, int input) {
+  ThrowInvalidArgument(absl::StrCat(
+      "Op [", Info(op).name, "] overwrites its ", OperandName(Info(op).inputs, input),
+      ", which its gradient needs while a gradient tape records; expected a result of its "
+      "own (x = f(x) instead of in place)"));
 }
 
-// Only what was written to before can be kept by anybody.
-void GradientTape::Recorder::NoteWrites(const char* op, absl::Span<NDArray* const> outputs) {
-  for (const NDArray* const output : outputs) {
-    const Buffer* const buffer = output->buffer().get();
-    if (buffer == nullptr) continue;
-    const uint32_t version = buffer->version.load(std::memory_order_relaxed);
-    const bool is_shared = buffer->MayBeWrittenOutside();
-    if (version <= 1 && !is_shared) continue;
-    std::shared_ptr<AllocationTrace> site;
-    if (MemoryTracing::enabled()) {
-      site = std::make_shared<AllocationTrace>();
-      site->Capture();
-    }
-    const Places where{TapedView(*output)};
-    if (is_shared) {
-      writes_.Add({WriteLog::kSharedMemory, version, where.Shifted(AddressOf(*buffer)), op, site});
-    }
-    writes_.Add({buffer->id, version, where, op, std::move(site)});
+void GradientTape::Recorder::NoteWrite(const char* op, const NDArray& output, bool is_shared) {
+  const Buffer* const buffer = output.buffer().get();
+  const uint32_t version = buffer->version.load(std::memory_order_relaxed);
+  std::shared_ptr<AllocationTrace> site;
+  if (MemoryTracing::enabled()) {
+    site = std::make_shared<AllocationTrace>();
+    site->Capture();
+  }
+  const Places where{FreeView(output)};
+  if (is_shared) {
+    writes_.Add({WriteLog::kSharedMemory, version, where.Shifted(AddressOf(*buffer)), op, site});
+  }
+  writes_.Add({buffer->id, version, where, op, std::move(site)});
+}
+
+void GradientTape::Recorder::NoteSite(TapeRecord& record) {
+  record.extra = records_.NewExtra();
+  record.extra->site = std::make_unique<AllocationTrace>();
+  record.extra->site->Capture();
+}
+
+void GradientTape::Recorder::RunAside(OpCode op, absl::Span<const NDArray* const> inputs,
+                                      absl::Span<NDArray* const> outputs, AttributesRef attributes,
+                                      EarlierValues earlier) {
+  Dispatch(op, inputs, outputs, attributes);
+  NoteWrites(Info(op).name, outputs);
+  if (earlier == EarlierValues::kAreOverwritten) return;
+  for (const NDArray* const output : outputs) {  // something was added behind the ReLU
+    const uint32_t slot = SlotOf(*output);
+    if (slot != TapedView::kNoSlot) slots_[slot].ends_with_relu = nullptr;
   }
 }
 
+// What small operators cost beside their kernels is mostly this: it looks each buffer up once, and what is rare is elsewhere.
 void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inputs,
                                  absl::Span<NDArray* const> outputs, AttributesRef attributes) {
   const OperatorInfo& info = Info(op);
   OperandSet wanted = 0;
+  uint32_t input_slots[kMostInputs];  // of those
+  int rank = 0;                       // the largest
   for (size_t i = 0; i < inputs.size() && i < kMostInputs; ++i) {
-    if (inputs[i] == nullptr || !IsFloating(inputs[i]->dtype())) continue;
-    const uint32_t slot = SlotOf(*inputs[i]);
+    const NDArray* const input = inputs[i];
+    if (input == nullptr) continue;
+    rank = std::max(rank, input->rank());
+    if (!IsFloating(input->dtype())) continue;
+    const uint32_t slot = SlotOf(*input);
     if (slot == TapedView::kNoSlot) continue;
-    if (!slots_[slot].computed) {
-      TapedView view(*inputs[i]);
-      view.slot = slot;
-      if (!Flows(view)) continue;
-    }
+    if (slots_[slot].computed == 0 && !MeetsWatched(*input, slot)) continue;
+    input_slots[i] = slot;
     wanted |= InputBit(static_cast<int>(i));
   }
   bool overwrites = false, has_float = false, are_there = true;
   for (const NDArray* const output : outputs) {
     are_there = are_there && output != nullptr;
-    if (output == nullptr || !output->buffer() || !IsFloating(output->dtype())) continue;
+    if (output == nullptr) continue;
+    rank = std::max(rank, output->rank());
+    if (!output->buffer() || !IsFloating(output->dtype())) continue;
     has_float = true;
     overwrites = overwrites || SlotOf(*output) != TapedView::kNoSlot;
   }
@@ -186,80 +207,77 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
                       attributes.Is(info.attributes) &&
                       inputs.size() == static_cast<size_t>(info.input_count) &&
                       outputs.size() == static_cast<size_t>(info.output_count);
-  const GradientPlan* plan = usable ? &PlanOf(op) : nullptr;
-  if (plan != nullptr && plan->kind == GradientPlan::Kind::kNone) wanted = 0;
+  if (!usable) return RunAside(op, inputs, outputs, attributes, EarlierValues::kAreOverwritten);
+  const GradientPlan& plan = PlanOf(op);
+  if (plan.kind == GradientPlan::Kind::kNone) wanted = 0;
   const EarlierValues earlier =
-      plan != nullptr ? EarlierValuesOf(op, attributes.data()) : EarlierValues::kAreOverwritten;
-  if (wanted == 0 && earlier == EarlierValues::kFlowOn) overwrites = false;
-  if (plan == nullptr || (wanted == 0 && !overwrites)) {
-    Dispatch(op, inputs, outputs, attributes);
-    NoteWrites(info.name, outputs);
-    if (earlier == EarlierValues::kAreOverwritten) return;
-    for (const NDArray* const output : outputs) {  // something was added behind the ReLU
-      const uint32_t slot = SlotOf(*output);
-      if (slot != TapedView::kNoSlot) slots_[slot].ends_with_relu = nullptr;
-    }
-    return;
-  }
+      plan.is_plain ? EarlierValues::kAreOverwritten : EarlierValuesOf(op, attributes.data());
+  if (wanted == 0 && (!overwrites || earlier == EarlierValues::kFlowOn))
+    return RunAside(op, inputs, outputs, attributes, earlier);
 
-  OperandSet needs = plan->NeedsOf(op, wanted, attributes.data());
+  OperandSet needs = plan.NeedsOf(op, wanted, attributes.data());
   if (overwrites && earlier == EarlierValues::kFlowThroughRelu) needs |= OutputBit(0);
   if (overwrites && earlier == EarlierValues::kAreOverwrittenAtPlaces) needs |= InputBit(1);
   CheckOverwrites(op, needs, inputs, outputs);
-  const size_t attribute_bytes = wanted != 0 ? info.attributes.bytes() : 0;
+  const size_t inputs_recorded = wanted != 0 || needs != 0 ? inputs.size() : 0;
   TapeRecord* const record =
-      records_.New(wanted != 0 || needs != 0 ? static_cast<int>(inputs.size()) : 0,
-                   static_cast<int>(outputs.size()), attributes.data(), attribute_bytes);
+      records_.NewWithoutViews(static_cast<int>(inputs_recorded + outputs.size()), rank,
+                               attributes.data(), wanted != 0 ? info.attributes.bytes() : 0);
   record->op = op;
-  record->plan = wanted != 0 ? plan : nullptr;
+  record->plan = wanted != 0 ? &plan : nullptr;
   record->wanted = wanted;
   record->needs = needs;
   record->earlier = earlier;
-  if (MemoryTracing::enabled()) {
-    record->extra = records_.NewExtra();
-    record->extra->site = std::make_unique<AllocationTrace>();
-    record->extra->site->Capture();
+  const size_t view_bytes = record->view_bytes;
+  std::byte* next_view = record->first_view();
+  for (size_t i = 0; i < inputs_recorded; ++i, next_view += view_bytes) {
+    const OperandSet bit = InputBit(static_cast<int>(i));
+    if (inputs[i] == nullptr) {
+      new (next_view) TapedView();
+    } else {
+      AddView(next_view, *inputs[i], (wanted & bit) != 0 ? input_slots[i] : TapedView::kNoSlot,
+              (needs & bit) != 0);
+    }
   }
-  for (int i = 0; i < record->input_count; ++i) {
-    const NDArray* const input = inputs[static_cast<size_t>(i)];
-    if (input == nullptr) continue;
-    TapedView& view = record->views[i];
-    view.Set(*input);
-    if ((wanted & InputBit(i)) != 0) view.slot = SlotOf(*input);
-    if ((needs & InputBit(i)) != 0) Keep(view, *input);
-  }
+  record->input_count = static_cast<uint16_t>(inputs_recorded);
+  if (MemoryTracing::enabled()) [[unlikely]]
+    NoteSite(*record);
   // A pooling applies the gradient of the ReLU before it in the pass it makes anyway.
   if (op == OpCode::kMaxPool2d && wanted != 0 &&
       !static_cast<const Pool2dAttributes*>(attributes.data())->relu_grad) {
-    const TapeSlot& slot = slots_[record->views[0].slot];
+    const TapeSlot& slot = slots_[record->view(0).slot];
     record->relu_before =
         slot.ends_with_relu != nullptr &&
-        slot.ends_with_relu->views[slot.ends_with_relu->input_count].IsSame(record->views[0]);
+        slot.ends_with_relu->view(slot.ends_with_relu->input_count).IsSame(record->view(0));
   }
   slots_.Reserve(outputs.size());
   writes_.Reserve(2 * outputs.size());
 
-  Dispatch(op, inputs, outputs, attributes);
+  if (CallRecorder* const outer = CallRecorder::Current()) [[unlikely]] {
+    outer->Run(op, inputs, outputs, attributes);
+  } else {
+    DispatchUnrecorded(op, inputs, outputs, attributes);
+  }
 
   NoteWrites(info.name, outputs);
-  for (int o = 0; o < record->output_count; ++o) {
-    const NDArray& output = *outputs[static_cast<size_t>(o)];
-    TapedView& view = record->output(o);
-    view.Set(output);
-    if (!output.buffer()) continue;
-    if ((needs & OutputBit(o)) != 0) Keep(view, output);  // places too
-    if (!IsFloating(output.dtype())) continue;
+  for (size_t o = 0; o < outputs.size(); ++o, next_view += view_bytes) {
+    const NDArray& output = *outputs[o];
+    const bool is_kept = (needs & OutputBit(static_cast<int>(o))) != 0;
+    TapedView& view = AddView(next_view, output, TapedView::kNoSlot, is_kept);  // places too
+    if (!output.buffer() || !IsFloating(output.dtype())) continue;
     view.slot =
         wanted != 0 ? slots_.FindOrAdd(*output.buffer().get(), output.dtype()) : SlotOf(output);
     if (view.slot == TapedView::kNoSlot) continue;
     TapeSlot& slot = slots_[view.slot];
     if (slot.part < 0) slot.part = records_.part();
-    if (wanted != 0) slot.computed = true;
-    slot.ends_with_relu = o == 0 && wanted != 0 && EndsWithRelu(op, attributes.data()) &&
+    if (wanted != 0) slot.computed = 1;
+    slot.ends_with_relu = o == 0 && wanted != 0 && !plan.is_plain &&
+                                  EndsWithRelu(op, attributes.data()) &&
                                   earlier == EarlierValues::kAreOverwritten
                               ? record
                               : nullptr;
   }
+  record->output_count = static_cast<uint16_t>(outputs.size());
   NoteUses(record);
   records_.Commit(record);
   ++calls_;
@@ -269,13 +287,13 @@ TapeRecord* GradientTape::Recorder::NewRecord(TapeRecord::Kind kind, const char*
                                               absl::Span<const NDArray> inputs, int outputs,
                                               bool keep_inputs, int kept) {
   TapeRecord* const record =
-      records_.New(static_cast<int>(inputs.size()), outputs, nullptr, 0, kept);
+      records_.New(static_cast<int>(inputs.size()), outputs, kMaxRank, nullptr, 0, kept);
   record->kind = kind;
   record->extra = records_.NewExtra();
   record->extra->name = name;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_defined()) continue;
-    TapedView& view = record->views[i];
+    TapedView& view = record->view(i);
     view.Set(inputs[i]);
     view.slot = SlotOf(inputs[i]);
     if (Flows(view)) {
@@ -297,7 +315,7 @@ void GradientTape::Recorder::CommitFunction(TapeRecord* record, absl::Span<const
     if (!outputs[o].buffer() || !IsFloating(outputs[o].dtype())) continue;
     view.slot = slots_.FindOrAdd(*outputs[o].buffer().get(), outputs[o].dtype());
     if (slots_[view.slot].part < 0) slots_[view.slot].part = records_.part();
-    slots_[view.slot].computed = true;
+    slots_[view.slot].computed = 1;
     slots_[view.slot].ends_with_relu = nullptr;
   }
   NoteUses(record);
@@ -308,7 +326,7 @@ void GradientTape::Recorder::CommitFunction(TapeRecord* record, absl::Span<const
 bool GradientTape::Recorder::FlowsToOne(absl::Span<const NDArray> inputs) const {
   return std::any_of(inputs.begin(), inputs.end(), [this](const NDArray& input) {
     if (!input.is_defined()) return false;
-    TapedView view(input);
+    FreeView view(input);
     view.slot = SlotOf(input);
     return Flows(view);
   });
@@ -330,9 +348,9 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
   if (!FlowsToOne(inputs)) return;
   for (const NDArray& output : outputs) {
     if (!output.is_defined()) continue;
-    TapedView once(output);
+    FreeView once(output);
     once.DropRepeats();
-    if (!MayRepeat(once.rank, once.dims, once.strides)) continue;
+    if (!MayRepeat(once.rank, once.dims(), once.strides())) continue;
     ThrowInvalidArgument(absl::StrCat(
         "gradient tape: Op [", name, "]: found an output, ", DTypeName(once.dtype), " ",
         output.shape().ToString(),
@@ -345,14 +363,13 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
       NewRecord(TapeRecord::Kind::kFunction, name, inputs, static_cast<int>(outputs.size()),
                 /*keep_inputs=*/false, kept);
   if (kept > 0) {
-    TapedView* view = record->kept().data();
+    int k = 0;
     backward->VisitKept([&](const char*, NDArray& array, bool) {
-      if (array.is_defined()) {
-        view->Set(array);
-        Keep(*view, array);
-        array = NDArray();
-      }
-      ++view;
+      TapedView& view = record->kept(k++);
+      if (!array.is_defined()) return;
+      view.Set(array);
+      Keep(view, array);
+      array = NDArray();
     });
   }
   record->extra->backward = std::move(backward);
@@ -362,10 +379,10 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
 void GradientTape::Recorder::PlaceResultsOf(const TapeRecord& record) {
   bool leaves = record.kind == TapeRecord::Kind::kCall;
   for (int i = 0; i < record.input_count && leaves; ++i) {
-    const TapedView& view = record.views[i];
-    if (!view.present || (record.wanted & InputBit(i)) == 0) continue;
+    const TapedView& view = record.view(i);
+    if (!view.present() || (record.wanted & InputBit(i)) == 0) continue;
     const WatchedArray* const watched = FindWatched(view);
-    leaves = (watched != nullptr && watched->destination.is_defined()) ||
+    leaves = (watched != nullptr && watched->destination.array.is_defined()) ||
              slots_[view.slot].part != record.part;
   }
   placement_->PlaceResults(leaves);

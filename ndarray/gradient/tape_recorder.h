@@ -8,6 +8,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
+#include "tidepool/ndarray/gradient/destinations.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/gradient/kept_arrays.h"
 #include "tidepool/ndarray/gradient/shadow_memory.h"
@@ -82,28 +83,67 @@ class GradientTape::Recorder final : public CallRecorder {
   // That neither Backward() nor the first run of a segment is under way.
   void CheckIdle(const char* what) const;
   // The slot of its buffer, if it has one.
-  uint32_t SlotOf(const NDArray& array) const;
+  uint32_t SlotOf(const NDArray& array) const {
+    const Buffer* const buffer = array.buffer().get();
+    return buffer != nullptr ? slots_.Find(buffer->id, array.dtype()) : TapedView::kNoSlot;
+  }
   // Whether something watched flows to the view.
-  bool Flows(const TapedView& view) const;
+  bool Flows(const TapedView& view) const {
+    return view.slot != TapedView::kNoSlot && IsFloating(view.dtype) &&
+           (slots_[view.slot].computed != 0 || MeetsWatched(view));
+  }
+  bool MeetsWatched(const TapedView& view) const;
+  // The same of an array of that slot.
+  bool MeetsWatched(const NDArray& array, uint32_t slot) const;
   bool FlowsToOne(absl::Span<const NDArray> inputs) const;
   WatchedArray* FindWatched(const TapedView& view) const;
   // That no other watched array has its gradient there.
   void CheckDestination(const NDArray& gradient);
   int64_t ElementsOf(const TapedView& view) const;
-  void CheckOverwrites(OpCode op, OperandSet needs, absl::Span<const NDArray* const> inputs,
-                       absl::Span<NDArray* const> outputs) const;
-  void NoteWrites(const char* op, absl::Span<NDArray* const> outputs);
+  // A call that nothing flows to, nor to what it writes to.
+  void RunAside(OpCode op, absl::Span<const NDArray* const> inputs,
+                absl::Span<NDArray* const> outputs, AttributesRef attributes,
+                EarlierValues earlier);
+  static void CheckOverwrites(OpCode op, OperandSet needs, absl::Span<const NDArray* const> inputs,
+                              absl::Span<NDArray* const> outputs);
+  [[noreturn]] static void ThrowOverwrites(OpCode op, int input);
+  void NoteSite(TapeRecord& record);
+  // Only what was written to before, or has several addresses, can be kept by anybody.
+  void NoteWrites(const char* op, absl::Span<NDArray* const> outputs) {
+    for (const NDArray* const output : outputs) {
+      const Buffer* const buffer = output->buffer().get();
+      if (buffer == nullptr) continue;
+      const bool is_shared = buffer->MayBeWrittenOutside();
+      if (buffer->version.load(std::memory_order_relaxed) > 1 || is_shared)
+        NoteWrite(op, *output, is_shared);
+    }
+  }
+  void NoteWrite(const char* op, const NDArray& output, bool is_shared);
   // With the buffer; of one that others may write to, whose version tells nothing, with the number of writes so far instead.
-  void Keep(TapedView& view, const NDArray& array) const;
+  void Keep(TapedView& view, const NDArray& array) const {
+    view.Keep(array);
+    if (!view.guarded) view.version = static_cast<uint32_t>(writes_.size());
+  }
   static int64_t AddressOf(const Buffer& buffer) {
     return static_cast<int64_t>(reinterpret_cast<intptr_t>(buffer.data));
+  }
+  // Of a record, at `at`; kept as by Keep().
+  TapedView& AddView(std::byte* at, const NDArray& array, uint32_t slot, bool keep) const {
+    TapedView& view = *new (at) TapedView(array, slot, keep);
+    if (keep && !view.guarded) [[unlikely]]
+      view.version = static_cast<uint32_t>(writes_.size());
+    return view;
   }
   // The writes of this thread's operators to memory that other buffers may have too.
   void CheckSharedUnchanged(const TapeRecord& record, const TapedView& view, int operand) const;
   // The record is the first that reads or writes what is watched of the view's elements, or of all: for the listener.
   void NoteUse(TapeRecord* record, const TapedView& view);
   void NoteUseOfAll(TapeRecord* record);
-  void NoteUses(TapeRecord* record);
+  void NoteUses(TapeRecord* record) {
+    if (listener_ != nullptr) [[unlikely]]
+      NoteUsesToTell(record);
+  }
+  void NoteUsesToTell(TapeRecord* record);
   // A record of a function or segment without outputs yet; null where nothing flows to it.
   TapeRecord* NewRecord(TapeRecord::Kind kind, const char* name, absl::Span<const NDArray> inputs,
                         int outputs, bool keep_inputs, int kept = 0);
@@ -149,9 +189,7 @@ class GradientTape::Recorder final : public CallRecorder {
   }
   std::vector<std::unique_ptr<WatchedArray>> watched_;
   size_t watched_count_ = 0;
-  // Where destinations in the buffer of the last one end: views of one flat array come in their order, and are told apart by it.
-  uint64_t destinations_buffer_ = 0;
-  const std::byte* destinations_end_ = nullptr;
+  Destinations destinations_;  // of those
   TapeRecords records_;
   ShadowMemory shadows_;
   GradientTask task_;

@@ -21,7 +21,7 @@ void GradientTape::Recorder::VisitKept(absl::FunctionRef<void(const BufferHandle
     for (const DType dtype :
          {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
       const uint32_t slot = slots_.Find(buffer->id, dtype);
-      if (slot != TapedView::kNoSlot && !slots_[slot].watched.empty()) return;
+      if (slot != TapedView::kNoSlot && slots_[slot].watched != 0) return;
     }
     visit(buffer);
   });
@@ -32,13 +32,13 @@ void GradientTape::Recorder::VisitRemakeable(int part,
   for (TapeRecord* record = records_.last(); record != nullptr && record->part == part;
        record = record->previous) {
     if (record->kept_count == 0) continue;
-    TapedView* view = record->kept().data();
+    int k = 0;
     record->extra->backward->VisitKept([&](const char*, NDArray&, bool can_be_made_again) {
-      if (can_be_made_again && view->buffer && goes(view->buffer)) {
-        view->buffer.Reset();
-        view->present = false;
+      TapedView& view = record->kept(k++);
+      if (can_be_made_again && view.buffer && goes(view.buffer)) {
+        view.buffer.Reset();
+        view.rank = TapedView::kAbsent;
       }
-      ++view;
     });
   }
 }
@@ -52,7 +52,7 @@ std::vector<SavedArray> GradientTape::Recorder::Saved() const {
   std::reverse(in_order.begin(), in_order.end());
   for (TapeRecord* const record : in_order) {
     for (int v = 0; v < record->view_count(); ++v) {
-      const TapedView& view = record->views[v];
+      const TapedView& view = record->view(v);
       if (!view.buffer || !seen.insert(view.buffer->id).second) continue;
       saved.push_back({record->name(), record->OperandText(v),
                        absl::StrCat(DTypeName(view.dtype), " ", view.shape().ToString()),

@@ -20,7 +20,7 @@ namespace {
 std::string Described(const TapedView& view) {
   return absl::StrCat(DTypeName(view.dtype), " ", view.shape().ToString());
 }
-std::string Described(const NDArray& array) { return Described(TapedView(array)); }
+std::string Described(const NDArray& array) { return Described(FreeView(array)); }
 
 }  // namespace
 
@@ -139,7 +139,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       Seen& seen = seen_[buffer->id];
       if (version <= 1 && !IsOlder(buffer->id)) seen.is_made = true;
       if (seen.is_made) continue;
-      const TapedView view(*output);
+      const FreeView view(*output);
       own_writes_.Add({buffer->id, version, Places(view), Info(op).name, nullptr});
       if (!view.IsDense() || AddsToResult(op, attributes.data()) || Info(op).updates()) continue;
       if (!IsIn(*buffer, inputs)) seen.Compute(BytesOf(view));
@@ -157,7 +157,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   static bool IsOneOf(const NDArray& input, absl::Span<NDArray* const> outputs) {
     for (const NDArray* const output : outputs) {
       if (output != nullptr && output->buffer().get() == input.buffer().get() &&
-          TapedView(*output).IsSame(TapedView(input))) {
+          FreeView(*output).IsSame(FreeView(input))) {
         return true;
       }
     }
@@ -166,7 +166,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   void NoteRead(const char* op, const NDArray& array, bool unrecorded) {
     Buffer* const buffer = array.buffer().get();
     if (buffer == nullptr) return;
-    const TapedView view(array);
+    const FreeView view(array);
     Seen& seen = seen_[buffer->id];
     if (seen.is_made || seen.HasComputed(BytesOf(view))) return;
     const uint32_t version = VersionToKeep(*buffer);
@@ -200,7 +200,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   }
   // What the tape recorded before has a gradient by the value it had.
   void CheckWrite(OpCode op, const NDArray& output) const {
-    TapedView view(output);
+    FreeView view(output);
     view.slot = tape_.SlotOf(output);
     if (!tape_.Flows(view)) return;
     ThrowInvalidArgument(absl::StrCat(
@@ -303,7 +303,7 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
                                        static_cast<int>(outputs.size()), /*keep_inputs=*/true);
   // It is computed again from what they were when it began.
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (record->views[i].guarded) record->views[i].version = versions[i];
+    if (record->view(i).guarded) record->view(i).version = versions[i];
   }
   record->extra->segment = std::move(function);
   record->extra->reads = std::move(reads);
@@ -344,8 +344,8 @@ void GradientTape::Recorder::BackThroughSegment(TapeRecord& record, bool keep) {
   if (any) {
     CheckReadsUnchanged(record);
     for (int i = 0; i < record.input_count; ++i) {
-      TapedView& view = record.views[i];
-      inputs.push_back(view.present ? Recalled(record, view, keep, i) : NDArray());
+      TapedView& view = record.view(i);
+      inputs.push_back(view.present() ? Recalled(record, view, keep, i) : NDArray());
     }
     segment = keep ? record.extra->segment : std::move(record.extra->segment);
   }
@@ -370,7 +370,7 @@ void GradientTape::Recorder::BackThroughSegment(TapeRecord& record, bool keep) {
     }
     for (size_t o = 0; o < outputs.size(); ++o) {
       if (!gradients[o].is_defined()) continue;
-      TapedView view(outputs[o]);
+      FreeView view(outputs[o]);
       view.slot = SlotOf(outputs[o]);
       if (!Flows(view)) continue;
       if (!(outputs[o].shape() == gradients[o].shape()) ||

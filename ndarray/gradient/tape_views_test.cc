@@ -239,7 +239,7 @@ TEST(TapeViews, PlacesAreThoseOfTheirElements) {
       bool share = false;
       for (const double e : elements(other))
         share |= std::find(of.begin(), of.end(), e) != of.end();
-      const bool may = Places(TapedView(one)).MayOverlap(Places(TapedView(other)));
+      const bool may = Places(FreeView(one)).MayOverlap(Places(FreeView(other)));
       EXPECT_TRUE(may || !share);
       const int rank = one.rank();
       if (rank == other.rank() && one.strides()[rank - 1] == 1 &&

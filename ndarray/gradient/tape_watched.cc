@@ -20,8 +20,9 @@ std::string Described(const NDArray& array) {
 
 WatchedArray* GradientTape::Recorder::FindWatched(const TapedView& view) const {
   if (view.slot == TapedView::kNoSlot) return nullptr;
-  const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
-  if (watched.empty()) return nullptr;
+  const WatchedInSlot* const of_slot = slots_.WatchedOf(view.slot);
+  if (of_slot == nullptr) return nullptr;
+  const std::vector<WatchedArray*>& watched = of_slot->arrays;
   const int64_t begin = view.Extent().first * static_cast<int64_t>(DTypeBytes(view.dtype));
   const auto at = std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) {
     return w->where.begin() < begin;
@@ -54,27 +55,28 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
                                         ", each element in a place of its own"));
     }
   }
-  TapedView view(x);
+  FreeView view(x);
   view.slot = slots_.FindOrAdd(*x.buffer().get(), x.dtype());
-  TapeSlot& slot = slots_[view.slot];
+  WatchedInSlot& of_slot = slots_.AddWatchedOf(view.slot);
+  std::vector<WatchedArray*>& arrays = of_slot.arrays;
   const Places where(view);
-  const auto at =
-      std::partition_point(slot.watched.begin(), slot.watched.end(),
-                           [&](const WatchedArray* w) { return w->where.begin() < where.begin(); });
-  if (at != slot.watched.end() && (*at)->view.IsSame(view)) {
+  const auto at = std::partition_point(arrays.begin(), arrays.end(), [&](const WatchedArray* w) {
+    return w->where.begin() < where.begin();
+  });
+  if (at != arrays.end() && (*at)->view.IsSame(view)) {
     WatchedArray& watched = **at;
     const bool is_new =
-        gradient.is_defined() && (!watched.destination.is_defined() ||
-                                  watched.destination.raw_data() != gradient.raw_data() ||
+        gradient.is_defined() && (!watched.destination.array.is_defined() ||
+                                  watched.destination.array.raw_data() != gradient.raw_data() ||
                                   watched.adds != (write == GradientWrite::kAdd));
     if (!is_new) return;
     ThrowInvalidArgument(
         "gradient tape: Watch: the array is watched with another gradient already, expected one");
   }
-  const bool interleaves =
-      slot.interleaves || (at != slot.watched.end() && (*at)->where.begin() < where.end()) ||
-      (at != slot.watched.begin() && (*std::prev(at))->where.end() > where.begin());
-  if (interleaves && std::any_of(slot.watched.begin(), slot.watched.end(),
+  const bool interleaves = of_slot.interleaves ||
+                           (at != arrays.end() && (*at)->where.begin() < where.end()) ||
+                           (at != arrays.begin() && (*std::prev(at))->where.end() > where.begin());
+  if (interleaves && std::any_of(arrays.begin(), arrays.end(),
                                  [&](WatchedArray* w) { return w->where.MayOverlap(where); })) {
     ThrowInvalidArgument(absl::StrCat(
         "gradient tape: Watch: found ", Described(x),
@@ -83,19 +85,21 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   }
   // Who is told when each gradient is final may have others come to lie there.
   if (gradient.is_defined() && listener_ == nullptr) CheckDestination(gradient);
-  const auto place = at - slot.watched.begin();
-  TapeRecord* const record = records_.New(0, 0, nullptr, 0);
+  const auto place = at - arrays.begin();
+  if (gradient.is_defined()) destinations_.Reserve();
+  TapeRecord* const record = records_.New(0, 0, 0, nullptr, 0);
   if (watched_count_ == watched_.size()) watched_.push_back(std::make_unique<WatchedArray>());
   WatchedArray& watched = *watched_[watched_count_];
-  slot.watched.insert(slot.watched.begin() + place, &watched);
+  arrays.insert(arrays.begin() + place, &watched);
   // Nothing fails from here on.
   ++watched_count_;
   watched.buffer_id = x.buffer()->id;
   watched.view = view;
   watched.where = where;
-  slot.interleaves = interleaves;
-  watched.is_computed = slot.computed;
-  watched.destination = gradient;
+  of_slot.interleaves = interleaves;
+  watched.is_computed = slots_[view.slot].computed != 0;
+  watched.destination.Set(gradient);
+  destinations_.Add(watched.destination);
   watched.adds = gradient.is_defined() && write == GradientWrite::kAdd;
   watched.number = static_cast<int>(watched_count_) - 1;
   watched.is_used = watched.is_final = false;
@@ -106,41 +110,20 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
 }
 
 void GradientTape::Recorder::CheckDestination(const NDArray& gradient) {
-  const Buffer* const buffer = gradient.buffer().get();
-  if (buffer == nullptr) return;
-  const auto size = static_cast<int64_t>(DTypeBytes(gradient.dtype()));
-  const auto [first, last] = TapedView(gradient).Extent();
-  const std::byte* const begin = buffer->data + first * size;
-  const std::byte* const end = buffer->data + last * size;
-  if (buffer->imported || buffer->id != destinations_buffer_ || begin < destinations_end_) {
-    const std::byte* behind = nullptr;
-    for (const auto& watched : Watched()) {
-      const NDArray& other = watched->destination;
-      if (!other.is_defined() || !MayShareMemory(other.buffer().get(), buffer)) continue;
-      if (ViewsOverlap(other, gradient)) {
-        ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient, ",
-                                          Described(gradient),
-                                          ", shares memory with that of another watched array, of ",
-                                          Described(other), "; expected an array for each"));
-      }
-      if (other.buffer()->id == buffer->id) {
-        behind = std::max<const std::byte*>(
-            behind, buffer->data + TapedView(other).Extent().second *
-                                       static_cast<int64_t>(DTypeBytes(other.dtype())));
-      }
-    }
-    destinations_buffer_ = buffer->id;
-    destinations_end_ = behind;
-  }
-  destinations_end_ = std::max(destinations_end_, end);
+  const Destination* const other = destinations_.Find(gradient);
+  if (other == nullptr) return;
+  ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient, ", Described(gradient),
+                                    ", shares memory with that of another watched array, of ",
+                                    Described(other->array), "; expected an array for each"));
 }
 
 void GradientTape::Recorder::NoteUse(TapeRecord* record, const TapedView& view) {
   if (view.slot == TapedView::kNoSlot) return;
-  const std::vector<WatchedArray*>& watched = slots_[view.slot].watched;
-  if (watched.empty()) return;
+  const WatchedInSlot* const of_slot = slots_.WatchedOf(view.slot);
+  if (of_slot == nullptr) return;
+  const std::vector<WatchedArray*>& watched = of_slot->arrays;
   const Places where(view);
-  auto at = slots_[view.slot].interleaves
+  auto at = of_slot->interleaves
                 ? watched.begin()
                 : std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) {
                     return w->where.end() <= where.begin();
@@ -158,11 +141,11 @@ void GradientTape::Recorder::NoteUseOfAll(TapeRecord* record) {
   for (const auto& watched : Watched()) NoteUse(record, watched->view);
 }
 
-void GradientTape::Recorder::NoteUses(TapeRecord* record) {
+void GradientTape::Recorder::NoteUsesToTell(TapeRecord* record) {
   // What a segment records when it runs again comes behind the segment itself.
-  if (listener_ == nullptr || state_ != State::kRecording) return;
+  if (state_ != State::kRecording) return;
   for (int v = 0; v < record->input_count + record->output_count; ++v)
-    NoteUse(record, record->views[v]);
+    NoteUse(record, record->view(v));
   if (record->kind == TapeRecord::Kind::kSegment) NoteUseOfAll(record);
 }
 
@@ -171,7 +154,7 @@ void GradientTape::Recorder::FinishWatched(WatchedArray& watched) {
   NDArray gradient = watched.is_computed ? shadows_.Peek(watched.view, elements)
                                          : shadows_.Take(watched.view, elements).gradient;
   watched.is_final = true;
-  NDArray& destination = watched.destination;
+  NDArray& destination = watched.destination.array;
   if (!destination.is_defined()) {
     watched.gradient = std::move(gradient);
   } else {
@@ -192,7 +175,8 @@ void GradientTape::Recorder::SeparateResults() {
   shadows_.Clear();
   for (const auto& watched : Watched()) {
     NDArray& gradient = watched->gradient;
-    if (!gradient.is_defined() || watched->destination.is_defined() || !gradient.buffer()) continue;
+    if (!gradient.is_defined() || watched->destination.array.is_defined() || !gradient.buffer())
+      continue;
     if (gradient.buffer()->references.load(std::memory_order_acquire) > 1 || MayRepeat(gradient))
       gradient = gradient.Dup();
     Buffer& buffer = *gradient.buffer().get();
@@ -202,7 +186,7 @@ void GradientTape::Recorder::SeparateResults() {
 
 NDArray GradientTape::Recorder::Gradient(const NDArray& x) const {
   x.CheckAlive("gradient", "X");
-  TapedView view(x);
+  FreeView view(x);
   view.slot = SlotOf(x);
   const WatchedArray* const watched = FindWatched(view);
   if (watched == nullptr) {

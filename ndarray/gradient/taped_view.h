@@ -23,9 +23,12 @@ inline uint32_t VersionToKeep(Buffer& buffer) {
   return version;
 }
 
+// Its dims and strides lie right behind it, in the record that it is of, which has room for as many axes as it has: read it by
+// reference. One that stands alone is a FreeView.
 struct TapedView {
   static constexpr uint32_t kNoSlot = UINT32_MAX;
   static constexpr int32_t kHere = -1;
+  static constexpr int8_t kAbsent = -1;
 
   BufferHandle buffer;      // null: not kept, or no elements, or away
   int64_t first = 0;        // the number of its first element, from the buffer's begin
@@ -33,75 +36,74 @@ struct TapedView {
   uint32_t version = 0;     // of the buffer, where that is kept
   Device device;
   DType dtype = DType::kFloat32;
-  bool present = false;  // false: an absent operand
-  bool guarded = false;  // the version tells whether the elements are the same
-  int8_t rank = 0;
-  int32_t away =
-      kHere;  // the number of what is kept elsewhere (kept_arrays.h); a copy of the view keeps nothing then
-  int64_t dims[kMaxRank];
-  int64_t strides[kMaxRank];
+  int8_t rank = kAbsent;      // kAbsent: of an absent operand
+  int32_t away : 31 = kHere;  // the number of what is kept elsewhere (kept_arrays.h)
+  uint32_t guarded : 1 = 0;   // the version tells whether the elements are the same
 
-  TapedView() {}  // dims and strides are written when there are any
-  explicit TapedView(const NDArray& array) { Set(array); }
-  TapedView(const TapedView& other) { *this = other; }
-  TapedView& operator=(const TapedView& other) {
-    buffer = other.buffer;
-    CopyPlace(other);
-    return *this;
-  }
-  TapedView(TapedView&& other) noexcept : buffer(std::move(other.buffer)) { CopyPlace(other); }
-  TapedView& operator=(TapedView&& other) noexcept {
-    buffer = std::move(other.buffer);
-    CopyPlace(other);
-    return *this;
-  }
+  TapedView() {}
+  // Where there is room for the array's axes. `keep`: with the buffer.
+  TapedView(const NDArray& array, uint32_t slot, bool keep)
+      : TapedView(array, slot, keep, array.rank(), array.buffer().get()) {}
+  TapedView(const TapedView&) = delete;
+  TapedView& operator=(const TapedView&) = delete;
+
+  bool present() const { return rank >= 0; }
+  int64_t* dims() { return reinterpret_cast<int64_t*>(this + 1); }
+  const int64_t* dims() const { return reinterpret_cast<const int64_t*>(this + 1); }
+  int64_t* strides() { return dims() + rank; }
+  const int64_t* strides() const { return dims() + rank; }
 
   // Those elements, without keeping the buffer. Of a view that keeps none itself.
-  void SetPlace(const TapedView& other) { CopyPlace(other); }
+  void SetPlace(const TapedView& other) {
+    first = other.first;
+    slot = other.slot;
+    version = other.version;
+    device = other.device;
+    dtype = other.dtype;
+    rank = other.rank;
+    guarded = other.guarded;
+    if (rank > 0) std::copy_n(other.dims(), 2 * rank, dims());
+  }
   // Without keeping the buffer.
   void Set(const NDArray& array) {
-    present = true;
-    rank = static_cast<int8_t>(array.rank());
-    dtype = array.dtype();
-    device = array.device();
-    std::copy_n(array.shape().dims(), rank, dims);
-    std::copy_n(array.strides(), rank, strides);
     const Buffer* const of = array.buffer().get();
-    first =
-        of == nullptr ? 0 : (array.raw_data() - of->data) / static_cast<int64_t>(DTypeBytes(dtype));
+    first = FirstOf(array, of);
+    device = of != nullptr ? of->device : Host();
+    dtype = array.dtype();
+    rank = static_cast<int8_t>(array.rank());
+    CopyAxes(array, array.rank());
   }
+  // Once it is set.
   void Keep(const NDArray& array) {
     buffer = array.buffer();
-    if (!buffer) return;
-    guarded = !buffer->MayBeWrittenOutside();
-    version = VersionToKeep(*buffer.get());
+    if (buffer) NoteVersion(*buffer.get());
   }
 
-  Shape shape() const { return Shape(absl::MakeConstSpan(dims, static_cast<size_t>(rank))); }
+  Shape shape() const { return Shape(absl::MakeConstSpan(dims(), static_cast<size_t>(rank))); }
   int64_t count() const {
     int64_t product = 1;
-    for (int i = 0; i < rank; ++i) product *= dims[i];
+    for (int i = 0; i < rank; ++i) product *= dims()[i];
     return product;
   }
   // How often axes of stride 0 (BroadcastTo) name each element.
   int64_t Repeats() const {
     int64_t product = 1;
     for (int i = 0; i < rank; ++i) {
-      if (strides[i] == 0) product *= dims[i];
+      if (strides()[i] == 0) product *= dims()[i];
     }
     return product;
   }
   // That makes each of them one.
   void DropRepeats() {
     for (int i = 0; i < rank; ++i) {
-      if (strides[i] == 0) dims[i] = 1;
+      if (strides()[i] == 0) dims()[i] = 1;
     }
   }
   bool IsDense() const {
     int64_t stride = 1;
     for (int i = rank - 1; i >= 0; --i) {
-      if (dims[i] != 1 && strides[i] != stride) return false;
-      stride *= dims[i];
+      if (dims()[i] != 1 && strides()[i] != stride) return false;
+      stride *= dims()[i];
     }
     return true;
   }
@@ -109,7 +111,7 @@ struct TapedView {
   std::pair<int64_t, int64_t> Extent() const {
     int64_t begin = first, end = first + 1;
     for (int i = 0; i < rank; ++i) {
-      const int64_t reach = (dims[i] - 1) * strides[i];
+      const int64_t reach = (dims()[i] - 1) * strides()[i];
       (reach < 0 ? begin : end) += reach;
     }
     return {begin, end};
@@ -118,7 +120,7 @@ struct TapedView {
   bool IsSame(const TapedView& other) const {
     if (first != other.first || rank != other.rank || dtype != other.dtype) return false;
     for (int i = 0; i < rank; ++i) {
-      if (dims[i] != other.dims[i] || (dims[i] != 1 && strides[i] != other.strides[i]))
+      if (dims()[i] != other.dims()[i] || (dims()[i] != 1 && strides()[i] != other.strides()[i]))
         return false;
     }
     return true;
@@ -132,22 +134,55 @@ struct TapedView {
   // As an array of `of`, whose elements from the begin on are those of the buffer: of the buffer, or of what shadows it.
   NDArray In(BufferHandle of, int64_t begin = 0) const {
     return NDArray::FromStrides(std::move(of), begin + first, shape(),
-                                absl::MakeConstSpan(strides, static_cast<size_t>(rank)), dtype);
+                                absl::MakeConstSpan(strides(), static_cast<size_t>(rank)), dtype);
   }
 
  private:
-  void CopyPlace(const TapedView& other) {
-    first = other.first;
-    slot = other.slot;
-    version = other.version;
-    device = other.device;
-    dtype = other.dtype;
-    present = other.present;
-    guarded = other.guarded;
-    rank = other.rank;
-    std::copy_n(other.dims, rank, dims);
-    std::copy_n(other.strides, rank, strides);
+  TapedView(const NDArray& array, uint32_t of_slot, bool keep, int axes, Buffer* of)
+      : buffer(keep ? BufferHandle(array.buffer()) : BufferHandle()),
+        first(FirstOf(array, of)),
+        slot(of_slot),
+        device(of != nullptr ? of->device : Host()),
+        dtype(array.dtype()),
+        rank(static_cast<int8_t>(axes)) {
+    CopyAxes(array, axes);
+    if (keep && of != nullptr) NoteVersion(*of);
   }
+
+  static int64_t FirstOf(const NDArray& array, const Buffer* of) {
+    const int64_t bytes = of != nullptr ? array.raw_data() - of->data : 0;
+    return bytes == 0 ? 0 : bytes / static_cast<int64_t>(DTypeBytes(array.dtype()));
+  }
+  // Few: both by hand, in one loop.
+  void CopyAxes(const NDArray& array, int axes) {
+    const int64_t* const array_dims = array.shape().dims();
+    const int64_t* const array_strides = array.strides();
+    int64_t* const to = dims();
+    for (int i = 0; i < axes; ++i) {
+      to[i] = array_dims[i];
+      to[axes + i] = array_strides[i];
+    }
+  }
+  void NoteVersion(Buffer& of) {
+    guarded = of.MayBeWrittenOutside() ? 0 : 1;
+    version = VersionToKeep(of);
+  }
+};
+static_assert(sizeof(TapedView) == 32);
+
+// Has room for all axes, and keeps no buffer. Copies are those elements.
+struct FreeView : TapedView {
+  FreeView() {}  // dims and strides are written when there are any
+  explicit FreeView(const NDArray& array) { Set(array); }
+  explicit FreeView(const TapedView& other) { SetPlace(other); }
+  FreeView(const FreeView& other) : TapedView() { SetPlace(other); }
+  FreeView& operator=(const FreeView& other) {
+    SetPlace(other);
+    return *this;
+  }
+
+ private:
+  int64_t room_[2 * kMaxRank];  // reached by dims() and strides()
 };
 
 }  // namespace tidepool

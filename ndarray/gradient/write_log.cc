@@ -7,6 +7,7 @@ namespace tidepool {
 void WriteLog::Clear() {
   if (writes_.empty()) return;
   writes_.clear();
+  room_ = last_.size();
   std::fill(last_.begin(), last_.end(), kNone);
 }
 
@@ -18,6 +19,7 @@ void WriteLog::Grow(size_t more) {
   for (size_t w = 0; w < writes_.size(); ++w) {
     writes_[w].before = std::exchange(last_[Hash(writes_[w].buffer_id)], w);
   }
+  room_ = size - writes_.size();
 }
 
 }  // namespace tidepool

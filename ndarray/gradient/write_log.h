@@ -34,13 +34,15 @@ class WriteLog {
   const Write& operator[](size_t number) const { return writes_[number]; }
   // So that so many more take no memory.
   void Reserve(size_t more) {
-    if (writes_.size() + more > last_.size()) Grow(more);
+    if (room_ < more) [[unlikely]]
+      Grow(more);
   }
   void Add(Write write) {
     Reserve(1);
     size_t& last = last_[Hash(write.buffer_id)];
     write.before = std::exchange(last, writes_.size());
     writes_.push_back(std::move(write));
+    --room_;
   }
   // Calls visit(number, write) for those to the buffer, the latest first, as long as it returns true.
   template <typename Visit>
@@ -61,6 +63,7 @@ class WriteLog {
   void Grow(size_t more);
 
   std::vector<Write> writes_;
+  size_t room_ = 0;           // for so many more
   std::vector<size_t> last_;  // by hash of the buffer, in writes_; of a power of two
 };
 

@@ -18,8 +18,6 @@ namespace {
 
 using From = GradientOperand::From;
 
-// Plans are read without a lock once made, and stay for the process's life: who holds one does not ask again.
-constinit std::atomic<const GradientPlan*> plans[kMaxOpCodes] = {};
 constinit std::mutex making;
 
 void AddRuleNeeds(const OperatorInfo& info, GradientPlan* plan) {
@@ -43,9 +41,24 @@ void AddRuleNeeds(const OperatorInfo& info, GradientPlan* plan) {
   }
 }
 
+// Of rows whose attributes say whether a call ends with a ReLU or adds to its result.
+bool IsByAttributes(OpCode op) {
+  switch (op) {
+    case OpCode::kMatMul:
+    case OpCode::kConv2d:
+    case OpCode::kConv3d:
+    case OpCode::kConv2dGradFilter:
+    case OpCode::kConv3dGradFilter:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::unique_ptr<GradientPlan> MakePlan(OpCode op) {
   const OperatorInfo& info = Info(op);
   auto plan = std::make_unique<GradientPlan>();
+  plan->is_plain = !info.updates() && !IsByAttributes(op);
   plan->rules = GradientRulesOf(op);
   if (!plan->rules.empty()) {
     plan->kind = GradientPlan::Kind::kRules;
@@ -64,10 +77,12 @@ std::unique_ptr<GradientPlan> MakePlan(OpCode op) {
 
 }  // namespace
 
-const GradientPlan& PlanOf(OpCode op) {
+// Plans are read without a lock once made, and stay for the process's life: who holds one does not ask again.
+constinit std::atomic<const GradientPlan*> internal::plans[kMaxOpCodes] = {};
+
+const GradientPlan& internal::MakePlanOf(OpCode op) {
   Info(op);  // refuses codes that no operator has
   std::atomic<const GradientPlan*>& place = plans[static_cast<int>(op)];
-  if (const GradientPlan* const plan = place.load(std::memory_order_acquire)) return *plan;
   std::unique_ptr<GradientPlan> made = MakePlan(op);
   const GradientPlan* none = nullptr;
   if (place.compare_exchange_strong(none, made.get(), std::memory_order_acq_rel))
@@ -94,7 +109,7 @@ bool AddGradient(OpCode op, GradientFunction function, OperandSet needs) {
   plan->function = function;
   for (OperandSet& of_input : plan->needs) of_input = needs;
   // The old one stays: another thread may be reading it.
-  plans[static_cast<int>(op)].store(plan.release(), std::memory_order_release);
+  internal::plans[static_cast<int>(op)].store(plan.release(), std::memory_order_release);
   return true;
 }
 
@@ -143,13 +158,8 @@ EarlierValues EarlierValuesOf(OpCode op, const void* attributes) {
                                                            : EarlierValues::kAreUnknown;
 }
 
-OperandSet GradientPlan::NeedsOf(OpCode op, OperandSet wanted, const void* attributes) const {
-  OperandSet set = 0;
-  for (int i = 0; i < kMostInputs; ++i) {
-    if ((wanted & InputBit(i)) != 0) set |= needs[i];
-  }
-  if (wanted != 0 && EndsWithRelu(op, attributes)) set |= OutputBit(0);
-  return set;
+OperandSet GradientPlan::NeedsOfResult(OpCode op, OperandSet wanted, const void* attributes) {
+  return wanted != 0 && EndsWithRelu(op, attributes) ? OutputBit(0) : OperandSet{0};
 }
 
 }  // namespace tidepool
