@@ -158,7 +158,7 @@ TEST(NetworkGraph, GraphsThatCannotBeAreNamed) {
   EXPECT_THAT(message([](NetworkConfig& c) {
                 c.inputs[0].shape = {8, 8, 0};
               }),
-              HasSubstr("network: input \"image\" is of shape [8, 8, 0], expected sizes from 1"));
+              HasSubstr("network: inputs[0]: input \"image\" is of shape [8, 8, 0], expected sizes from 1"));
 }
 
 TEST(NetworkGraph, ConfigurationsInAnyOrder) {
