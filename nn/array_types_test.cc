@@ -117,31 +117,31 @@ void InEveryModeAndPhase(
 
 TEST(ArrayTypes, EachIsMadeInItsPlace) {
   int moments = 0;
-  InEveryModeAndPhase([&](WorkspaceMode mode, Phase phase, const LayerWorkspaceManager& manager,
-                          Moment moment) {
-    ++moments;
-    for (const ArrayType type : AllTypes()) {
-      SCOPED_TRACE(ArrayTypeName(type));
-      const std::string expected = ExpectedPlace(type, mode, phase, moment);
-      const NDArray made = manager.Create(type, {2, 3}, DType::kFloat64);
-      EXPECT_EQ(PlaceOf(made), expected);
-      EXPECT_EQ(made.shape(), (Shape{2, 3}));
-      EXPECT_EQ(made.dtype(), DType::kFloat64);
-      // From the place of every type, and from the heap, on which arrays may stay.
-      for (const ArrayType other : AllTypes()) {
-        const NDArray there = manager.Create(other, {4});
-        const NDArray here = manager.LeverageTo(type, there);
-        EXPECT_EQ(PlaceOf(here), expected) << ArrayTypeName(other);
-        EXPECT_EQ(here.buffer().get() == there.buffer().get(), PlaceOf(there) == expected);
-        const NDArray copy = manager.Dup(type, there);
-        EXPECT_EQ(PlaceOf(copy), expected);
-        EXPECT_NE(copy.buffer().get(), there.buffer().get());
-      }
-      const NDArray heap = Ones({4}, DType::kFloat32, Place::Heap());
-      EXPECT_EQ(manager.LeverageTo(type, heap).buffer().get(), heap.buffer().get());
-      EXPECT_EQ(PlaceOf(manager.Dup(type, heap)), expected);
-    }
-  });
+  InEveryModeAndPhase(
+      [&](WorkspaceMode mode, Phase phase, const LayerWorkspaceManager& manager, Moment moment) {
+        ++moments;
+        for (const ArrayType type : AllTypes()) {
+          SCOPED_TRACE(ArrayTypeName(type));
+          const std::string expected = ExpectedPlace(type, mode, phase, moment);
+          const NDArray made = manager.Create(type, {2, 3}, DType::kFloat64);
+          EXPECT_EQ(PlaceOf(made), expected);
+          EXPECT_EQ(made.shape(), (Shape{2, 3}));
+          EXPECT_EQ(made.dtype(), DType::kFloat64);
+          // From the place of every type, and from the heap, on which arrays may stay.
+          for (const ArrayType other : AllTypes()) {
+            const NDArray there = manager.Create(other, {4});
+            const NDArray here = manager.LeverageTo(type, there);
+            EXPECT_EQ(PlaceOf(here), expected) << ArrayTypeName(other);
+            EXPECT_EQ(here.buffer().get() == there.buffer().get(), PlaceOf(there) == expected);
+            const NDArray copy = manager.Dup(type, there);
+            EXPECT_EQ(PlaceOf(copy), expected);
+            EXPECT_NE(copy.buffer().get(), there.buffer().get());
+          }
+          const NDArray heap = Ones({4}, DType::kFloat32, Place::Heap());
+          EXPECT_EQ(manager.LeverageTo(type, heap).buffer().get(), heap.buffer().get());
+          EXPECT_EQ(PlaceOf(manager.Dup(type, heap)), expected);
+        }
+      });
   EXPECT_EQ(moments, 4 * (2 + 1) * 3);
 }
 
@@ -149,52 +149,51 @@ TEST(ArrayTypes, EachIsMadeInItsPlace) {
 // have one place. The one exception is an activation that is a view of the request's input.
 TEST(ArrayTypes, OneInAnothersPlaceIsNamed) {
   std::map<WorkspaceMode, int> refused;
-  InEveryModeAndPhase([&](WorkspaceMode mode, Phase phase, const LayerWorkspaceManager& manager,
-                          Moment moment) {
-    for (const ArrayType type : AllTypes()) {
-      for (const ArrayType other : AllTypes()) {
-        SCOPED_TRACE(testing::Message()
-                     << ArrayTypeName(type) << " in the place of " << ArrayTypeName(other));
-        const NDArray array = manager.Create(other, {4});
-        const std::string found = ExpectedPlace(other, mode, phase, moment),
-                          own = ExpectedPlace(type, mode, phase, moment);
-        const std::string message = MessageOf([&] { manager.Validate(type, array, "mine"); });
-        if (found == own || (type == ArrayType::kActivations && found == "step")) {
-          EXPECT_EQ(message, "nothing was thrown");
-          continue;
+  InEveryModeAndPhase(
+      [&](WorkspaceMode mode, Phase phase, const LayerWorkspaceManager& manager, Moment moment) {
+        for (const ArrayType type : AllTypes()) {
+          for (const ArrayType other : AllTypes()) {
+            SCOPED_TRACE(testing::Message()
+                         << ArrayTypeName(type) << " in the place of " << ArrayTypeName(other));
+            const NDArray array = manager.Create(other, {4});
+            const std::string found = ExpectedPlace(other, mode, phase, moment),
+                              own = ExpectedPlace(type, mode, phase, moment);
+            const std::string message = MessageOf([&] { manager.Validate(type, array, "mine"); });
+            if (found == own || (type == ArrayType::kActivations && found == "step")) {
+              EXPECT_EQ(message, "nothing was thrown");
+              continue;
+            }
+            ++refused[mode];
+            EXPECT_THAT(message,
+                        AllOf(HasSubstr(std::string("layer \"mine\": its ") + ArrayTypeName(type) +
+                                        " are in workspace [" + found + "], the place of "),
+                              HasSubstr(type == ArrayType::kActivations
+                                            ? "expected where arrays are made in its call"
+                                            : "expected workspace [" + own + "]")));
+          }
         }
-        ++refused[mode];
-        EXPECT_THAT(message, AllOf(HasSubstr(std::string("layer \"mine\": its ") +
-                                             ArrayTypeName(type) + " are in workspace [" + found +
-                                             "], the place of "),
-                                   HasSubstr(type == ArrayType::kActivations
-                                                 ? "expected where arrays are made in its call"
-                                                 : "expected workspace [" + own + "]")));
-      }
-    }
-  });
+      });
   EXPECT_EQ(refused.size(), 1u);  // the other modes have one place for all
   EXPECT_GT(refused[WorkspaceMode::kSeparate], 100);
 }
 
 TEST(ArrayTypes, OthersWorkspacesAndTheHeapAreNoTypesPlaceAndWhatIsGoneIsNamed) {
   Workspace mine("mine");
-  InEveryModeAndPhase(
-      [&](WorkspaceMode, Phase, const LayerWorkspaceManager& manager, Moment) {
-        NDArray gone;
-        {
-          const WorkspaceScope scope(mine);
-          gone = Ones({4}, DType::kFloat32, Place::In(mine));
-          for (const ArrayType type : AllTypes()) manager.Validate(type, gone, "mine");
-        }
-        for (const ArrayType type : AllTypes()) {
-          manager.Validate(type, Ones({4}, DType::kFloat32, Place::Heap()), "mine");
-          EXPECT_THAT(MessageOf([&] { manager.Validate(type, gone, "mine"); }),
-                      AllOf(HasSubstr(std::string("layer \"mine\": its ") + ArrayTypeName(type) +
-                                      " are gone"),
-                            HasSubstr("[mine]")));
-        }
-      });
+  InEveryModeAndPhase([&](WorkspaceMode, Phase, const LayerWorkspaceManager& manager, Moment) {
+    NDArray gone;
+    {
+      const WorkspaceScope scope(mine);
+      gone = Ones({4}, DType::kFloat32, Place::In(mine));
+      for (const ArrayType type : AllTypes()) manager.Validate(type, gone, "mine");
+    }
+    for (const ArrayType type : AllTypes()) {
+      manager.Validate(type, Ones({4}, DType::kFloat32, Place::Heap()), "mine");
+      EXPECT_THAT(
+          MessageOf([&] { manager.Validate(type, gone, "mine"); }),
+          AllOf(HasSubstr(std::string("layer \"mine\": its ") + ArrayTypeName(type) + " are gone"),
+                HasSubstr("[mine]")));
+    }
+  });
 }
 
 // Returns what it has made among a layer's working memory, or fails for a reason of its own then.

@@ -59,7 +59,7 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
   const WorkspaceConfig config;
   Workspace working;
   std::vector<Turn> turns;
-  Turn* turn = nullptr;  // of the layer under way; null: none yet
+  Turn* turn = nullptr;      // of the layer under way; null: none yet
   bool is_backward = false;  // a part of the backward pass is under way
   GradientTape* tape = nullptr;
   std::vector<LayerUse>* uses = nullptr;
@@ -109,7 +109,7 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
   bool MayBeIn(ArrayType type, const BufferOwner* owner) {
     if (owner == WhereMade(type).core()) return true;
     if (owner == working.core()) return false;
-    if (IsOfTurns(owner)) return type == TypeOfTurns();  // that of another layer
+    if (IsOfTurns(owner)) return type == TypeOfTurns();              // that of another layer
     return owner != main.core() || type == ArrayType::kActivations;  // a view of an input is there
   }
   // Of the owners that are no place of some type.
@@ -290,13 +290,13 @@ void LayerWorkspaceManager::Validate(ArrayType type, const NDArray& array,
                                       : absl::StrCat("workspace [", main_->id(), "] or the heap")));
   }
   if (separate_ == nullptr || separate_->MayBeIn(type, buffer.owner)) return;
-  ThrowFailedPrecondition(absl::StrCat(
-      "layer \"", layer, "\": its ", ArrayTypeName(type), " are in workspace [",
-      buffer.owner->WorkspaceId(), "], the place of ", separate_->WhatIsIn(buffer.owner),
-      "; expected ",
-      type == ArrayType::kActivations
-          ? std::string("where arrays are made in its call without a place")
-          : absl::StrCat("workspace [", separate_->WhereMade(type).id(), "]")));
+  ThrowFailedPrecondition(
+      absl::StrCat("layer \"", layer, "\": its ", ArrayTypeName(type), " are in workspace [",
+                   buffer.owner->WorkspaceId(), "], the place of ",
+                   separate_->WhatIsIn(buffer.owner), "; expected ",
+                   type == ArrayType::kActivations
+                       ? std::string("where arrays are made in its call without a place")
+                       : absl::StrCat("workspace [", separate_->WhereMade(type).id(), "]")));
 }
 
 std::vector<const Workspace*> LayerWorkspaceManager::workspaces() const {

@@ -200,17 +200,21 @@ TEST(NetworkJson, ShapesThatDoNotFitAreNamedByTheirPlace) {
     });
   };
   const std::string first = R"({"kind": "dense", "units": 3, "name": "first"}, )";
-  EXPECT_THAT(message(first + R"({"kind": "conv2d", "filters": 3, "kernel": 3, "name": "classes"})"),
-              AllOf(StartsWith("network: layers[1]: layer \"classes\""),
-                    HasSubstr("input shape [3], expected [height, width, channels]")));
+  EXPECT_THAT(
+      message(first + R"({"kind": "conv2d", "filters": 3, "kernel": 3, "name": "classes"})"),
+      AllOf(StartsWith("network: layers[1]: layer \"classes\""),
+            HasSubstr("input shape [3], expected [height, width, channels]")));
   // What a layer finds of its fields and its input together.
   EXPECT_THAT(message(R"({"kind": "reshape", "shape": [5], "name": "classes"})"),
               StartsWith("network: layers[0]: layer \"classes\""));
-  EXPECT_THAT(message(first + R"({"kind": "merge", "merge": "add", "inputs": ["x", "first"], "name": "sum"})"),
-              StartsWith("network: layers[1]: layer \"sum\""));
   EXPECT_THAT(
       message(first +
-              R"({"kind": "dense", "units": 3, "name": "tied", "tied": {"weight": "first.weight"}})"),
+              R"({"kind": "merge", "merge": "add", "inputs": ["x", "first"], "name": "sum"})"),
+      StartsWith("network: layers[1]: layer \"sum\""));
+  EXPECT_THAT(
+      message(
+          first +
+          R"({"kind": "dense", "units": 3, "name": "tied", "tied": {"weight": "first.weight"}})"),
       AllOf(StartsWith("network: layers[1]: layer \"tied\": parameter \"weight\""),
             HasSubstr("expected trained ones of shape [3, 3]")));
   EXPECT_THAT(message(first + R"({"kind": "dense", "units": 3, "name": "z", "inputs": ["y"]})"),

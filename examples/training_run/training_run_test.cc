@@ -87,7 +87,8 @@ TEST(TrainingRun, WhatCannotBeLoadedAgainIsRefusedBeforeTheFirstStep) {
       {unknown, "test_doubled"}, {program, "program"}, {large, "max_example_elements"}};
   for (const auto& [make, why] : cases) {
     const Outcome outcome = TrainFor(make(), path);
-    EXPECT_THAT(outcome.refused, AllOf(HasSubstr("\"mine\" could not be loaded again"), HasSubstr(why)));
+    EXPECT_THAT(outcome.refused,
+                AllOf(HasSubstr("\"mine\" could not be loaded again"), HasSubstr(why)));
     EXPECT_EQ(outcome.batches, 0);
     EXPECT_FALSE(std::filesystem::exists(path));
   }

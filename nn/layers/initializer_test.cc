@@ -14,7 +14,6 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/layers/conv2d.h"
 #include "tidepool/nn/layers/convolution.h"
-#include "tidepool/nn/layers/cross_attention.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/multi_head_attention.h"
@@ -48,14 +47,17 @@ Moments MomentsOf(const std::vector<double>& numbers, double asked) {
 
 std::vector<double> Drawn(Initializer initializer, DType dtype = DType::kFloat64) {
   // 100,000 numbers, whose fans are neither the shape's nor each other's.
-  const ParameterSpec spec{
-      .name = "weight", .shape = {400, 250}, .initializer = initializer, .fan_in = 30, .fan_out = 70};
+  const ParameterSpec spec{.name = "weight",
+                           .shape = {400, 250},
+                           .initializer = initializer,
+                           .fan_in = 30,
+                           .fan_out = 70};
   return Cast(DrawInitial(spec, dtype, 11, 2), DType::kFloat64).ToVector<double>();
 }
 
-constexpr double kGlorot = 0.1414213562373095;   // sqrt(2 / (30 + 70))
-constexpr double kHe = 0.2581988897471611;       // sqrt(2 / 30)
-constexpr double kLecun = 0.18257418583505536;   // sqrt(1 / 30)
+constexpr double kGlorot = 0.1414213562373095;  // sqrt(2 / (30 + 70))
+constexpr double kHe = 0.2581988897471611;      // sqrt(2 / 30)
+constexpr double kLecun = 0.18257418583505536;  // sqrt(1 / 30)
 // Of a normal distribution without what lies beyond two deviations.
 constexpr double kTruncated = 0.8796256610342398;
 
@@ -84,12 +86,11 @@ TEST(Initializer, UniformKindsHaveTheirRangeAndDeviation) {
 }
 
 TEST(Initializer, NormalKindsHaveTheirDeviationAndTails) {
-  const std::pair<Initializer, double> kinds[] = {
-      {Initializer::Normal(0.3), 0.3},
-      {{InitializerKind::kGlorotNormal, 1}, kGlorot},
-      {{InitializerKind::kHeNormal, 1}, kHe},
-      {{InitializerKind::kLecunNormal, 1}, kLecun},
-      {{InitializerKind::kHeNormal, 0.5}, 0.5 * kHe}};
+  const std::pair<Initializer, double> kinds[] = {{Initializer::Normal(0.3), 0.3},
+                                                  {{InitializerKind::kGlorotNormal, 1}, kGlorot},
+                                                  {{InitializerKind::kHeNormal, 1}, kHe},
+                                                  {{InitializerKind::kLecunNormal, 1}, kLecun},
+                                                  {{InitializerKind::kHeNormal, 0.5}, 0.5 * kHe}};
   for (const auto& [initializer, deviation] : kinds) {
     for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(initializer.kind) << " " << deviation);
@@ -119,8 +120,8 @@ TEST(Initializer, TruncatedNormalEndsAtTwoDeviations) {
   // Each at its quantile of the truncated distribution, by as much as 100,000 numbers may miss it.
   std::sort(numbers.begin(), numbers.end());
   for (size_t i = 0; i < numbers.size(); i += 100) {
-    const double share = 0.5 + std::erf(numbers[i] / deviation / std::sqrt(2.0)) /
-                                   (2 * std::erf(std::sqrt(2.0)));
+    const double share =
+        0.5 + std::erf(numbers[i] / deviation / std::sqrt(2.0)) / (2 * std::erf(std::sqrt(2.0)));
     ASSERT_NEAR(share, static_cast<double>(i) / 100000.0, 0.007) << i;
   }
 }
@@ -228,10 +229,10 @@ TEST(Initializer, NetworksDrawByFansOfTheirLayers) {
     const NDArray weight = cells.named_parameters()[0].value.Slice(0, 100 * i, 100 * (i + 1));
     EXPECT_NEAR(deviation(weight.Dup()), gate, 0.03 * gate) << i;
   }
-  Network image(NetworkConfig::Sequential(
-                    {8, 8, 32}, {Conv2D(64, 3, 3, Activation::kRelu),
-                                 Conv2DTranspose(32, {3, 3}, Activation::kRelu)}),
-                {});
+  Network image(
+      NetworkConfig::Sequential({8, 8, 32}, {Conv2D(64, 3, 3, Activation::kRelu),
+                                             Conv2DTranspose(32, {3, 3}, Activation::kRelu)}),
+      {});
   const double first = std::sqrt(2.0 / (9 * 32)), second = std::sqrt(2.0 / (9 * 64));
   EXPECT_NEAR(deviation(image.named_parameters()[0].value), first, 0.02 * first);
   EXPECT_NEAR(deviation(image.named_parameters()[2].value), second, 0.02 * second);

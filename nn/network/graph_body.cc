@@ -181,8 +181,8 @@ void GraphBody::AddParameters(size_t i, const std::vector<Shape>& input_shapes) 
       continue;
     }
     unused.erase(spec.name);
-    const std::string where = absl::StrCat(LayerAt(config_, i), ": parameter ",
-                                           Quoted(spec.name), " is tied to ", Quoted(tie->second));
+    const std::string where = absl::StrCat(LayerAt(config_, i), ": parameter ", Quoted(spec.name),
+                                           " is tied to ", Quoted(tie->second));
     const auto found = parameter_numbers_.find(tie->second);
     if (found == parameter_numbers_.end()) {
       Refuse(absl::StrCat(

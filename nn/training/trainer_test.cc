@@ -277,13 +277,12 @@ TEST(TrainerTest, AWorkspaceIsConfiguredByTheTrainer) {
         of_a_model ? Trainer(model, Adam(), config) : Trainer(*model.network, Adam(), config);
       });
       EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_THAT(refused.message(), testing::AllOf(HasSubstr("workspace_mode is "),
-                                                    HasSubstr("the network's is "),
-                                                    HasSubstr("alignment")));
+      EXPECT_THAT(refused.message(),
+                  testing::AllOf(HasSubstr("workspace_mode is "), HasSubstr("the network's is "),
+                                 HasSubstr("alignment")));
     }
     EXPECT_EQ(model.network->training_workspace().size(), size_t{24} << 20);
-    EXPECT_EQ(of_model.Step([] { return SomeBatch(); }),
-              expected.Step([] { return SomeBatch(); }));
+    EXPECT_EQ(of_model.Step([] { return SomeBatch(); }), expected.Step([] { return SomeBatch(); }));
     // Not while a step is under way.
     const Batch batch = of_model.NewBatch([] { return SomeBatch(); });
     EXPECT_EQ(CatchStatus([&] { Trainer(model, Adam(), valid); }).code(),
