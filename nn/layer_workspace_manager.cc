@@ -59,7 +59,8 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
   const WorkspaceConfig config;
   Workspace working;
   std::vector<Turn> turns;
-  Turn* turn = nullptr;  // of the layer under way; null: none yet
+  Turn* turn = nullptr;      // of the layer under way; null: none yet
+  bool is_backward = false;  // a part of the backward pass is under way
   GradientTape* tape = nullptr;
   std::vector<LayerUse>* uses = nullptr;
   int part = 0;  // of the backward pass; what was requested before it
@@ -69,6 +70,54 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
   std::optional<WorkspaceScope> working_scope;
   std::optional<BorrowScope> results;
   std::optional<KernelScratchScope> scratch;
+
+  // What has workspaces of its own, in turn; the others' are the one of the step or request.
+  ArrayType TypeOfTurns() const {
+    return phase == Phase::kTraining ? ArrayType::kActivationGradients : ArrayType::kActivations;
+  }
+  // Where arrays of that type are made now.
+  Workspace& WhereMade(ArrayType type) {
+    switch (type) {
+      case ArrayType::kForwardWorkingMemory:
+      case ArrayType::kBackwardWorkingMemory:
+      case ArrayType::kRecurrentForwardLoop:
+      case ArrayType::kRecurrentBackwardLoop:
+        return working;
+      case ArrayType::kActivations:
+      case ArrayType::kActivationGradients:
+        return type == TypeOfTurns() && turn != nullptr ? *turn->workspace : main;
+      case ArrayType::kInput:
+      case ArrayType::kUpdaterWorkingMemory:
+      case ArrayType::kForwardCache:
+        break;
+    }
+    return main;
+  }
+  // The same, of which a part of the backward pass has one when it first makes something there.
+  Workspace& WhereToMake(ArrayType type) {
+    if (is_backward && type == ArrayType::kActivationGradients) OthersTurn();
+    return WhereMade(type);
+  }
+  bool IsOfTurns(const BufferOwner* owner) const {
+    for (const Turn& one : turns) {
+      if (owner == one.workspace->core()) return true;
+    }
+    return false;
+  }
+  // Whether what is of that owner may be an array of that type. Workspaces of others and the heap are
+  // no type's place.
+  bool MayBeIn(ArrayType type, const BufferOwner* owner) {
+    if (owner == WhereMade(type).core()) return true;
+    if (owner == working.core()) return false;
+    if (IsOfTurns(owner)) return type == TypeOfTurns();              // that of another layer
+    return owner != main.core() || type == ArrayType::kActivations;  // a view of an input is there
+  }
+  // Of the owners that are no place of some type.
+  const char* WhatIsIn(const BufferOwner* owner) const {
+    if (owner == working.core()) return "working memory, which ends with the layer";
+    if (owner != main.core()) return ArrayTypeName(TypeOfTurns());
+    return phase == Phase::kTraining ? "inputs and activations" : "inputs";
+  }
 
   void CloseTurn(Turn& closed, bool failed) noexcept {
     closed.value.Reset();
@@ -107,6 +156,7 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
   }
 
   void BeginLayer() {
+    is_backward = false;
     if (phase == Phase::kInference) {
       CloseEmptyTurns();
       turn = nullptr;
@@ -123,6 +173,7 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
   }
   void End(bool failed) noexcept {
     EndLayer();
+    is_backward = false;
     turn = nullptr;
     for (auto open = turns.rbegin(); open != turns.rend(); ++open) {
       if (open->is_open) CloseTurn(*open, failed);
@@ -140,6 +191,7 @@ struct LayerWorkspaceManager::Separate final : BackwardPlacement {
     working_scope.emplace(working);
     scratch.emplace(&working);
     part = entered;
+    is_backward = true;
     working_before = 0;
   }
   void PlaceResults(bool leaves) override {
@@ -200,26 +252,7 @@ LayerWorkspaceManager::LayerWorkspaceManager(Workspace& main, WorkspaceMode mode
 Place LayerWorkspaceManager::PlaceOf(ArrayType type) const {
   if (main_ == nullptr) return Place::On(device_);
   if (separate_ == nullptr) return Place::In(*main_);
-  switch (type) {
-    case ArrayType::kForwardWorkingMemory:
-    case ArrayType::kBackwardWorkingMemory:
-    case ArrayType::kRecurrentForwardLoop:
-    case ArrayType::kRecurrentBackwardLoop:
-      return Place::In(separate_->working);
-    case ArrayType::kActivations:
-      if (separate_->phase == Phase::kInference && separate_->turn != nullptr)
-        return Place::In(*separate_->turn->workspace);
-      return Place::In(*main_);
-    case ArrayType::kActivationGradients:
-      if (separate_->phase == Phase::kTraining && separate_->turn != nullptr)
-        return Place::In(*separate_->turn->workspace);
-      return Place::In(*main_);
-    case ArrayType::kInput:
-    case ArrayType::kUpdaterWorkingMemory:
-    case ArrayType::kForwardCache:
-      break;
-  }
-  return Place::In(*main_);
+  return Place::In(separate_->WhereToMake(type));
 }
 
 NDArray LayerWorkspaceManager::Create(ArrayType type, const Shape& shape, DType dtype) const {
@@ -233,16 +266,7 @@ NDArray LayerWorkspaceManager::LeverageTo(ArrayType type, const NDArray& array) 
     if (main_ != nullptr && array.buffer()->owner == main_->core()) return array;
     return Dup(type, array);
   }
-  const bool working =
-      type == ArrayType::kForwardWorkingMemory || type == ArrayType::kBackwardWorkingMemory ||
-      type == ArrayType::kRecurrentForwardLoop || type == ArrayType::kRecurrentBackwardLoop;
-  const bool turns =
-      (type == ArrayType::kActivations && separate_->phase == Phase::kInference) ||
-      (type == ArrayType::kActivationGradients && separate_->phase == Phase::kTraining);
-  const Workspace* place = main_;
-  if (working) place = &separate_->working;
-  if (turns && separate_->turn != nullptr) place = separate_->turn->workspace.get();
-  return array.buffer()->owner == place->core() ? array : Dup(type, array);
+  return array.buffer()->owner == separate_->WhereToMake(type).core() ? array : Dup(type, array);
 }
 
 NDArray LayerWorkspaceManager::Dup(ArrayType type, const NDArray& array) const {
@@ -265,16 +289,14 @@ void LayerWorkspaceManager::Validate(ArrayType type, const NDArray& array,
                      main_ == nullptr ? std::string("the heap")
                                       : absl::StrCat("workspace [", main_->id(), "] or the heap")));
   }
-  if (separate_ == nullptr || buffer.owner != separate_->working.core()) return;
-  if (type == ArrayType::kForwardWorkingMemory || type == ArrayType::kBackwardWorkingMemory ||
-      type == ArrayType::kRecurrentForwardLoop || type == ArrayType::kRecurrentBackwardLoop) {
-    return;
-  }
+  if (separate_ == nullptr || separate_->MayBeIn(type, buffer.owner)) return;
   ThrowFailedPrecondition(
       absl::StrCat("layer \"", layer, "\": its ", ArrayTypeName(type), " are in workspace [",
-                   separate_->working.id(),
-                   "], the place of working memory, which ends with the layer; "
-                   "expected where arrays are made in its call without a place"));
+                   buffer.owner->WorkspaceId(), "], the place of ",
+                   separate_->WhatIsIn(buffer.owner), "; expected ",
+                   type == ArrayType::kActivations
+                       ? std::string("where arrays are made in its call without a place")
+                       : absl::StrCat("workspace [", separate_->WhereMade(type).id(), "]")));
 }
 
 std::vector<const Workspace*> LayerWorkspaceManager::workspaces() const {

@@ -102,8 +102,9 @@ class LayerWorkspaceManager {
   NDArray LeverageTo(ArrayType type, const NDArray& array) const;
   NDArray Dup(ArrayType type, const NDArray& array) const;
   // Throws kFailedPrecondition, naming layer, type and place, for an array that is gone, or is in
-  // the place of another type. Views of inputs, the caller's and the heap's arrays may stand for
-  // any.
+  // the place of another type: kSeparate has one for each line of the table above, the other modes
+  // one for all. The caller's and the heap's arrays may stand for any type, and an input, or a view
+  // of one, for activations.
   void Validate(ArrayType type, const NDArray& array, absl::string_view layer) const;
 
   // Those there are now, `main` first.

@@ -13,16 +13,20 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/eval/evaluation.h"
+#include "tidepool/eval/regression_evaluation.h"
+#include "tidepool/eval/roc.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/nn/data/data_set_iterator.h"
 #include "tidepool/nn/layers/conv2d.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/recurrent.h"
 #include "tidepool/nn/layers/shaping.h"
 #include "tidepool/nn/network.h"
+#include "tidepool/nn/parallel/parallel_wrapper.h"
 #include "tidepool/nn/testing/example_networks.h"
 #include "tidepool/nn/testing/placement_runs.h"
 #include "tidepool/nn/training/trainer.h"
@@ -105,34 +109,52 @@ TEST(Nd4jNetworks, Nd4jCase126ConvolutionsThenSequencesAreValid) {
   }
 }
 
-// Counts of classes and squared errors of parts, with states between them, are those of the whole.
+// Evaluations of parts, with states between them, are those of whole sequences: of classes, of their
+// curves and of numbers. Scores of parts come of other products and differ in their last bits.
 TEST(Nd4jNetworks, Nd4jCase132EvaluationInPartsIsThatOfTheWhole) {
   for (WorkspaceMode mode : kModes) {
     SCOPED_TRACE(static_cast<int>(mode));
     Network whole = Recurrent(mode, kLength), part = Recurrent(mode, kPart);
-    Evaluation of_whole(kClasses), of_parts(kClasses);
-    double square_of_whole = 0, square_of_parts = 0;
+    struct Evaluations {
+      Evaluation classes{kClasses};
+      ROCMultiClass curves{kClasses};
+      RegressionEvaluation numbers{kClasses};
+      void Add(const NDArray& scores, const NDArray& labels, const NDArray& targets) {
+        const std::vector<float> found = scores.ToVector<float>();
+        const std::vector<int64_t> of = labels.ToVector<int64_t>();
+        const std::vector<float> truth = targets.ToVector<float>();
+        classes.AddScores(of, found);
+        EvaluationBatch batch{.scores = found, .labels = of, .columns = kClasses};
+        curves.Add(batch);
+        batch.labels = truth;
+        numbers.Add(batch);
+      }
+    } of_whole, of_parts;
     for (uint64_t seed = 1; seed <= 5; ++seed) {
       const NDArray x = Sequences(seed),
-                    labels = RandomIntegers({kBatch, kLength}, 0, kClasses, seed);
-      const auto add = [](Evaluation& evaluation, double& square, const NDArray& scores,
-                          const NDArray& of) {
-        evaluation.AddScores(of.ToVector<int64_t>(), scores.ToVector<float>());
-        for (const float score : scores.ToVector<float>())
-          square += static_cast<double>(score) * score;
-      };
-      add(of_whole, square_of_whole, whole.Output(x), labels);
+                    labels = RandomIntegers({kBatch, kLength}, 0, kClasses, seed),
+                    targets = RandomUniform({kBatch, kLength, kClasses}, -1, 1, seed + 10);
+      of_whole.Add(whole.Output(x), labels, targets);
       std::vector<NDArray> states = part.NewStates();
       for (int64_t t = 0; t < kLength; t += kPart) {
         const WorkspaceScope scope(part.inference_workspace());
         Network::RunOptions options;
         options.states = &states;
-        add(of_parts, square_of_parts, part.Run({x.Slice(1, t, t + kPart).Dup()}, options)[0],
-            labels.Slice(1, t, t + kPart).Dup());
+        const auto steps = [&](const NDArray& all) { return all.Slice(1, t, t + kPart).Dup(); };
+        of_parts.Add(part.Run({steps(x)}, options)[0], steps(labels), steps(targets));
       }
     }
-    EXPECT_EQ(of_parts.Report(), of_whole.Report());
-    EXPECT_NEAR(square_of_parts, square_of_whole, 1e-4 * square_of_whole);
+    EXPECT_EQ(of_parts.classes.Report(), of_whole.classes.Report());
+    for (int i = 0; i < kClasses; ++i) {
+      EXPECT_EQ(of_parts.curves.at(i).count(), 5 * kBatch * kLength);
+      EXPECT_NEAR(of_parts.curves.at(i).AUC(), of_whole.curves.at(i).AUC(), 1e-6);
+      EXPECT_NEAR(of_parts.curves.at(i).AUPRC(), of_whole.curves.at(i).AUPRC(), 1e-6);
+      EXPECT_EQ(of_parts.numbers.count(i), 5 * kBatch * kLength);
+      EXPECT_NEAR(of_parts.numbers.MSE(i), of_whole.numbers.MSE(i), 1e-6);
+      EXPECT_NEAR(of_parts.numbers.MAE(i), of_whole.numbers.MAE(i), 1e-6);
+      EXPECT_NEAR(of_parts.numbers.R2(i), of_whole.numbers.R2(i), 1e-5);
+      EXPECT_NEAR(of_parts.numbers.Correlation(i), of_whole.numbers.Correlation(i), 1e-5);
+    }
   }
 }
 
@@ -188,57 +210,101 @@ TEST(Nd4jNetworks, Nd4jCase136EvaluationKeepsNothingAndItsMemoryIsFlat) {
   }
 }
 
+// Two workers whose parameters are averaged each third round end as one, whatever the mode: LeNet on
+// digits is in nn/parallel/parallel_wrapper_test.cc.
+TEST(Nd4jNetworks, Nd4jCase145AveragedWorkersHaveTheSameParametersInEveryMode) {
+  std::vector<float> expected;
+  for (WorkspaceMode mode : kModes) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    Network network = ExampleNetwork("mlp", Options(mode));
+    const std::vector<float> first = network.parameters().ToVector<float>();
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+    ParallelWrapper parallel(trainer, {.workers = 2,
+                                       .training = ParallelTraining::kParameterAveraging,
+                                       .averaging_frequency = 3,
+                                       .prefetch = 24});
+    FunctionIterator<DataSet> batches(
+        20, [](int64_t i) { return SomeBatch(4, static_cast<uint64_t>(i)); });
+    parallel.Fit(batches);
+    const std::vector<float> found = network.parameters().ToVector<float>();
+    EXPECT_NE(found, first);
+    EXPECT_EQ(parallel.network(1).parameters().ToVector<float>(), found);
+    if (expected.empty()) expected = found;
+    EXPECT_EQ(found, expected);
+  }
+}
+
 // A loop that feeds on its own outputs for fifty steps, in a cycle each.
 TEST(Nd4jNetworks, Nd4jCase148ALoopOfFiftyStepsIsSteady) {
-  Network network(NetworkConfig::Sequential(
-                      {1, 4}, {Lstm(8), Dense(4, Activation::kIdentity, {.last_axis = true})}),
-                  Options(WorkspaceMode::kEnabled));
-  Workspace workspace("loop");
-  std::vector<NDArray> states = network.NewStates();
-  NDArray x = Full({2, 1, 4}, 0.5, DType::kFloat32, Place::Heap());
-  int64_t system = 0, spilled = 0, bytes = 0;
-  for (int step = 0; step < 50; ++step) {
-    if (step == 5) workspace.FinishPlanSearch();
-    if (step == 10) {
-      system = MemoryTracker::Global().system_allocations();
-      bytes = MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
-      spilled = static_cast<int64_t>(workspace.stats().spills);
+  std::vector<float> expected;
+  for (WorkspaceMode mode : kModes) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    Network network(NetworkConfig::Sequential(
+                        {1, 4}, {Lstm(8), Dense(4, Activation::kIdentity, {.last_axis = true})}),
+                    Options(mode));
+    Workspace workspace("loop");
+    std::vector<NDArray> states = network.NewStates();
+    NDArray x = Full({2, 1, 4}, 0.5, DType::kFloat32, Place::Heap());
+    int64_t system = 0, spilled = 0, bytes = 0;
+    for (int step = 0; step < 50; ++step) {
+      if (step == 5) {
+        workspace.FinishPlanSearch();
+        network.inference_workspace().FinishPlanSearch();
+      }
+      if (step == 10) {
+        system = MemoryTracker::Global().system_allocations();
+        bytes = MemoryTracker::Global().Snapshot()[Host()].total.current_bytes;
+        spilled = static_cast<int64_t>(workspace.stats().spills);
+      }
+      const WorkspaceScope scope(workspace);
+      Network::RunOptions options;
+      options.states = &states;
+      CopyInto(network.Run({x}, options)[0], x);
     }
-    const WorkspaceScope scope(workspace);
-    Network::RunOptions options;
-    options.states = &states;
-    CopyInto(network.Run({x}, options)[0], x);
+    // A step's states are new arrays of the heap, as copies of the old ones may be kept, and nothing
+    // else is, but where the network's arrays are all of the heap.
+    if (mode != WorkspaceMode::kNone) {
+      EXPECT_EQ(MemoryTracker::Global().system_allocations() - system,
+                40 * static_cast<int64_t>(states.size()));
+    }
+    EXPECT_EQ(MemoryTracker::Global().Snapshot()[Host()].total.current_bytes, bytes);
+    EXPECT_EQ(static_cast<int64_t>(workspace.stats().spills), spilled);
+    EXPECT_EQ(workspace.stats().leaked_arrays, 0u);
+    // The same without any workspace.
+    std::vector<NDArray> of_heap = network.NewStates();
+    NDArray y = Full({2, 1, 4}, 0.5, DType::kFloat32, Place::Heap());
+    for (int step = 0; step < 50; ++step) {
+      Network::RunOptions options;
+      options.states = &of_heap;
+      CopyInto(network.Run({y}, options)[0], y);
+    }
+    EXPECT_EQ(x.ToVector<float>(), y.ToVector<float>());
+    if (expected.empty()) expected = x.ToVector<float>();
+    EXPECT_EQ(x.ToVector<float>(), expected);
   }
-  // A step's states are new arrays of the heap, as copies of the old ones may be kept, and nothing
-  // else is.
-  EXPECT_EQ(MemoryTracker::Global().system_allocations() - system,
-            40 * static_cast<int64_t>(states.size()));
-  EXPECT_EQ(MemoryTracker::Global().Snapshot()[Host()].total.current_bytes, bytes);
-  EXPECT_EQ(static_cast<int64_t>(workspace.stats().spills), spilled);
-  // The same without any workspace.
-  std::vector<NDArray> of_heap = network.NewStates();
-  NDArray y = Full({2, 1, 4}, 0.5, DType::kFloat32, Place::Heap());
-  for (int step = 0; step < 50; ++step) {
-    Network::RunOptions options;
-    options.states = &of_heap;
-    CopyInto(network.Run({y}, options)[0], y);
-  }
-  EXPECT_EQ(x.ToVector<float>(), y.ToVector<float>());
 }
 
 TEST(Nd4jNetworks, Nd4jCase149AHundredCyclesBeginAnewAndWhatEndedIsRefused) {
-  Network network = ExampleNetwork("mlp", Options(WorkspaceMode::kEnabled));
-  NDArray kept;
-  for (int i = 0; i < 100; ++i) {
-    const WorkspaceScope scope(network.inference_workspace());
-    EXPECT_EQ(network.inference_workspace().bytes_this_cycle(), 0u);
-    kept = Ones({16});
-  }
-  EXPECT_FALSE(kept.IsInScope());
-  for (const auto& use : std::vector<std::function<void()>>{
-           [&] { kept + 1.0; }, [&] { kept.Dup(); }, [&] { kept.ToVector<float>(); },
-           [&] { kept.Slice(0, 0, 1) = 2; }, [&] { network.Output(kept); }}) {
-    EXPECT_NE(MessageOf(use), "nothing was thrown");
+  for (WorkspaceMode mode : kModes) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    Network network = ExampleNetwork("mlp", Options(mode));
+    for (Workspace* const workspace :
+         {&network.inference_workspace(), &network.training_workspace()}) {
+      NDArray kept;
+      for (int i = 0; i < 100; ++i) {
+        const WorkspaceScope scope(*workspace);
+        EXPECT_EQ(workspace->bytes_this_cycle(), 0u);
+        kept = Ones({16});
+      }
+      // Without workspaces nothing ends.
+      EXPECT_EQ(kept.IsInScope(), mode == WorkspaceMode::kNone);
+      if (mode == WorkspaceMode::kNone) continue;
+      for (const auto& use : std::vector<std::function<void()>>{
+               [&] { kept + 1.0; }, [&] { kept.Dup(); }, [&] { kept.ToVector<float>(); },
+               [&] { kept.Slice(0, 0, 1) = 2; }, [&] { network.Output(kept); }}) {
+        EXPECT_NE(MessageOf(use), "nothing was thrown");
+      }
+    }
   }
 }
 

@@ -155,10 +155,12 @@ TEST(NetworkGraph, GraphsThatCannotBeAreNamed) {
   EXPECT_THAT(message([](NetworkConfig& c) { c.nodes[6].tied["weight"] = "stem.filter"; }),
               HasSubstr("it is no parameter of"));
   // What would have no elements: kernels and initial values are made for some.
-  EXPECT_THAT(message([](NetworkConfig& c) {
-                c.inputs[0].shape = {8, 8, 0};
-              }),
-              HasSubstr("network: input \"image\" is of shape [8, 8, 0], expected sizes from 1"));
+  EXPECT_THAT(
+      message([](NetworkConfig& c) {
+        c.inputs[0].shape = {8, 8, 0};
+      }),
+      HasSubstr(
+          "network: inputs[0]: input \"image\" is of shape [8, 8, 0], expected sizes from 1"));
 }
 
 TEST(NetworkGraph, ConfigurationsInAnyOrder) {

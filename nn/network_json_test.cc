@@ -191,6 +191,40 @@ TEST(NetworkJson, MistakesInJsonAreNamedByTheirPlace) {
               HasSubstr("inputs[0].shape: found [-1]"));
 }
 
+// By the place in the JSON, whatever layers are called.
+TEST(NetworkJson, ShapesThatDoNotFitAreNamedByTheirPlace) {
+  const auto message = [](const std::string& layers, const char* shape = "[4]") {
+    return MessageOf([&] {
+      Network network(NetworkFromJson(absl::StrCat(R"({"inputs": [{"name": "x", "shape": )", shape,
+                                                   R"(}], "layers": [)", layers, "]}")));
+    });
+  };
+  const std::string first = R"({"kind": "dense", "units": 3, "name": "first"}, )";
+  EXPECT_THAT(
+      message(first + R"({"kind": "conv2d", "filters": 3, "kernel": 3, "name": "classes"})"),
+      AllOf(StartsWith("network: layers[1]: layer \"classes\""),
+            HasSubstr("input shape [3], expected [height, width, channels]")));
+  // What a layer finds of its fields and its input together.
+  EXPECT_THAT(message(R"({"kind": "reshape", "shape": [5], "name": "classes"})"),
+              StartsWith("network: layers[0]: layer \"classes\""));
+  EXPECT_THAT(
+      message(first +
+              R"({"kind": "merge", "merge": "add", "inputs": ["x", "first"], "name": "sum"})"),
+      StartsWith("network: layers[1]: layer \"sum\""));
+  EXPECT_THAT(
+      message(
+          first +
+          R"({"kind": "dense", "units": 3, "name": "tied", "tied": {"weight": "first.weight"}})"),
+      AllOf(StartsWith("network: layers[1]: layer \"tied\": parameter \"weight\""),
+            HasSubstr("expected trained ones of shape [3, 3]")));
+  EXPECT_THAT(message(first + R"({"kind": "dense", "units": 3, "name": "z", "inputs": ["y"]})"),
+              StartsWith("network: layers[1]: layer \"z\": an input is \"y\""));
+  EXPECT_THAT(message(first + R"({"kind": "dense", "units": 3, "name": "z", "inputs": ["x"]})"),
+              StartsWith("network: layers[0]: layer \"first\": no output"));
+  EXPECT_THAT(message(R"({"kind": "dense", "units": 3})", "[4, 0]"),
+              StartsWith("network: inputs[0]: input \"x\" is of shape [4, 0]"));
+}
+
 // Two fields of one's own, of which the first is no number or the second called as it likes.
 class Fields final : public Layer {
  public:

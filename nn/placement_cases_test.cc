@@ -17,7 +17,9 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/recurrent.h"
@@ -90,6 +92,15 @@ TEST(Placement, Nd4jCase127AScoreInTheCallersScopedOutWorkspaceIsDetached) {
     const ScopeOutOfWorkspaces out;
     EXPECT_FALSE(network.Output(Features(2)).IsAttached());
     EXPECT_FALSE(network.Run({Features(2)})[0].IsAttached());
+    // The losses of examples, and their mean, which training computes as well.
+    const NDArray labels = SomeBatch(2, 1).labels,
+                  losses = SoftmaxCrossEntropy(network.Output(Features(2)), labels).loss;
+    EXPECT_FALSE(losses.IsAttached());
+    const NDArray score = Mean(losses);
+    EXPECT_FALSE(score.IsAttached());
+    const WorkspaceScope step(network.training_workspace());
+    EXPECT_NEAR(network.ComputeGradients(Features(2), labels), score.Item<float>(), 1e-5);
+    EXPECT_FALSE(network.gradients().IsAttached());
   }
 }
 

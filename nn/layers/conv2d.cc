@@ -65,7 +65,7 @@ std::vector<ParameterSpec> Conv2D::Parameters(const Shape& input) const {
        {filters_, kernel_height_, kernel_width_, channels},
        options_.filter_initializer.Or(InitializerBefore(activation_)),
        window * channels,
-       window * filters_}};
+       window * filters_ / attributes_.groups}};
   if (options_.bias) specs.push_back({.name = "bias", .shape = {filters_}, .decays = false});
   return specs;
 }

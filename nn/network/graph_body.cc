@@ -25,6 +25,15 @@ std::string Quoted(const std::string& name) {
   return absl::StrCat("\"", OneLine(name.substr(0, kMost)), name.size() > kMost ? "...\"" : "\"");
 }
 
+// Of the i-th one, with its place in the configuration, which is that in JSON: a layer with a name of
+// its own is found by it.
+std::string LayerAt(const NetworkConfig& config, size_t i) {
+  return absl::StrCat("layers[", i, "]: layer ", Quoted(config.nodes[i].name));
+}
+std::string InputAt(const NetworkConfig& config, size_t i) {
+  return absl::StrCat("inputs[", i, "]: input ", Quoted(config.inputs[i].name));
+}
+
 }  // namespace
 
 GraphBody::GraphBody(NetworkConfig config) : config_(std::move(config)) {
@@ -61,14 +70,12 @@ int GraphBody::ValueNamed(const std::string& name, const std::string& where) con
 }
 
 void GraphBody::Resolve() {
-  for (const NodeConfig& config : config_.nodes) {
+  for (size_t i = 0; i < config_.nodes.size(); ++i) {
+    const NodeConfig& config = config_.nodes[i];
     Node node{&*config.layer, {}, {}, {}};
-    if (config.inputs.empty())
-      Refuse(absl::StrCat("layer ", Quoted(config.name), " has no inputs"));
-    for (const std::string& name : config.inputs) {
-      node.inputs.push_back(
-          ValueNamed(name, absl::StrCat("layer ", Quoted(config.name), ": an input")));
-    }
+    if (config.inputs.empty()) Refuse(absl::StrCat(LayerAt(config_, i), " has no inputs"));
+    for (const std::string& name : config.inputs)
+      node.inputs.push_back(ValueNamed(name, absl::StrCat(LayerAt(config_, i), ": an input")));
     nodes_.push_back(std::move(node));
     is_random_ = is_random_ || config.layer->IsRandom();
   }
@@ -122,7 +129,7 @@ void GraphBody::FindShapes() {
   };
   for (size_t i = 0; i < inputs; ++i) {
     shapes_[i] = inputs_[i].shape;
-    check(shapes_[i], absl::StrCat("input ", Quoted(inputs_[i].name)));
+    check(shapes_[i], InputAt(config_, i));
   }
   for (int i : order_) {
     Node& node = nodes_[i];
@@ -130,11 +137,11 @@ void GraphBody::FindShapes() {
     try {
       shapes_[inputs + i] = node.layer->OutputShapeOf(of_inputs[i]);
     } catch (Error& error) {
-      error.AddContext(absl::StrCat("network: layer ", Quoted(config_.nodes[i].name)));
+      error.AddContext(absl::StrCat("network: ", LayerAt(config_, static_cast<size_t>(i))));
       throw;
     }
     check(shapes_[inputs + i],
-          absl::StrCat("what layer ", Quoted(config_.nodes[i].name), " makes"));
+          absl::StrCat(LayerAt(config_, static_cast<size_t>(i)), ": what it makes"));
   }
   // In the order of the configuration, which names and initial values hang on.
   for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -142,7 +149,7 @@ void GraphBody::FindShapes() {
       AddParameters(i, of_inputs[i]);
     } catch (Error& error) {
       if (error.message().rfind("network: ", 0) != 0) {
-        error.AddContext(absl::StrCat("network: layer ", Quoted(config_.nodes[i].name)));
+        error.AddContext(absl::StrCat("network: ", LayerAt(config_, i)));
       }
       throw;
     }
@@ -168,13 +175,14 @@ void GraphBody::AddParameters(size_t i, const std::vector<Shape>& input_shapes) 
       nodes_[i].parameters.push_back(number);
       parameters_.push_back({absl::StrCat(config.name, ".", spec.name), std::move(spec)});
       if (!parameter_numbers_.emplace(parameters_.back().name, number).second) {
-        Refuse(absl::StrCat("two parameters are called ", Quoted(parameters_.back().name)));
+        Refuse(absl::StrCat(LayerAt(config_, i), ": two parameters are called ",
+                            Quoted(parameters_.back().name)));
       }
       continue;
     }
     unused.erase(spec.name);
-    const std::string where = absl::StrCat("layer ", Quoted(config.name), ": parameter ",
-                                           Quoted(spec.name), " is tied to ", Quoted(tie->second));
+    const std::string where = absl::StrCat(LayerAt(config_, i), ": parameter ", Quoted(spec.name),
+                                           " is tied to ", Quoted(tie->second));
     const auto found = parameter_numbers_.find(tie->second);
     if (found == parameter_numbers_.end()) {
       Refuse(absl::StrCat(
@@ -189,7 +197,7 @@ void GraphBody::AddParameters(size_t i, const std::vector<Shape>& input_shapes) 
     nodes_[i].parameters.push_back(found->second);
   }
   if (!unused.empty()) {
-    Refuse(absl::StrCat("layer ", Quoted(config.name), ": ", Quoted(*unused.begin()),
+    Refuse(absl::StrCat(LayerAt(config_, i), ": ", Quoted(*unused.begin()),
                         " is tied, but it is no parameter of [", config.layer->Describe(), "]"));
   }
   for (size_t p = 1; p < nodes_[i].parameters.size(); ++p) {
@@ -212,7 +220,7 @@ void GraphBody::FindLastUses() {
   for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
     Node& node = nodes_[*i];
     if (!used[inputs_.size() + *i]) {
-      Refuse(absl::StrCat("layer ", Quoted(config_.nodes[*i].name),
+      Refuse(absl::StrCat(LayerAt(config_, static_cast<size_t>(*i)),
                           ": no output and no other layer takes what it computes"));
     }
     node.last_use.assign(node.inputs.size(), false);
@@ -222,7 +230,7 @@ void GraphBody::FindLastUses() {
     }
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (!used[i]) Refuse(absl::StrCat("input ", Quoted(inputs_[i].name), ": no layer takes it"));
+    if (!used[i]) Refuse(absl::StrCat(InputAt(config_, i), ": no layer takes it"));
   }
 }
 

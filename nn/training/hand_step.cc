@@ -5,6 +5,7 @@
 
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/matmul.h"
 #include "tidepool/ndarray/ops/pooling.h"
@@ -33,6 +34,16 @@ struct Kept {
 
 double GradientsByHand(const Network& network, NDArray& gradients, const NDArray& features,
                        const NDArray& labels) {
+  CheckSoftmaxLabels(labels, network.output_shapes()[0].NumElements());
+  double loss = 0;
+  QueueGradientsByHand(network, gradients, features, labels,
+                       [&](const NDArray& losses) { loss = Network::MeanLoss(losses); });
+  return loss;
+}
+
+void QueueGradientsByHand(const Network& network, NDArray& gradients, const NDArray& features,
+                          const NDArray& labels, absl::FunctionRef<void(const NDArray&)> use_losses,
+                          const NDArray* share) {
   std::vector<NDArray> parameters, into;
   int64_t offset = 0;
   for (const NamedParameter& parameter : network.named_parameters()) {
@@ -46,7 +57,6 @@ double GradientsByHand(const Network& network, NDArray& gradients, const NDArray
   const auto is_convolution = [&](size_t layer) { return parameters[2 * layer].rank() == 4; };
 
   NDArray gradient;
-  double loss = 0;
   {
     NDArray h = features;
     for (size_t layer = 0; layer < kept.size(); ++layer) {
@@ -63,11 +73,13 @@ double GradientsByHand(const Network& network, NDArray& gradients, const NDArray
         if (relu) kept[layer].output = h;
       }
     }
-    CrossEntropy result = SoftmaxCrossEntropy(h, labels);
-    loss = Network::MeanLoss(result.loss);
+    CrossEntropy result = SoftmaxCrossEntropy(h, labels, Labels::kChecked);
+    use_losses(result.loss);
     const double batch = static_cast<double>(result.loss.NumElements());
     gradient = std::move(result.probabilities);
-    SoftmaxCrossEntropyGradInto(gradient, labels, 1.0 / batch, gradient);
+    SoftmaxCrossEntropyGradInto(gradient, labels, share != nullptr ? 1 : 1.0 / batch, gradient,
+                                Labels::kChecked);
+    if (share != nullptr) gradient *= *share;
   }
   for (size_t layer = kept.size(); layer-- > 0;) {
     NDArray& of_weight = into[2 * layer];
@@ -89,7 +101,6 @@ double GradientsByHand(const Network& network, NDArray& gradients, const NDArray
     gradient = is_convolution(layer) ? Conv2dGradInput(gradient, weight, input_shape, {})
                                      : MatMul(gradient, weight).Reshape(input_shape);
   }
-  return loss;
 }
 
 }  // namespace tidepool::nn

@@ -239,5 +239,56 @@ TEST(TrainerTest, FeaturesOfAnotherTypeAreNamed) {
   EXPECT_TRUE(step(DType::kFloat32).ok());
 }
 
+// ---- The workspace's configuration ----
+
+TEST(TrainerTest, AWorkspaceIsConfiguredByTheTrainer) {
+  for (const WorkspaceMode mode :
+       {WorkspaceMode::kSingle, WorkspaceMode::kSeparate, WorkspaceMode::kEnabled}) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    Model plain = MakeModel("mlp", {28, 28, 1}, 10, 7, mode),
+          model = MakeModel("mlp", {28, 28, 1}, 10, 7, mode),
+          bare = MakeModel("mlp", {28, 28, 1}, 10, 7, mode);
+    WorkspaceConfig config;
+    config.initial_size = 24 << 20;
+    config.policy_learning = LearningPolicy::kNone;
+    Trainer expected(plain, Adam()), of_model(model, Adam(), config),
+        of_network(*bare.network, Adam(), config);
+    for (const Model* const configured : {&model, &bare}) {
+      const Workspace& workspace = configured->network->training_workspace();
+      EXPECT_EQ(workspace.size(), size_t{24} << 20);
+      EXPECT_EQ(workspace.config().policy_learning, LearningPolicy::kNone);
+      EXPECT_EQ(configured->network->training_mode(), mode);
+    }
+    for (int i = 0; i < 3; ++i) {
+      const double loss = expected.Step([] { return SomeBatch(); });
+      EXPECT_EQ(of_model.Step([] { return SomeBatch(); }), loss);
+      EXPECT_EQ(of_network.Step([] { return SomeBatch(); }), loss);
+    }
+    EXPECT_EQ(model.network->parameters().ToVector<float>(),
+              plain.network->parameters().ToVector<float>());
+    EXPECT_EQ(model.network->training_workspace().size(), size_t{24} << 20);  // learns nothing
+    // With all reasons, and the network keeps what it has.
+    const WorkspaceConfig valid = config;
+    config.alignment = 3;
+    config.workspace_mode =
+        mode == WorkspaceMode::kSingle ? WorkspaceMode::kSeparate : WorkspaceMode::kSingle;
+    for (const bool of_a_model : {true, false}) {
+      const auto refused = CatchStatus([&] {
+        of_a_model ? Trainer(model, Adam(), config) : Trainer(*model.network, Adam(), config);
+      });
+      EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(refused.message(),
+                  testing::AllOf(HasSubstr("workspace_mode is "), HasSubstr("the network's is "),
+                                 HasSubstr("alignment")));
+    }
+    EXPECT_EQ(model.network->training_workspace().size(), size_t{24} << 20);
+    EXPECT_EQ(of_model.Step([] { return SomeBatch(); }), expected.Step([] { return SomeBatch(); }));
+    // Not while a step is under way.
+    const Batch batch = of_model.NewBatch([] { return SomeBatch(); });
+    EXPECT_EQ(CatchStatus([&] { Trainer(model, Adam(), valid); }).code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+}
+
 }  // namespace
 }  // namespace tidepool::nn

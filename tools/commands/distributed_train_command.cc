@@ -203,6 +203,8 @@ void TrainAsRank(nn::Communicator& communicator, const Settings& settings) {
       absl::GetFlag(FLAGS_updater).c_str(), static_cast<long long>(settings.batch), ranks,
       absl::GetFlag(FLAGS_workspace_mode).c_str(), DeviceName(model.network->device()).c_str());
   DiskReservation room;
+  // By the limits of those who load it; each rank finds the same.
+  if (!settings.save.empty()) nn::CheckModelCanBeSaved(model);
   if (is_first && !settings.save.empty()) room = nn::ReserveModelFile(model, settings.save);
 
   nn::ImageBatches images(train, nn::Batching{.seed = settings.seed,

@@ -199,7 +199,10 @@ int RunTrain() {
   TellRefusedThreads();
   std::fflush(stdout);  // a log shows it now, not with the first progress line
   DiskReservation room;
-  if (!save.empty()) room = nn::ReserveModelFile(model, save);
+  if (!save.empty()) {
+    nn::CheckModelCanBeSaved(model);  // by the limits of those who load it
+    room = nn::ReserveModelFile(model, save);
+  }
 
   nn::ImageBatches images(train, nn::Batching{.batch_size = batch, .seed = seed, .epoch = 1});
   updater.schedule = ScheduleOfFlags(std::max<int64_t>(1, epochs * images.size()));
