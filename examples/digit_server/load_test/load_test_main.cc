@@ -91,9 +91,10 @@ double FindCapacity(Load& load) {
 }
 
 constexpr char kHead[] =
-    "| requests a second | sent | 200 | 503 | 504 | other | no answer | p50 ms | p90 | p99 | p99.9 "
+    "| requests a second | due | not sent | 200 | 503 | 504 | other | no answer | p50 ms | p90 | "
+    "p99 | p99.9 "
     "| 503: p99 | server's own p99 at most |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
 // From a request that is whole to its answer, of those that were answered, in ms: a bound of the
 // server's histogram.
@@ -107,15 +108,18 @@ void RunAndPrintRow(Load& load, double rate, double seconds) {
   const ServerTimes after = FetchServerTimes(load.host, load.port);
   const int64_t lost =
       result.Count(LoadResult::kNoConnection) + result.Count(LoadResult::kNoAnswer);
-  const int64_t known = result.Count(200) + result.Count(503) + result.Count(504);
+  const int64_t not_sent = result.Count(LoadResult::kNotSent);
+  const int64_t known = not_sent + result.Count(200) + result.Count(503) + result.Count(504);
   const auto ms = [&](int status, double percent) {
     return result.Percentile(status, percent) * 1000;
   };
   std::printf(
-      "| %.0f | %lld | %lld | %lld | %lld | %lld | %lld | %.2f | %.2f | %.2f | %.2f | %.2f | %s "
+      "| %.0f | %lld | %lld | %lld | %lld | %lld | %lld | %lld | %.2f | %.2f | %.2f | %.2f | %.2f "
+      "| %s "
       "|\n",
-      rate, static_cast<long long>(result.requests), static_cast<long long>(result.Count(200)),
-      static_cast<long long>(result.Count(503)), static_cast<long long>(result.Count(504)),
+      rate, static_cast<long long>(result.requests), static_cast<long long>(not_sent),
+      static_cast<long long>(result.Count(200)), static_cast<long long>(result.Count(503)),
+      static_cast<long long>(result.Count(504)),
       static_cast<long long>(result.requests - known - lost), static_cast<long long>(lost),
       ms(200, 50), ms(200, 90), ms(200, 99), ms(200, 99.9), ms(503, 99),
       ServersOwn(PercentileBetween(before, after, 99)).c_str());
