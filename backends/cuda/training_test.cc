@@ -4,17 +4,21 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/nn/data/async_iterator.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/training/trainer.h"
 
 #ifdef TIDEPOOL_EMULATED
+#include "cuda_runtime_api.h"
 #include "tidepool/backends/cuda/emulation/emulated_cuda.h"
 #endif
 
@@ -43,12 +47,26 @@ int64_t DriverCalls() {
 #endif
 }
 
+const LabelledImages& Digits() {
+  static const LabelledImages& digits = *new LabelledImages(LoadImageFolder(kDigits).train);
+  return digits;
+}
+
+bool IsPageLocked(const NDArray& array) {
+#ifdef TIDEPOOL_EMULATED
+  cudaPointerAttributes attributes;
+  return cudaPointerGetAttributes(&attributes, array.raw_data()) == cudaSuccess &&
+         attributes.type == cudaMemoryTypeHost;
+#else
+  return array.device() == Host();
+#endif
+}
+
 Outcome Train(const std::string& name, Device device, UpdaterKind updater, int steps, int64_t batch,
               WorkspaceMode mode = WorkspaceMode::kEnabled) {
-  static const LabelledImages& digits = *new LabelledImages(LoadImageFolder(kDigits).train);
   Model model = MakeModel(name, {28, 28, 1}, 10, 17, mode, device);
   Trainer trainer(model, UpdaterConfig::Of(updater));
-  ImageBatches batches(digits, batch);
+  ImageBatches batches(Digits(), batch);
   batches.Shuffle(17, 1);
   Outcome run;
   int64_t learned = 0;
@@ -105,6 +123,42 @@ TEST_F(CudaTraining, RunsAndModesGiveTheSameBits) {
   EXPECT_EQ(first.parameters, again.parameters);
   EXPECT_EQ(first.losses, none.losses);
   EXPECT_EQ(first.parameters, none.parameters);
+}
+
+// Copies of page-locked memory run when the device comes to them: a slot is not written again before.
+TEST_F(CudaTraining, BatchesMadeAheadLieInPageLockedMemoryUntilTheyAreCopied) {
+  constexpr int kSteps = 24;
+  const Outcome direct = Train("mlp", kDevice, UpdaterKind::kAdam, kSteps, 8);
+  for (const int producers : {1, 3}) {
+    Model model = MakeModel("mlp", {28, 28, 1}, 10, 17, WorkspaceMode::kEnabled, kDevice);
+    Trainer trainer(model, UpdaterConfig::Of(UpdaterKind::kAdam));
+    ImageBatches batches(Digits(), 8);
+    batches.Shuffle(17, 1);
+    FunctionIterator<DataSet> source(kSteps, [&](int64_t i) { return batches.Make(i); });
+    AsyncDataSetIterator ahead(source, {.prefetch = 2, .producers = producers, .device = kDevice});
+    // Until each slot has learned how large a batch is.
+    for (int round = 0; round < 4; ++round, ahead.Reset()) {
+      std::vector<DataSet> all;
+      while (all.size() < 3) all.push_back(*ahead.Next());
+    }
+    std::vector<double> losses;
+    int64_t learned = 0;
+    for (int i = 0; i < kSteps; ++i) {
+      std::optional<DataSet> batch = ahead.Next();
+      ASSERT_TRUE(batch.has_value());
+      ASSERT_EQ(batch->features.device(), Host());
+      ASSERT_TRUE(batch->features.IsAttached());
+      ASSERT_TRUE(IsPageLocked(batch->features)) << i;
+      ASSERT_TRUE(IsPageLocked(batch->labels)) << i;
+      if (i == 3) learned = DriverCalls();
+      losses.push_back(trainer.Step([&] { return std::move(*batch); }));
+    }
+    EXPECT_EQ(DriverCalls() - learned, 0);
+    EXPECT_EQ(losses, direct.losses);
+    EXPECT_EQ(model.network->parameters().ToVector<float>(), direct.parameters);
+    EXPECT_GT(ahead.ring_stats().hits, 0u);
+    EXPECT_EQ(ahead.ring_stats().leaked_arrays, 0u);
+  }
 }
 
 TEST_F(CudaTraining, ASteadyStepAsksTheDriverForNothing) {

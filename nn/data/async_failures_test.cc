@@ -31,12 +31,18 @@ struct Unreadable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-TEST(AsyncFailures, Nd4jCase113AnExceptionComesWithItsTypeAfterTheBatchesBeforeIt) {
+// Sets of one input and label, and of several.
+template <typename Set>
+class AsyncFailuresOf : public testing::Test {};
+using Sets = testing::Types<DataSet, MultiDataSet>;
+TYPED_TEST_SUITE(AsyncFailuresOf, Sets);
+
+TYPED_TEST(AsyncFailuresOf, Nd4jCase113AnExceptionComesWithItsTypeAfterTheBatchesBeforeIt) {
   for (const int producers : {1, 4}) {
     std::atomic<bool> broken{true}, has_begun{producers == 1}, is_later{producers == 1};
-    std::atomic<AsyncDataSetIterator*> reader{nullptr};
+    std::atomic<AsyncIterator<TypeParam>*> reader{nullptr};
     // Batch 4 is begun before batch 3 fails, and fails when that is known.
-    FunctionIterator<DataSet> source(20, [&](int64_t i, const std::stop_token& stop) {
+    FunctionIterator<TypeParam> source(20, [&](int64_t i, const std::stop_token& stop) {
       const auto wait = [&](auto until) {
         while (!stop.stop_requested() && !until()) std::this_thread::yield();
       };
@@ -51,9 +57,10 @@ TEST(AsyncFailures, Nd4jCase113AnExceptionComesWithItsTypeAfterTheBatchesBeforeI
         is_later = !stop.stop_requested();
         throw Unreadable("a later one");
       }
-      return Numbered(i);
+      return NumberedAs<TypeParam>(i);
     });
-    AsyncDataSetIterator ahead(source, {.prefetch = 5, .producers = producers, .name = "digits"});
+    AsyncIterator<TypeParam> ahead(source,
+                                   {.prefetch = 5, .producers = producers, .name = "digits"});
     ahead.Reset();
     reader = &ahead;
     for (int64_t i = 0; i < 3; ++i) {
@@ -77,51 +84,51 @@ TEST(AsyncFailures, Nd4jCase113AnExceptionComesWithItsTypeAfterTheBatchesBeforeI
     EXPECT_FALSE(ahead.failed_batch().has_value());
   }
   // Of any type, and from a stream.
-  FunctionIterator<DataSet> source(20, [&](int64_t i) {
+  FunctionIterator<TypeParam> source(20, [&](int64_t i) {
     if (i == 5) throw Unreadable("socket 7");
-    return Numbered(i);
+    return NumberedAs<TypeParam>(i);
   });
-  class Unindexed : public DataSetIterator {
+  class Unindexed : public Iterator<TypeParam> {
    public:
-    explicit Unindexed(DataSetIterator& base) : base_(base) {}
+    explicit Unindexed(Iterator<TypeParam>& base) : base_(base) {}
     void Reset() override { base_.Reset(); }
 
    protected:
-    std::optional<DataSet> NextBatch(const std::stop_token& stop) override {
+    std::optional<TypeParam> NextBatch(const std::stop_token& stop) override {
       return base_.Next(stop);
     }
-    DataSetIterator& base_;
+    Iterator<TypeParam>& base_;
   } stream(source);
-  AsyncDataSetIterator ahead(stream, {.producers = 3});
+  AsyncIterator<TypeParam> ahead(stream, {.producers = 3});
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(ahead.Next().has_value());
   EXPECT_THROW(ahead.Next(), Unreadable);
   EXPECT_EQ(ahead.failed_batch(), 5);
 }
 
 // Nothing is made ahead of a shield, and all else is as it is of what is.
-TEST(AsyncFailures, WhatIsShieldedFailsAsWhatIsMadeAhead) {
+TYPED_TEST(AsyncFailuresOf, WhatIsShieldedFailsAsWhatIsMadeAhead) {
   bool broken = true, resets = true;
-  FunctionIterator<DataSet> source(5, [&](int64_t i) {
+  FunctionIterator<TypeParam> source(5, [&](int64_t i) {
     if (broken && i == 2) ThrowDataLoss("images.idx: byte 17: found 3");
-    return Numbered(i);
+    return NumberedAs<TypeParam>(i);
   });
-  class Resetting : public DataSetIterator {
+  class Resetting : public Iterator<TypeParam> {
    public:
-    Resetting(DataSetIterator& base, const bool& resets) : base_(base), resets_(resets) {}
+    Resetting(Iterator<TypeParam>& base, const bool& resets) : base_(base), resets_(resets) {}
     void Reset() override {
       if (!resets_) throw Unreadable("gone");
       base_.Reset();
     }
 
    protected:
-    std::optional<DataSet> NextBatch(const std::stop_token& stop) override {
+    std::optional<TypeParam> NextBatch(const std::stop_token& stop) override {
       return base_.Next(stop);
     }
-    DataSetIterator& base_;
+    Iterator<TypeParam>& base_;
     const bool& resets_;
   } resetting(source, resets);
-  AsyncShieldDataSetIterator shield(resetting);
-  AsyncDataSetIterator ahead(shield, {.name = "digits", .first_epoch = 3});
+  ShieldedIterator<TypeParam> shield(resetting);
+  AsyncIterator<TypeParam> ahead(shield, {.name = "digits", .first_epoch = 3});
   for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(NumberOf(*ahead.Next()), static_cast<float>(i));
   EXPECT_FALSE(ahead.failed_batch().has_value());
   for (int again = 0; again < 3; ++again) {
@@ -206,20 +213,20 @@ TEST(AsyncFailures, AResetThatFailsSaysSoUntilOneSucceeds) {
 }
 
 // A source that waits for something that never comes: the end, and a reset, get it back.
-TEST(AsyncFailures, ASourceThatWaitsIsStopped) {
+TYPED_TEST(AsyncFailuresOf, ASourceThatWaitsIsStopped) {
   for (const bool throws : {false, true}) {
     std::mutex mutex;
     std::condition_variable_any never;
     std::atomic<int> waits{0};
-    FunctionIterator<DataSet> source(10, [&](int64_t i, const std::stop_token& stop) {
-      if (i < 2) return Numbered(i);
+    FunctionIterator<TypeParam> source(10, [&](int64_t i, const std::stop_token& stop) {
+      if (i < 2) return NumberedAs<TypeParam>(i);
       std::unique_lock<std::mutex> lock(mutex);
       ++waits;
       never.wait(lock, stop, [] { return false; });
       if (throws) ThrowFailedPrecondition("reader: stopped");
-      return DataSet();
+      return TypeParam();
     });
-    AsyncDataSetIterator ahead(source, {.prefetch = 4, .producers = 2});
+    AsyncIterator<TypeParam> ahead(source, {.prefetch = 4, .producers = 2});
     for (int round = 1; round < 20; ++round) {
       for (int64_t i = 0; i < 2; ++i) ASSERT_EQ(NumberOf(*ahead.Next()), static_cast<float>(i));
       while (waits < 2 * round) std::this_thread::yield();

@@ -68,22 +68,23 @@ struct Killed : std::runtime_error {
 
 // A source whose every call may throw, at random. What comes before the exception is right, and
 // after a reset all is.
-class Hazardous : public IndexedIterator<DataSet> {
+template <typename Set>
+class Hazardous : public IndexedIterator<Set> {
  public:
   Hazardous(uint64_t seed, int one_in) : random_(seed), one_in_(one_in) {}
   int64_t size() const override {
     MayThrow("size");
     return 30;
   }
-  DataSet Make(int64_t index, const std::stop_token&) const override {
+  Set Make(int64_t index, const std::stop_token&) const override {
     MayThrow("Make begins");
-    DataSet batch = Numbered(index);
+    Set batch = NumberedAs<Set>(index);
     MayThrow("Make ends");
     return batch;
   }
   void Reset() override {
     MayThrow("Reset");
-    IndexedIterator::Reset();
+    IndexedIterator<Set>::Reset();
   }
   void set_one_in(int one_in) { one_in_ = one_in; }
 
@@ -100,29 +101,33 @@ class Hazardous : public IndexedIterator<DataSet> {
 };
 
 // The same one behind the other.
-class InTurn : public DataSetIterator {
+template <typename Set>
+class InTurn : public Iterator<Set> {
  public:
-  explicit InTurn(Hazardous& base) : base_(base) {}
+  explicit InTurn(Hazardous<Set>& base) : base_(base) {}
   void Reset() override { base_.Reset(); }
 
  protected:
-  std::optional<DataSet> NextBatch(const std::stop_token& stop) override {
-    return base_.Next(stop);
-  }
+  std::optional<Set> NextBatch(const std::stop_token& stop) override { return base_.Next(stop); }
 
  private:
-  Hazardous& base_;
+  Hazardous<Set>& base_;
 };
 
-TEST(AsyncStress, ProducersKilledAtRandomPointsAreToldAndTheNextEpochIsWhole) {
-  const int64_t threads = StatusOf("Threads");
+template <typename Set>
+class AsyncStressOf : public testing::Test {};
+using Sets = testing::Types<DataSet, MultiDataSet>;
+TYPED_TEST_SUITE(AsyncStressOf, Sets);
+
+TYPED_TEST(AsyncStressOf, ProducersKilledAtRandomPointsAreToldAndTheNextEpochIsWhole) {
+  const int64_t threads = StatusOf("Threads"), ledger = LedgerBytes();
   int64_t killed = 0, whole = 0;
   std::mt19937 random(20);
   for (uint64_t seed = 0; seed < 400; ++seed) {
-    Hazardous source(seed, 0);
-    InTurn in_turn(source);
-    AsyncDataSetIterator ahead(
-        seed % 2 == 0 ? static_cast<DataSetIterator&>(source) : in_turn,
+    Hazardous<TypeParam> source(seed, 0);
+    InTurn<TypeParam> in_turn(source);
+    AsyncIterator<TypeParam> ahead(
+        seed % 2 == 0 ? static_cast<Iterator<TypeParam>&>(source) : in_turn,
         {.prefetch = 1 + static_cast<int>(seed % 5), .producers = 1 + static_cast<int>(seed % 4)});
     source.set_one_in(60);
     for (int epoch = 0; epoch < 6; ++epoch) {
@@ -131,9 +136,9 @@ TEST(AsyncStress, ProducersKilledAtRandomPointsAreToldAndTheNextEpochIsWhole) {
       try {
         if (epoch > 0) ahead.Reset();
         while (next < leave_at) {
-          std::optional<DataSet> batch = ahead.Next();
+          std::optional<TypeParam> batch = ahead.Next();
           if (!batch.has_value()) break;
-          ASSERT_EQ(batch->features.At<float>({3, 2}), static_cast<float>(next));
+          ASSERT_EQ(NumberOf(*batch), static_cast<float>(next));
           ++next;
         }
         if (leave_at > 30) {
@@ -150,13 +155,14 @@ TEST(AsyncStress, ProducersKilledAtRandomPointsAreToldAndTheNextEpochIsWhole) {
     source.set_one_in(0);
     ahead.Reset();
     int64_t next = 0;
-    while (std::optional<DataSet> batch = ahead.Next())
-      ASSERT_EQ(batch->features.At<float>({0, 0}), static_cast<float>(next++));
+    while (std::optional<TypeParam> batch = ahead.Next())
+      ASSERT_EQ(NumberOf(*batch), static_cast<float>(next++));
     ASSERT_EQ(next, 30);
     ASSERT_EQ(ahead.ring_stats().leaked_arrays, 0u);
     ASSERT_EQ(ahead.ring_stats().leased + ahead.ring_stats().open, 0);
   }
   EXPECT_EQ(StatusOf("Threads"), threads);
+  EXPECT_EQ(LedgerBytes(), ledger);
   EXPECT_GT(killed, 200);
   EXPECT_GT(whole, 50);
 }

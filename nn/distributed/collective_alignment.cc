@@ -63,6 +63,22 @@ std::string FirstDifference(absl::Span<const std::optional<Log>> logs) {
   return "";
 }
 
+std::string LastOfAll(absl::Span<const std::optional<Log>> logs, absl::Span<const int64_t> done) {
+  const CollectiveRecord* last = nullptr;
+  for (size_t rank = 0; rank < logs.size(); ++rank) {
+    if (!logs[rank].has_value()) continue;
+    for (const CollectiveRecord& record : *logs[rank]) {
+      // A root's broadcast is done when it has sent; of no elements nothing is sent.
+      const bool needs_all = record.kind == CollectiveKind::kBarrier ||
+                             (record.kind != CollectiveKind::kBroadcast && record.count > 0);
+      if (!needs_all || record.sequence > done[rank]) continue;
+      if (last == nullptr || record.sequence > last->sequence) last = &record;
+    }
+  }
+  if (last == nullptr) return "";
+  return absl::StrCat("all had come to collective ", last->sequence, " at step ", last->step);
+}
+
 std::string FormatLog(absl::Span<const CollectiveRecord> log) {
   std::string text;
   for (const CollectiveRecord& r : log) {

@@ -1,4 +1,5 @@
-// Ranks that are threads, with a heartbeat over loopback. Ranks that are killed: mpi_test.cc.
+// Ranks that are threads, with a heartbeat over loopback. Processes that are stopped or come late:
+// mpi_test.cc; that are killed: tools/tidepool_distributed_test.cc.
 #include "tidepool/nn/distributed/heartbeat.h"
 
 #include <gmock/gmock.h>
@@ -54,6 +55,21 @@ TEST(CollectiveAlignment, NamesTheFirstDifference) {
   EXPECT_EQ(FirstDifference({}), "");
   EXPECT_EQ(FirstDifference({std::vector<CollectiveRecord>(), std::vector<CollectiveRecord>()}),
             "");
+}
+
+// Of a rank that is gone the others know that it has come to what needs all of them.
+TEST(CollectiveAlignment, TheLastCollectiveThatNeedsAll) {
+  using Log = std::optional<std::vector<CollectiveRecord>>;
+  Log log = {{Record(18, 4), Record(19, 4), Record(20, 5), Record(21, 0), Record(22, 5)}};
+  (*log)[2].kind = CollectiveKind::kBroadcast;
+  EXPECT_EQ(LastOfAll({log, std::nullopt, log}, {18, 0, 21}),
+            "all had come to collective 19 at step 1");
+  EXPECT_EQ(LastOfAll({log, std::nullopt, log}, {22, 0, 21}),
+            "all had come to collective 22 at step 2");
+  (*log)[3].kind = CollectiveKind::kBarrier;
+  EXPECT_EQ(LastOfAll({std::nullopt, log}, {99, 21}), "all had come to collective 21 at step 2");
+  EXPECT_EQ(LastOfAll({std::nullopt, log}, {99, 17}), "");
+  EXPECT_EQ(LastOfAll({std::nullopt}, {99}), "");
 }
 
 TEST(CollectiveAlignment, LogsAreReadBackAndAnythingElseIsLeftOut) {

@@ -220,7 +220,9 @@ std::string Heartbeat::Watch::MyLastCollective() const {
   const std::vector<CollectiveRecord> log = communicator_.Log();
   if (log.empty()) return "";
   const RankProgress progress = MyProgress();
-  return absl::StrCat("; this rank ", progress.begun > progress.done ? "was in " : "had done ",
+  const std::string of_all = LastOfAll({log}, {progress.done});
+  return absl::StrCat(of_all.empty() ? "" : "; ", of_all, "; this rank ",
+                      progress.begun > progress.done ? "was in " : "had done ",
                       log.back().ToString());
 }
 
@@ -257,7 +259,17 @@ void Heartbeat::Watch::EndJob(std::string cause) {
   std::vector<std::optional<std::vector<CollectiveRecord>>> logs(
       static_cast<size_t>(communicator_.size()));
   logs[0] = communicator_.Log();
-  for (Peer& peer : peers_) logs[static_cast<size_t>(peer.rank)] = std::move(peer.log);
+  std::vector<int64_t> done(logs.size(), MyProgress().done);
+  bool all_say = true;
+  for (Peer& peer : peers_) {
+    const auto rank = static_cast<size_t>(peer.rank);
+    all_say = all_say && peer.log.has_value();
+    done[rank] = peer.progress.done;
+    logs[rank] = std::move(peer.log);
+  }
+  // One that is gone was last heard of some time ago, and has come further since.
+  if (const std::string of_all = all_say ? "" : LastOfAll(logs, done); !of_all.empty())
+    absl::StrAppend(&cause, "; ", of_all);
   std::string difference = FirstDifference(logs);
   if (difference.empty()) {
     // A rank that is gone has not said where it was: the others' last collective is the first that

@@ -16,6 +16,13 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/nn/distributed/transport.h"
 
+#ifdef __SANITIZE_THREAD__
+// Open MPI 4.1's TCP takes two locks of its own in either order within MPI_Init, which one thread
+// calls.
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+extern "C" const char* __tsan_default_suppressions() { return "deadlock:mca_btl_tcp.so\n"; }
+#endif
+
 namespace tidepool::nn {
 namespace {
 

@@ -18,7 +18,9 @@
 namespace tidepool::nn {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
+using ::testing::Pointwise;
 
 // In f64: in f32 rounding turns a ReLU off that the other leaves on, and the two part.
 TEST(GradientSharing, WorkersEqualOneWorkerWithALargerBatch) {
@@ -31,14 +33,18 @@ TEST(GradientSharing, WorkersEqualOneWorkerWithALargerBatch) {
         Trainer alone(one, UpdaterConfig::Of(updater)), trainer(many, UpdaterConfig::Of(updater));
         ParallelWrapper parallel(trainer, {.workers = workers});
         Batches large(4 * workers, DType::kFloat64), small(4, DType::kFloat64);
+        std::vector<double> losses, told;
         double loss = 0;
-        for (int i = 0; i < kSteps; ++i) loss += alone.Step([&] { return large(i); });
+        for (int i = 0; i < kSteps; ++i)
+          loss += losses.emplace_back(alone.Step([&] { return large(i); }));
+        parallel.set_listener([&](const ParallelRound& round) { told.push_back(round.loss); });
         const ParallelPass pass =
             FitOver(parallel, kSteps * workers, [&](int64_t i) { return small(i); });
         EXPECT_EQ(pass.rounds, kSteps);
         EXPECT_EQ(pass.batches, kSteps * workers);
         EXPECT_EQ(pass.examples, kSteps * workers * 4);
         EXPECT_NEAR(pass.loss, loss / kSteps, 1e-9);
+        EXPECT_THAT(told, Pointwise(DoubleNear(1e-9), losses));
         EXPECT_EQ(trainer.steps(), kSteps);
         EXPECT_LT(LargestDifference(one.parameters(), many.parameters()), 1e-9)
             << model << " " << workers;
@@ -61,10 +67,12 @@ TEST(GradientSharing, EveryExampleCountsAlikeInBatchesOfDifferentSizes) {
   parts.push_back(part(0, 13));
   parts.push_back(part(13, 14));
   parts.push_back(part(14, 20));
-  alone.Step([&] { return Batch(whole.features, whole.labels); });
+  const double loss = alone.Step([&] { return Batch(whole.features, whole.labels); });
+  parallel.set_listener([&](const ParallelRound& round) { EXPECT_NEAR(round.loss, loss, 1e-6); });
   const ParallelPass pass =
       FitOver(parallel, 3, [&](int64_t i) { return std::move(parts[static_cast<size_t>(i)]); });
   EXPECT_EQ(pass.examples, 20);
+  EXPECT_NEAR(pass.loss, loss, 1e-6);
   EXPECT_LT(LargestDifference(one.parameters(), many.parameters()), 1e-6);
 }
 

@@ -101,12 +101,53 @@ TEST(ParallelInferenceTest, Nd4jCase139WhatWaitsIsComputedTogetherUpToTheLimit) 
     ask(rows[i], static_cast<uint64_t>(i));
     AwaitWaiting(service, i + 1);
   }
+  // A network takes one shape: whoever asks for another is told at once, and what waits is as before.
+  EXPECT_THAT(ErrorOf([&] {
+                service.Output(Ones({3, 72, 72}));
+              }),
+              IsError(absl::StatusCode::kInvalidArgument, {"[3, 72, 72]", "[100]"}));
+  EXPECT_EQ(service.stats().waiting, 6);
   gate.Open();
   for (std::thread& client : clients) client.join();
   // The oldest first, and what fits beside it: 1 + 3 + 4; 5 + 2; 20 is a batch of its own.
   EXPECT_THAT(gate.batches(), ::testing::ElementsAre(1, 8, 7, 20));
   EXPECT_EQ(service.stats().batches, 4);
   EXPECT_EQ(service.stats().largest_batch, 20);
+}
+
+// What requests to one network may differ in: whether they have a mask. Others wait meanwhile, and are
+// not overtaken by what comes behind them.
+TEST(ParallelInferenceTest, Nd4jCase139RequestsThatDoNotFitTogetherAreBatchesOfTheirOwn) {
+  Gate gate;
+  const auto network = std::make_shared<const Network>(
+      NetworkConfig::Sequential({6, 4},
+                                {GateLayer(&gate), Lstm(5, {.output = RecurrentOutput::kLast})}),
+      NetworkOptions{.seed = 1});
+  ParallelInference service(network, {.workers = 1, .batch_limit = 8});
+  gate.Close();
+  std::vector<std::thread> clients;
+  std::vector<ParallelInference::Request> requests(6);
+  std::vector<NDArray> found(6);
+  for (size_t i = 0; i < 6; ++i) {
+    const auto rows = static_cast<int64_t>(i) + 1;
+    requests[i].inputs = {RandomUniform({rows, 6, 4}, 0, 1, i)};
+    if (i % 2 == 1) requests[i].masks = {RandomIntegers({rows, 6}, 0, 2, i) != 0};
+    clients.emplace_back([&, i] { found[i] = service.Run(requests[i])[0]; });
+    if (i == 0) {
+      gate.AwaitInside(1);
+    } else {
+      AwaitWaiting(service, static_cast<int64_t>(i));
+    }
+  }
+  gate.Open();
+  for (std::thread& client : clients) client.join();
+  // Masked, 2 + 4 and no room for 6; then 3 + 5 without; then 6.
+  EXPECT_THAT(gate.batches(), ::testing::ElementsAre(1, 6, 8, 6));
+  for (size_t i = 0; i < 6; ++i) {
+    Network::RunOptions options;
+    options.masks = requests[i].masks;
+    ExpectNear(found[i], network->Run(requests[i].inputs, options)[0]);
+  }
 }
 
 TEST(ParallelInferenceTest, Nd4jCases139And142MaskedRequestsAreComputedApartFromOthers) {

@@ -109,8 +109,9 @@ class Generator {
         if (events[i].data.ptr != nullptr) Go(*static_cast<Connection*>(events[i].data.ptr));
       }
     }
-    for (; done_ < result_.requests; ++done_) {
-      result_.latencies[LoadResult::kNoAnswer].push_back(
+    auto not_sent = static_cast<int64_t>(waiting_.size() + arrivals.size() - next);
+    for (; done_ < result_.requests; ++done_, --not_sent) {
+      result_.latencies[not_sent > 0 ? LoadResult::kNotSent : LoadResult::kNoAnswer].push_back(
           static_cast<float>(std::chrono::duration<double>(load_.patience).count()));
     }
     for (auto& [status, seconds] : result_.latencies) std::sort(seconds.begin(), seconds.end());

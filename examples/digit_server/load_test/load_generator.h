@@ -30,6 +30,8 @@ struct Load {
 struct LoadResult {
   static constexpr int kNoConnection = 0;  // refused, or closed without an answer
   static constexpr int kNoAnswer = -1;     // within the patience
+  // Nor asked for: all connections were busy until then, or who asks had no time of a processor.
+  static constexpr int kNotSent = -2;
 
   int64_t requests = 0;
   // By status of HTTP, or one of those above: seconds of each, in ascending order.

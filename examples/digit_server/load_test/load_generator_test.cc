@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "tidepool/examples/digit_server/bounded_server.h"
+#include "tidepool/examples/digit_server/load_test/server_times.h"
 #include "tidepool/memory/error.h"
 
 namespace tidepool {
@@ -44,6 +47,30 @@ TEST(LoadResult, PercentilesAreOfTheNearestRank) {
   EXPECT_EQ(result.Percentile(503, 99), 0);
 }
 
+constexpr char kPage[] =
+    "# TYPE digit_server_request_seconds histogram\n"
+    "digit_server_request_seconds_bucket{le=\"0.05\"} 7\n"
+    "digit_server_request_seconds_bucket{le=\"0.1\"} 106\n"
+    "digit_server_request_seconds_bucket{le=\"+Inf\"} 107\n"
+    "digit_server_request_seconds_sum 3.5\n"
+    "digit_server_request_seconds_count 107\n"
+    "other_seconds_bucket{le=\"0.1\"} 1\n";
+
+TEST(ServerTimes, PercentilesAreBoundsOfWhatCameBetweenTwoReadings) {
+  const ServerTimes after = ServerTimesOf(kPage);
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(after, ::testing::ElementsAre(::testing::Pair(0.05, 7), ::testing::Pair(0.1, 106),
+                                            ::testing::Pair(kInfinite, 107)));
+  const ServerTimes before = {{0.05, 7}, {0.1, 7}, {kInfinite, 7}};
+  EXPECT_EQ(PercentileBetween(before, after, 99), 0.1);
+  EXPECT_EQ(PercentileBetween(before, after, 99.9), kInfinite);
+  EXPECT_EQ(PercentileBetween({}, after, 5), 0.05);
+  EXPECT_TRUE(std::isnan(PercentileBetween(after, after, 99)));
+  EXPECT_TRUE(std::isnan(PercentileBetween({}, {}, 99)));
+  EXPECT_TRUE(ServerTimesOf("digit_server_request_seconds_bucket{le=\"x\"} 7\n").empty());
+  EXPECT_TRUE(ServerTimesOf("").empty());
+}
+
 class LoadTest : public ::testing::Test {
  protected:
   LoadTest() : server_(Limits()) {
@@ -55,6 +82,8 @@ class LoadTest : public ::testing::Test {
       if (number % 4 == 3) return BoundedServer::AnswerError(response, 503, "full");
       response.set_content("x", "text/plain");
     });
+    server_.AddPage("/metrics",
+                    [](httplib::Response& response) { response.set_content(kPage, "text/plain"); });
     load_.port = server_.Start("127.0.0.1", 0);
     load_.bodies = {"one", "two"};
     load_.rate = 2000;
@@ -91,6 +120,10 @@ TEST_F(LoadTest, EveryRequestIsSentOnceAndCountedByItsStatus) {
   EXPECT_EQ(asked_, requests);
   EXPECT_EQ(result.Count(503), requests / 4);
   EXPECT_EQ(result.Count(200), requests - requests / 4);
+}
+
+TEST_F(LoadTest, WhatTheServerSaysIsRead) {
+  EXPECT_EQ(FetchServerTimes(load_.host, load_.port), ServerTimesOf(kPage));
 }
 
 // A closed loop would have asked as often as it had connections' answers.
@@ -130,7 +163,13 @@ TEST_F(LoadTest, LatencyCountsFromWhenARequestShouldHaveBeenSent) {
 TEST_F(LoadTest, WhatIsNotAnsweredIsCounted) {
   is_open_ = false;
   load_.patience = milliseconds(50);
-  EXPECT_EQ(RunLoad(load_).Count(LoadResult::kNoAnswer), RunLoad(load_).requests);
+  const LoadResult all = RunLoad(load_);
+  EXPECT_EQ(all.Count(LoadResult::kNoAnswer) + all.Count(LoadResult::kNotSent), all.requests);
+  load_.connections = 3;
+  load_.patience = milliseconds(1000);
+  const LoadResult few = RunLoad(load_);
+  EXPECT_EQ(few.Count(LoadResult::kNoAnswer), 3);
+  EXPECT_EQ(few.Count(LoadResult::kNotSent), few.requests - 3);
   Open();
   server_.Stop();
   load_.patience = std::chrono::hours(1);

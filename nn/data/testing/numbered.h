@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <stop_token>
+#include <type_traits>
+#include <utility>
 
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/nn/data/data_set_iterator.h"
@@ -17,6 +19,20 @@ inline DataSet Numbered(int64_t index) {
 }
 
 inline float NumberOf(const DataSet& batch) { return batch.features.At<float>({3, 2}); }
+inline float NumberOf(const MultiDataSet& set) { return set.features[0].At<float>({3, 2}); }
+
+// The same as a set of either kind: one of several arrays has another one beside each.
+template <typename Set>
+Set NumberedAs(int64_t index) {
+  DataSet batch = Numbered(index);
+  if constexpr (std::is_same_v<Set, DataSet>) {
+    return batch;
+  } else {
+    const double beside = static_cast<double>(index) + 0.25;
+    return {{std::move(batch.features), Full({4, 2}, beside)},
+            {std::move(batch.labels), Full({4}, beside)}};
+  }
+}
 
 // The same batches as a stream: one behind the other.
 class Stream : public DataSetIterator {
