@@ -181,7 +181,8 @@ bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t
 bool CycleFollower::TriesLarger() noexcept {
   if (help_ == Help::kUnknown) {
     // Without a plan it may be refused what the plan of a larger one has room for.
-    const bool tries = trust_ > 0 || config_.policy_spill == SpillPolicy::kFail || ++untried_ >= kUntriedCycles;
+    const bool tries =
+        trust_ > 0 || config_.policy_spill == SpillPolicy::kFail || ++untried_ >= kUntriedCycles;
     if (tries) untried_ = 0;
     help_ = tries ? Help::kTaken : Help::kNone;
   }

@@ -191,8 +191,8 @@ class CycleFollower {
   static constexpr int kMostTrust = 64;
   static constexpr int kTrustForOneServed = 4;
   static constexpr uint32_t kUntriedCycles = 64;
-  int trust_ = kMostTrust;   // in larger ones; less each time that they served little
-  uint32_t untried_ = 0;     // cycles since they were tried in spite of that
+  int trust_ = kMostTrust;       // in larger ones; less each time that they served little
+  uint32_t untried_ = 0;         // cycles since they were tried in spite of that
   uint32_t missed_ = 0;          // requests of this cycle
   uint32_t most_looked_at_ = 0;  // of plans that it may change to
   uint32_t first_miss_ = 0;

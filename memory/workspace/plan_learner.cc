@@ -234,7 +234,7 @@ void PlanLearner::SetNext(const LearnedCycle* next) noexcept {
 }
 
 void PlanLearner::Use(const LearnedCycle* cycle, bool followed) noexcept {
-  const uint64_t away = followed && cycle != nullptr ? cycles_ - cycle->came_at : 0;
+  const uint64_t away = followed && cycle != nullptr ? AwayFor(*cycle) : 0;
   plans_.Use(cycle, cycles_, followed);
   // The only plan there is pays when cycles that follow it follow one another.
   LearnedCycle& used = plans_.last_used();
@@ -248,7 +248,7 @@ void PlanLearner::Use(const LearnedCycle* cycle, bool followed) noexcept {
 
 const LearnedCycle* PlanLearner::Install(std::shared_ptr<const CyclePlan> plan, bool loaded) {
   const LearnedCycle* const added =
-      plans_.Add(std::move(plan), cycles_, loaded);  // the last to throw
+      plans_.Add(std::move(plan), cycles_, loaded);                        // the last to throw
   if (loaded) plans_.last_used().followed = PlanningEffort::kPaidForGood;  // it took no planning
   inexact_cycles_ = missing_cycles_ = 0;
   next_ = added;

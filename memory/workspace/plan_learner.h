@@ -234,6 +234,10 @@ class PlanLearner {
     --used.debt;
     effort_.WinBack();
   }
+  // For how long its own cycle had not come.
+  uint64_t AwayFor(const LearnedCycle& cycle) const {
+    return cycles_ - std::max(cycle.came_at, cycle.seen_at);
+  }
   void ComeBack(LearnedCycle& used, uint64_t away) noexcept;
   static size_t RequestsOf(const Family& family) noexcept;
   bool Affords(const Family& family, bool mends) noexcept;

@@ -23,8 +23,7 @@ bool PlanLearner::PlansInCrowd(const EndedCycle& cycle, const LearnedCycle& same
   const size_t requests = cycle.made.count();
   const size_t first_bytes = cycle.first_bytes();
   const bool missed = cycle.followed == nullptr || cycle.misses * kShareMissed >= requests;
-  if (MayGiveUp(cycle) && missed &&
-      crowds_.Missed(first_bytes, cycles_)) {
+  if (MayGiveUp(cycle) && missed && crowds_.Missed(first_bytes, cycles_)) {
     GiveUpCrowd(first_bytes);
     return false;
   }

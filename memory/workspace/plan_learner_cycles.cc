@@ -183,7 +183,7 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     }
   }
   if (same != nullptr) {
-    if (const uint64_t away = cycles_ - same->seen_at; away >= PlanningEffort::kLeastGoneAfter)
+    if (const uint64_t away = AwayFor(*same); away >= PlanningEffort::kLeastGoneAfter)
       ComeBack(*same, away);
     same->seen_at = cycles_;
   }

@@ -261,7 +261,8 @@ TEST(PlanLearner, ANewKindIsNotPlannedWithAllThatBeginAlike) {
   for (int i = 0; i < 60; ++i) {
     std::vector<Request> kind = {{64, 4}, {128, 9}, {192, 5}, {640, 7}};
     for (uint32_t j = 4; j < 20; ++j)
-      kind.push_back({64 * (1 + random() % 30), std::min(j + 1 + static_cast<uint32_t>(random() % 8), 20u)});
+      kind.push_back(
+          {64 * (1 + random() % 30), std::min(j + 1 + static_cast<uint32_t>(random() % 8), 20u)});
     kinds.push_back(kind);
   }
   for (const auto& kind : kinds) {

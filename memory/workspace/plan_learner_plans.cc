@@ -275,8 +275,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
     plans_.last_used().most_alive = made->plan->most_alive_bytes();
     plans_.last_used().guessed = keeps_plans() && !comes_again_ && !effort_.waits();
     effort_.Spent(added->plan->requests.size(), cycles_);
-    if (!effort_.trusts())
-      plans_.last_used().debt = effort_.Lose(added->plan->requests.size(), 0);
+    if (!effort_.trusts()) plans_.last_used().debt = effort_.Lose(added->plan->requests.size(), 0);
     WriteOff();
   }
   if (wanted.kind == WantedPlan::Kind::kRefused) {

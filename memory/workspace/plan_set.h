@@ -78,9 +78,9 @@ struct CycleHistory {
   bool paid = false;      // it was worth making: cycles follow it
   uint64_t followed = 0;  // how often, to its end
   uint64_t running = 0;   // likewise, since it was away for long
-  uint32_t debt = 0;      // cycles that are to follow it until it is not lost (PlanningEffort::Lose)
-  bool guessed = false;   // made when its cycle was first seen
-  bool goes = false;      // is being forgotten
+  uint32_t debt = 0;     // cycles that are to follow it until it is not lost (PlanningEffort::Lose)
+  bool guessed = false;  // made when its cycle was first seen
+  bool goes = false;     // is being forgotten
   // Of a cycle that memory was refused in, up to there, and no cycle has followed it to its end: the others do not go by it.
   bool refused = false;
   bool loaded = false;  // of a file, and no cycle has followed it yet: pages are not made for it

@@ -135,9 +135,7 @@ class PlanningEffort {
   }
 
   // Plans are made of what comes again only.
-  bool waits() const {
-    return are_hardly_followed_ || loses() || waits_for_second();
-  }
+  bool waits() const { return are_hardly_followed_ || loses() || waits_for_second(); }
   // Plans of late were followed by fewer than kRepaid cycles each.
   bool are_hardly_followed() const { return are_hardly_followed_; }
   uint64_t put_off() const { return put_off_; }  // cycles that were not planned, ever
@@ -145,8 +143,7 @@ class PlanningEffort {
 
  private:
   bool waits_for_second() const {
-    return unpaid_ >= kMostUnpaid || are_large() ||
-           (unpaid_ > 1 && unpaid_requests_ >= 2 * kLarge);
+    return unpaid_ >= kMostUnpaid || are_large() || (unpaid_ > 1 && unpaid_requests_ >= 2 * kLarge);
   }
   // On average, those that nobody has followed.
   bool are_large() const { return unpaid_ > 0 && unpaid_requests_ / unpaid_ >= kLarge; }

@@ -33,11 +33,12 @@ struct WantedPlan {
   std::vector<std::shared_ptr<const CyclePlan>>
       family;                              // of others that begin alike; empty: none, or too many
   std::shared_ptr<const CyclePlan> whole;  // kBeginning: of which it is one
-  MappedVector<int64_t> longest;  // kCycle: until where requests lived in cycles of these since `same` was made; or none
-  MappedVector<LifetimeBuffer> seen;       // kAlone: the longest lifetimes; kRefused: of these
-  size_t most_alive = 0;                   // kAlone: at once in one of those cycles, bytes
-  size_t peak_to_beat = 0;                 // kAlone
-  size_t least_gain = 0;                   // of planning a family together, bytes; kAlone: at most peak_to_beat
+  MappedVector<int64_t>
+      longest;  // kCycle: until where requests lived in cycles of these since `same` was made; or none
+  MappedVector<LifetimeBuffer> seen;  // kAlone: the longest lifetimes; kRefused: of these
+  size_t most_alive = 0;              // kAlone: at once in one of those cycles, bytes
+  size_t peak_to_beat = 0;            // kAlone
+  size_t least_gain = 0;  // of planning a family together, bytes; kAlone: at most peak_to_beat
   size_t loose_of =
       0;  // kAlone: the most bytes alive, where the plan there is goes if no smaller one is made; else 0
 };
