@@ -95,7 +95,7 @@ TEST(WorkspaceLiveness, SequencesOfManyLengthsShareThePlanOfTheLongest) {
   const WorkspaceStats after = workspace.stats();
   EXPECT_EQ(after.misses, before.misses);
   EXPECT_EQ(after.plans, before.plans);
-  EXPECT_LE(after.plan_switches - before.plan_switches, 100u);
+  EXPECT_LE(after.plan_switches - before.plan_switches, 20u);
 }
 
 // Of kinds that are like nothing that is planned each request looked for a place among those of larger ones, and missed.
@@ -116,6 +116,24 @@ TEST(WorkspaceLiveness, WhatIsLikeNoPlanLeavesThemAtOnce) {
   const WorkspaceStats after = workspace.stats();
   EXPECT_LE(after.misses - before.misses, 4000u * 4) << "of 120,000 requests";
   EXPECT_LE(after.plans - before.plans, 50u);
+}
+
+// Kinds that leave plans at once miss one request each, and are in one another's way all the same.
+TEST(WorkspaceLiveness, ManyKindsOfManyRequestsThatBeginAlikeAreGivenUp) {
+  std::mt19937_64 random(71);
+  Kind beginning;
+  Extend(random, 10, 100, &beginning);
+  std::vector<Kind> kinds(700, beginning);
+  for (Kind& kind : kinds) {
+    Extend(random, 30, 100, &kind);
+    DrawLives(random, &kind);
+  }
+  Workspace workspace("crowd", Learning());
+  for (int i = 0; i < 12000; ++i) Cycle(workspace, kinds[random() % kinds.size()]);
+  EXPECT_EQ(workspace.stats().plans_kept, 0u) << workspace.PlanReport();
+  const WorkspaceStats before = workspace.stats();
+  for (int i = 0; i < 1000; ++i) Cycle(workspace, kinds[random() % kinds.size()]);
+  EXPECT_EQ(workspace.stats().misses, before.misses);
 }
 
 // It was told of the last plan there was.
