@@ -16,11 +16,6 @@
 
 namespace tidepool {
 
-namespace internal {
-thread_local constinit uint8_t call_marks = 0;
-thread_local constinit Workspace* kernel_scratch = nullptr;
-}  // namespace internal
-
 namespace {
 
 Place ScratchPlace(Device device) {

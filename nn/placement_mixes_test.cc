@@ -174,7 +174,7 @@ TEST(PlacementMixes, TheReportOfARequestIsWhatTheLedgerMeasures) {
     for (WorkspaceMode mode : kModes) {
       constexpr int64_t kBatch = 32;
       Network reported = ExampleNetwork(name, Options(mode));
-      MemoryReport report = ReportMemory(reported, {.batch = kBatch});
+      const MemoryReport report = ReportMemory(reported, {.batch = kBatch});
       const auto in_use = [] { return MemoryTracker::Global().Snapshot()[Host()].total; };
       const auto of_kernels = [] {
         int64_t bytes = 0;
@@ -195,16 +195,6 @@ TEST(PlacementMixes, TheReportOfARequestIsWhatTheLedgerMeasures) {
         MemoryTracker::Global().ResetPeaks();
         request();
         measured = in_use().peak_bytes - of_kernels() - before;
-      }
-      // A report of single arrays that is made within the first moments of a process is too high now and then, by 8 to 20 %; the
-      // next one is right.
-      for (int again = 0; again < 3 && mode == WorkspaceMode::kNone; ++again) {
-        if (report.inference_bytes() == measured) break;
-        std::printf("%s: request reported %lld, measured %lld: once more\n", name,
-                    static_cast<long long>(report.inference_bytes()),
-                    static_cast<long long>(measured));
-        Network other = ExampleNetwork(name, Options(mode));
-        report = ReportMemory(other, {.batch = kBatch});
       }
       std::printf("%-9s mode %d: request reported %lld, measured %lld\n", name,
                   static_cast<int>(mode), static_cast<long long>(report.inference_bytes()),

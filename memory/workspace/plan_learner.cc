@@ -210,8 +210,7 @@ void PlanLearner::ForgetOld() noexcept {
                            ? cycles_ % PlanSet::kMostUnused == 0 && plans_.ForgetInTheWay(cycles_)
                            : plans_.ForgetOutliers(cycles_);
   if (!forgets) return;
-  if (!plans_.Holds(next_)) next_ = plans_.cycles().front().get();
-  Changed();
+  ForgotSome();
   oversized_cycles_ = INT32_MAX / 2;  // at once
 }
 
@@ -228,6 +227,12 @@ void PlanLearner::Changed() noexcept {
   ++version_;
 }
 
+// Of the plans that are left the last used one is next, where that which was is not among them.
+void PlanLearner::ForgotSome() noexcept {
+  if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
+  Changed();
+}
+
 void PlanLearner::SetNext(const LearnedCycle* next) noexcept {
   next_ = next;
   expected_ = nullptr;
@@ -240,7 +245,7 @@ void PlanLearner::Use(const LearnedCycle* cycle, bool followed) noexcept {
   LearnedCycle& used = plans_.last_used();
   if (followed) used.refused = false;
   if (away >= PlanningEffort::kLeastGoneAfter) ComeBack(used, away);
-  if (followed) Follow(used), used.seen_at = cycles_;
+  if (followed) Follow(used);
   if (!followed || used.paid || (!keeps_plans() && !comes_again_)) return;
   used.paid = true;
   effort_.Paid();

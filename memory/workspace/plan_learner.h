@@ -240,6 +240,8 @@ class PlanLearner {
   }
   void ComeBack(LearnedCycle& used, uint64_t away) noexcept;
   static size_t RequestsOf(const Family& family) noexcept;
+  // Bytes that planning it together must save.
+  static size_t LeastGainOf(const Family& family) noexcept;
   bool Affords(const Family& family, bool mends) noexcept;
   bool IsRemadeTooSoon(const LearnedCycle& same) const;
   static void NoteLives(const EndedCycle& cycle, LearnedCycle& same);
@@ -290,6 +292,7 @@ class PlanLearner {
   void SetNext(const LearnedCycle* next) noexcept;
   const LearnedCycle* Install(std::shared_ptr<const CyclePlan> plan, bool loaded = false);
   void Changed() noexcept;
+  void ForgotSome() noexcept;
 
   // Sizes.
   size_t SizeFor(size_t needed) const;
@@ -320,14 +323,14 @@ class PlanLearner {
   bool expects_order_ = false;
   PlanningEffort effort_;
   size_t served_ = 1 << 12;  // requests since a family was planned, about, and a few at first
-  // How often a family was planned of late to end misses: as many more requests are to be served for the next time.
-  uint32_t mended_ = 0;
-  uint64_t mended_at_ = 0;  // cycles_
   // The same for planning that only saves pages, and how many are to be served for each request that is planned: twice
   // as many each time that it has saved none.
   size_t served_for_pages_ = 0;
   size_t price_of_pages_ = kLeastPriceOfPages;
   size_t price_refused_ = 0;  // the last that was too high; 0: none since
+  // How often a family was planned to end misses, half of it forgotten after some time, which the price of the next one grows by.
+  uint32_t mended_ = 0;
+  uint64_t mended_at_ = 0;  // cycles_
   uint64_t plans_made_ = 0;
   uint64_t plans_improved_ = 0;
   Crowds crowds_;

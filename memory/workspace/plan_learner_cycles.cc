@@ -35,8 +35,6 @@ constexpr int kMostRecordedCycles = 64;
 constexpr uint32_t kFewAlike = 64;
 // What no plan of a family has room for is given up after so many.
 constexpr uint32_t kRemadeInVain = 8;
-// What planning very many kinds together must save.
-constexpr size_t kWorthPlanningTogether = size_t{64} << 10;
 // Whether the plan of the same requests allows the lifetimes they had.
 bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
   for (uint32_t slot = 0; slot < plan.requests.size(); ++slot) {
@@ -186,13 +184,13 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     if (const uint64_t away = AwayFor(*same); away >= PlanningEffort::kLeastGoneAfter)
       ComeBack(*same, away);
     same->seen_at = cycles_;
-  }
-  if (same != nullptr && IsRemadeTooSoon(*same)) {
-    NoteLives(cycle, *same);
-    Use(same, false);
-    SetNext(same);
-    effort_.PutOff();
-    return std::nullopt;
+    if (IsRemadeTooSoon(*same)) {
+      NoteLives(cycle, *same);
+      Use(same, false);
+      SetNext(same);
+      effort_.PutOff();
+      return std::nullopt;
+    }
   }
   bool to_end = false;
   if (same != nullptr && GivesUp(cycle, shape, *same, &to_end)) {
@@ -218,7 +216,7 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   if (!wanted.has_value()) return wanted;
   wanted->pins = keeps_plans() && !IsRefused(cycle.recorder->left_plan());
   wanted->may_give_up = MayGiveUp(cycle);
-  if (RequestsOf(*family) > kFewFamilyRequests) wanted->least_gain = kWorthPlanningTogether;
+  wanted->least_gain = LeastGainOf(*family);
   wanted->family = *std::move(family);
   if (same == nullptr) return wanted;
   // With the longest lifetimes there were, so that those that vary converge.
@@ -337,8 +335,7 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   // What did not come meanwhile need not be thought of.
   std::optional<Family> family = Family();
   if (keeps_plans()) family = FamilyOf(cycle, own, watch.since);
-  const size_t least_gain =
-      family.has_value() && RequestsOf(*family) > kFewFamilyRequests ? kWorthPlanningTogether : 0;
+  const size_t least_gain = family.has_value() ? LeastGainOf(*family) : 0;
   const bool pays = plan.layout.peak_bytes() > least_gain;
   if (!family.has_value() || !pays || !Affords(*family, /*mends=*/false)) {
     watch.Restart();

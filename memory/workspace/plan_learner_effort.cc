@@ -27,6 +27,11 @@ size_t PlanLearner::RequestsOf(const Family& family) noexcept {
   return requests;
 }
 
+// Very many kinds take long.
+size_t PlanLearner::LeastGainOf(const Family& family) noexcept {
+  return RequestsOf(family) > kFewFamilyRequests ? size_t{64} << 10 : 0;
+}
+
 // For each request of a family: twice as many served ones each time that some were planned, and half as many after some time.
 size_t PlanLearner::PriceOfMending() noexcept {
   for (; mended_ > 0 && cycles_ - mended_at_ >= kCyclesOfPrice; mended_at_ += kCyclesOfPrice)
@@ -72,8 +77,7 @@ void PlanLearner::WriteOff() noexcept {
   });
   if (!any_goes) return;
   plans_.ForgetThoseThatGo();
-  if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
-  Changed();
+  ForgotSome();
 }
 
 // It was not lost: those like it come again too. What comes often each time is worth more than what comes once.
@@ -111,9 +115,7 @@ void PlanLearner::RecordAgain() noexcept {
 }
 
 void PlanLearner::ForgetGuesses() noexcept {
-  if (!plans_.ForgetGuesses([this](uint64_t signature) { effort_.Saw(signature); })) return;
-  if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
-  Changed();
+  if (plans_.ForgetGuesses([this](uint64_t signature) { effort_.Saw(signature); })) ForgotSome();
 }
 
 // Of a cycle that is not planned for now.

@@ -111,9 +111,8 @@ void PlanLearner::GiveUp(const LearnedCycle& own, size_t needed, size_t most_ali
 
 // Pages come down at once. What comes without the plan is about what is alive and has gaps.
 void PlanLearner::GaveUp(size_t most_alive) noexcept {
-  if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
   loose_cycles_ = 0;
-  Changed();
+  ForgotSome();
   for (int i = 0; i < RecentNeed::kOften; ++i) reach_.Add(WithRoom(most_alive));
   SetUnplannedBytes();
   const size_t wanted = SizeFor(std::max(plans_.peak_bytes(), unplanned_need()));
