@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <new>
 #include <utility>
 
@@ -51,12 +52,13 @@ void CycleFollower::Take(const Lesson& lesson) {
   beginning_ = {};
   if (lesson.plans != lesson_.plans) {
     placed_.Reserve(lesson.plans->most_requests());
-    ForgetChanges();
   }
   const bool follows = followed_ == lesson.next;
   // What is followed may go with the list.
   if (!follows) placed_.Follow(nullptr, 0);
+  const bool same_plans = lesson.plans == lesson_.plans;
   lesson_ = lesson;
+  if (!same_plans) ForgetChanges();
   followed_ = follows ? followed_ : nullptr;
   Expect(lesson.next);
 }
@@ -96,6 +98,7 @@ const LearnedCycle* CycleFollower::BeginningWith(size_t rounded, size_t* peak_by
 void CycleFollower::Forget() noexcept {
   beginning_ = {};
   changes_.reset();
+  change_count_ = 0;
   undisturbed_ = false;
   followed_ = nullptr;
   placed_.Follow(nullptr, 0);
@@ -128,8 +131,8 @@ void CycleFollower::BeginAnew(size_t capacity) noexcept {
   capacity_ = capacity;
   left_end_ = 0;
   alike_ = {};
-  alike_is_known_ = true;
-  missed_ = 0;
+  known_of_alike_ = kAlikeIsKnown;
+  missed_ = made_changes_ = 0;
   help_ = Help::kUnknown;
   most_looked_at_ = kMostLookedAt;
   // Pages that could not be had are asked for again at the cycle's end.
@@ -151,8 +154,9 @@ bool CycleFollower::PlaceOffPlan(const RequestView& made, size_t rounded, size_t
   undisturbed_ = false;
   const bool was_recorded = recorder_.active();
   const uint32_t slot = made.count();
+  CatchUp(slot);
   recorder_.Leave(*plan(), made);
-  if (!was_recorded) alike_is_known_ = false;
+  if (!was_recorded) known_of_alike_ = kNothingIsKnown;
   if (keeps_plans()) {
     if (SwitchPlan(made, rounded) && placed_.TryPlace(slot, rounded, offset)) return true;
     const auto& planned = plan()->requests;
@@ -206,16 +210,17 @@ bool CycleFollower::SwitchPlan(const RequestView& made, size_t rounded) {
   const uint64_t signature = ExtendSignature(recorder_.signature(), rounded);
   Change* change = nullptr;
   if (lesson_.plans->size() > kFewPlans) {
-    if (changes_ == nullptr) changes_.reset(new (std::nothrow) Change[kChanges]);
-    if (changes_ != nullptr) change = &changes_[signature % kChanges];
+    if (changes_ == nullptr) MakeChanges();
+    if (changes_ != nullptr) change = &changes_[signature % change_count_];
   }
   if (change != nullptr && change->signature == signature && change->to != followed_ &&
       SwitchTo(*change->to, made)) {
     return true;
   }
-  if (!alike_is_known_) {
-    alike_ = lesson_.plans->Like(*plan(), made.count());
-    alike_is_known_ = true;
+  if (known_of_alike_ != kAlikeIsKnown) {
+    alike_ = known_of_alike_ == kNothingIsKnown ? lesson_.plans->Like(*plan(), made.count())
+                                            : lesson_.plans->Like(*plan(), made.count(), alike_);
+    known_of_alike_ = kAlikeIsKnown;
   }
   PlanList::Range same = alike_;
   lesson_.plans->Narrow(made.count(), signature, &same);
@@ -249,11 +254,23 @@ bool CycleFollower::SwitchTo(const LearnedCycle& cycle, const RequestView& made)
   if (cycle.plan->layout.peak_bytes() > capacity_ || !CanTakeOver(*cycle.plan, made)) return false;
   FollowFromHere(&cycle, made);
   ++counters_.plan_switches;
+  ++made_changes_;
   return true;
 }
 
 void CycleFollower::ForgetChanges() noexcept {
-  if (changes_ != nullptr) std::fill_n(changes_.get(), kChanges, Change());
+  if (lesson_.plans->size() > change_count_ && change_count_ < kMostChanges) {
+    changes_.reset();
+    change_count_ = 0;
+  }
+  std::fill_n(changes_.get(), change_count_, Change());
+}
+
+void CycleFollower::MakeChanges() noexcept {
+  const size_t count = std::bit_ceil(4 * lesson_.plans->size());
+  change_count_ = std::clamp(count, kFewestChanges, kMostChanges);
+  changes_.reset(new (std::nothrow) Change[change_count_]);
+  if (changes_ == nullptr) change_count_ = 0;
 }
 
 void CycleFollower::FollowFromHere(const LearnedCycle* cycle, const RequestView& made) noexcept {
@@ -261,13 +278,33 @@ void CycleFollower::FollowFromHere(const LearnedCycle* cycle, const RequestView&
   placed_.Follow(cycle != nullptr ? &cycle->plan->layout : nullptr, made.count());
   if (cycle == nullptr) return;
   for (uint32_t slot = 0; slot < made.count(); ++slot) {
-    if (made.IsInPlan(slot)) placed_.Assume(slot);
+    made.IsInPlan(slot) ? placed_.Assume(slot) : placed_.AssumeGone(slot);
   }
+}
+
+bool CycleFollower::ReserveForPlan() noexcept {
+  if (!recorder_.active()) return true;
+  try {
+    recorder_.ReserveFor(plan()->requests.size());
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+// Who has made the same requests as the plan until now has done so with these too.
+void CycleFollower::CatchUpSlowly(uint32_t count) noexcept {
+  const CyclePlan& followed = *plan();
+  auto slot = static_cast<uint32_t>(recorder_.requests().size());
+  if (slot > 0 && followed.signatures[slot - 1] == recorder_.signature()) {
+    known_of_alike_ = std::max(known_of_alike_, kSomeAreKnown);
+  }
+  for (; slot < count; ++slot) Record(slot, static_cast<size_t>(followed.requests[slot].size));
 }
 
 void CycleFollower::Record(uint32_t slot, size_t rounded) noexcept {
   recorder_.Add(slot, rounded);
-  if (alike_is_known_ && !alike_.empty())
+  if (known_of_alike_ == kAlikeIsKnown && !alike_.empty())
     lesson_.plans->Narrow(slot, recorder_.signature(), &alike_);
 }
 

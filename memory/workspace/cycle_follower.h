@@ -56,6 +56,8 @@ class CycleFollower {
   const CycleRecorder& recorder() const { return recorder_; }
   // The plan that it began with is the one it follows, and nothing was recorded.
   bool undisturbed() const { return undisturbed_; }
+  // From one plan to another, in this cycle.
+  uint32_t changes() const { return undisturbed_ ? 0 : made_changes_; }
   // Below this, plans have their requests.
   size_t planned_end() const {
     return followed_ != nullptr ? followed_->plan->layout.peak_bytes() : left_end_;
@@ -80,9 +82,13 @@ class CycleFollower {
   void Reserve() {
     if (recorder_.active()) recorder_.Reserve();
   }
+  // So that the next requests of the plan, each of which is as that says, need not be told of: they are written down
+  // when that is asked for. False: there is no memory for that.
+  bool ReserveForPlan() noexcept;
   // Request number `slot` was made.
   void Made(uint32_t slot, size_t rounded) noexcept {
     if (recorder_.active()) {
+      CatchUp(slot);
       Record(slot, rounded);
     } else if (unrecorded_) {
       Hash(rounded);
@@ -102,6 +108,7 @@ class CycleFollower {
   void LeaveForGood(const RequestView& made) noexcept;
   // The same of one that was on it until now. Throws std::bad_alloc, nothing changed.
   void LeaveFromHere(const RequestView& made) {
+    CatchUp(made.count());
     recorder_.Leave(*plan(), made);
     undisturbed_ = false;
     LeaveForGood(made);
@@ -116,6 +123,7 @@ class CycleFollower {
   }
   // All requests are made.
   void Finish(const RequestView& made) noexcept {
+    CatchUp(made.count());
     recorder_.Finish(made);
     if (help_ == Help::kTaken) Judge(made.count());
   }
@@ -136,7 +144,7 @@ class CycleFollower {
   }
   size_t state_bytes() const {
     return recorder_.state_bytes() + placed_.state_bytes() +
-           (changes_ != nullptr ? kChanges * sizeof(Change) : 0);
+           change_count_ * sizeof(Change);
   }
 
  private:
@@ -151,9 +159,15 @@ class CycleFollower {
   void Count(const LearnedCycle* cycle) noexcept;
   void FollowFromHere(const LearnedCycle* cycle, const RequestView& made) noexcept;
   void Record(uint32_t slot, size_t rounded) noexcept;
+  // What was requested by the plan since is written down.
+  void CatchUp(uint32_t count) noexcept {
+    if (recorder_.active() && recorder_.requests().size() < count) CatchUpSlowly(count);
+  }
+  void CatchUpSlowly(uint32_t count) noexcept;
   bool SwitchPlan(const RequestView& made, size_t rounded);
   bool SwitchTo(const LearnedCycle& cycle, const RequestView& made) noexcept;
   void ForgetChanges() noexcept;
+  void MakeChanges() noexcept;
 
   const WorkspaceConfig& config_;
   WorkspaceCounters& counters_;
@@ -172,17 +186,21 @@ class CycleFollower {
   CycleRecorder recorder_;
   size_t capacity_ = 0;
   size_t left_end_ = 0;  // planned_end() of the plan that was followed before none
-  // Of what has left a plan: who has made the same requests so far. Not known: the plan that is followed has.
+  // Of what has left a plan: who has made the same requests so far. Where only some requests ago is known who had, or
+  // nothing is, it is who has made those of the plan that is followed.
+  enum Alike : uint8_t { kAlikeIsKnown, kSomeAreKnown, kNothingIsKnown };
   PlanList::Range alike_;
-  bool alike_is_known_ = true;
+  Alike known_of_alike_ = kAlikeIsKnown;
   // Plans that cycles have changed to, by the signature of what they had requested then and the next request: what begins
-  // like hundreds of others need not be looked for among them each time. Of the lesson's plans; none where these are few.
+  // like hundreds of others need not be looked for among them each time. Of the lesson's plans; none where these are few,
+  // else some for each, as kinds part from others more than once.
   struct Change {
     uint64_t signature = 0;
     const LearnedCycle* to = nullptr;
   };
-  static constexpr size_t kChanges = 1024;
+  static constexpr size_t kFewestChanges = 1024, kMostChanges = size_t{1} << 14;
   std::unique_ptr<Change[]> changes_;
+  size_t change_count_ = 0;
   bool undisturbed_ = false;  // since a cycle began with a plan
   bool unrecorded_ = false;
   static constexpr uint32_t kQuietCycles = 4;
@@ -194,6 +212,7 @@ class CycleFollower {
   int trust_ = kMostTrust;       // in larger ones; less each time that they served little
   uint32_t untried_ = 0;         // cycles since they were tried in spite of that
   uint32_t missed_ = 0;          // requests of this cycle
+  uint32_t made_changes_ = 0;    // from one plan to another, likewise
   uint32_t most_looked_at_ = 0;  // of plans that it may change to
   uint32_t first_miss_ = 0;
   uint32_t last_miss_ = 0;

@@ -57,7 +57,7 @@ class CycleRecorder {
     requests_.push_back({slot, 0, static_cast<int64_t>(rounded)});
     Hash(rounded);
   }
-  // So that WriteDown() of so many requests needs no memory. Throws std::bad_alloc.
+  // So that Add() and WriteDown() of so many requests need no memory. Throws std::bad_alloc.
   void ReserveFor(size_t requests) { requests_.reserve(requests); }
   // What has followed `plan` from its beginning is written down now. Without memory it is not.
   void WriteDown(const CyclePlan& plan, uint32_t count) noexcept;

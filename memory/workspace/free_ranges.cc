@@ -41,6 +41,9 @@ void FreeRanges::Clear() noexcept {
 
 void FreeRanges::Begin(size_t begin, size_t end) noexcept {
   begun_ = true;
+  goes_on_ = false;
+  begun_again_ = 0;
+  least_kept_ = 0;
   begin_ = top_ = reached_ = begin;
   end_ = std::max(begin, end);
   Clear();
@@ -49,6 +52,7 @@ void FreeRanges::Begin(size_t begin, size_t end) noexcept {
 void FreeRanges::Trim() noexcept {
   if (begun_) return;
   Clear();
+  goes_on_ = false;
   records_.reset();
   capacity_ = 0;
   lists_.reset();
@@ -170,7 +174,7 @@ FreeRanges::Range FreeRanges::TakeSlowly(size_t bytes, size_t* offset) noexcept 
   uint32_t range = TakeFree(bytes);
   const bool is_small = bytes >> unit_bits_ <= kKeptUnits;
   if (range == kNobody && bytes > reached_ - top_ &&
-      kept_bytes_ > (is_small ? (top_ - begin_) / kKeptShare : 0)) {
+      kept_bytes_ > (is_small ? std::max((top_ - begin_) / kKeptShare, least_kept_) : 0)) {
     MergeKept();
     range = TakeFree(bytes);
   }
@@ -366,7 +370,11 @@ void FreeRanges::RaiseBegin(size_t begin) noexcept {
   MergeKept();
   if (top_ <= begin) {
     // Nothing that is taken lies below `begin`, so nothing is taken at all.
+    const bool goes_on = goes_on_;
+    const size_t least_kept = least_kept_;
     Begin(begin, end_);
+    goes_on_ = goes_on;
+    least_kept_ = least_kept;
     return;
   }
   uint32_t range = last_;

@@ -29,16 +29,34 @@ class FreeRanges {
  public:
   // The number of one that is taken, until it is given.
   enum class Range : uint32_t { kNone = UINT32_MAX };
+  // Of so much what is kept is kept beyond the end.
+  static constexpr size_t kLittle = size_t{256} << 10;
 
   // `unit`: a power of two.
   explicit FreeRanges(size_t unit) : unit_bits_(std::countr_zero(unit)) {}
 
   // [begin, end) is free; ranges that were taken before are no more. Multiples of the unit.
   void Begin(size_t begin, size_t end) noexcept;
+  // The same, for who has given all that was taken since the last time, or called Lose(): of the same range, of which little
+  // was used, it goes on with what is kept, as cycles of small requests ask for the same sizes though they are ever
+  // different. More of them is kept then.
+  void BeginAgain(size_t begin, size_t end) noexcept {
+    if (!begun_ && goes_on_ && begin == begin_ && end == end_ && top_ - begin <= kLittle &&
+        ++begun_again_ < kMostAgain) {
+      begun_ = true;
+      reached_ = top_;
+      return;
+    }
+    Begin(begin, end);
+    goes_on_ = true;
+    least_kept_ = kLeastKept;
+  }
   // Gives the records back; nothing is begun.
   void Trim() noexcept;
   // Nothing is free or taken.
   void End() noexcept { begun_ = false; }
+  // Something that is taken will not be given before BeginAgain().
+  void Lose() noexcept { goes_on_ = false; }
   bool begun() const { return begun_; }
   // What is below the begin is given too from here on, but for `taken`: ranges that lie there, apart and in
   // ascending order, which get their records. What was reserved is there still. Throws std::bad_alloc, nothing changed.
@@ -126,6 +144,10 @@ class FreeRanges {
   // Of a size that has eight lists for each power of two, so many are looked at for the smallest.
   static constexpr int kMostLookedAt = 16;
   static constexpr int kLists = 8 * 56;  // sizes of fewer than 2^58 units
+  // So many times running; then it begins at the begin again.
+  static constexpr uint32_t kMostAgain = 64;
+  // So much may be kept by its size, whatever the share.
+  static constexpr size_t kLeastKept = size_t{32} << 10;
 
   enum class State : uint64_t { kTaken, kKept, kFree };
   // In use by the thousand at once. A range ends where the one above it begins.
@@ -172,6 +194,9 @@ class FreeRanges {
 
   const int unit_bits_;
   bool begun_ = false;
+  bool goes_on_ = false;  // all that was taken is given by the end
+  uint32_t begun_again_ = 0;
+  size_t least_kept_ = 0;
   size_t begin_ = 0;
   size_t end_ = 0;
   size_t top_ = 0;  // nothing at or above is in a range

@@ -33,6 +33,15 @@ class PlanFollower {
   void Follow(const PlanLayout* layout, uint32_t count) noexcept;
   // Request `slot` is alive where the layout has it.
   void Assume(uint32_t slot) { state_[slot] = State::kPlaced; }
+  // Request `slot` is not, and nothing but what is told lies below the layout's end: where no earlier tenant of its range is
+  // alive either it is in nobody's way. Each in ascending order, after Follow() with Assume() of others between.
+  void AssumeGone(uint32_t slot) {
+    const PlanLayout::Slot& planned = layout_->slot(slot);
+    for (uint32_t i = planned.tenants_begin; i < planned.tenants_end; ++i) {
+      if (state_[layout_->tenant(i)] != State::kGone) return;
+    }
+    state_[slot] = State::kGone;
+  }
 
   // What is followed; an empty one for nothing.
   const PlanLayout& layout() const { return *layout_; }
@@ -70,15 +79,16 @@ class PlanFollower {
    public:
     Quick() = default;
     explicit Quick(PlanFollower& follower)
-        : slots_(follower.layout_->slots()), state_(follower.state_.data()) {}
-    // As TryPlace for `bytes` before they are rounded up to `alignment`, in the usual case of at
-    // most one tenant; null also where TryPlace must look closer. `slot` must be less than size().
+        : slots_(follower.layout_->slots()),
+          tenants_(follower.layout_->tenants()),
+          state_(follower.state_.data()) {}
+    // As TryPlace for `bytes` before they are rounded up to `alignment`, where all tenants are known to be gone; null
+    // also where TryPlace must look closer. `slot` must be less than size().
     const PlanLayout::Slot* TryPlace(uint32_t slot, size_t bytes, size_t alignment) const {
       const PlanLayout::Slot& planned = slots_[slot];
       // 0 bytes take as many as `alignment` and so are not found here.
-      if (planned.bytes - bytes >= alignment || state_[planned.sole_tenant] != State::kGone) {
-        return nullptr;
-      }
+      if (planned.bytes - bytes >= alignment) return nullptr;
+      if (state_[planned.sole_tenant] != State::kGone && !AreGone(planned)) return nullptr;
       state_[slot] = State::kPlaced;
       return &planned;
     }
@@ -86,7 +96,15 @@ class PlanFollower {
     void Release(uint32_t slot) const { state_[slot] = State::kGone; }
 
    private:
+    // Of several tenants; of a request outside, which has none, of bytes that are nearly SIZE_MAX.
+    bool AreGone(const PlanLayout::Slot& planned) const {
+      uint32_t i = planned.tenants_begin;
+      while (i < planned.tenants_end && state_[tenants_[i]] == State::kGone) ++i;
+      return i == planned.tenants_end && planned.bytes > 0;
+    }
+
     const PlanLayout::Slot* slots_ = nullptr;
+    const uint32_t* tenants_ = nullptr;
     State* state_ = nullptr;
   };
 

@@ -31,6 +31,67 @@ TEST(PlanFollower, PlacesWhatItLearned) {
   EXPECT_FALSE(plan.TryPlace(3, 64, &offset));  // more requests than learned
 }
 
+// The way of planned requests takes over from several tenants, when all of them are gone.
+TEST(PlanFollower, TheQuickWayLooksAtAllTenants) {
+  const std::vector<LifetimeBuffer> requests = {{0, 2, 64}, {1, 2, 64}, {2, 3, 128}};
+  const std::vector<int64_t> offsets = {0, 64, 0};
+  const PlanLayout layout(requests, offsets);
+  for (const int released : {0, 1, 2}) {
+    for (const bool first : {false, true}) {
+      PlanFollower plan;
+      plan.Reserve(layout.size());
+      plan.Follow(&layout, 0);
+      const PlanFollower::Quick quick(plan);
+      ASSERT_NE(quick.TryPlace(0, 64, 64), nullptr);
+      ASSERT_NE(quick.TryPlace(1, 1, 64), nullptr);
+      if (released > 0) quick.Release(first ? 0 : 1);
+      if (released > 1) quick.Release(first ? 1 : 0);
+      const PlanLayout::Slot* const placed = quick.TryPlace(2, 128, 64);
+      ASSERT_EQ(placed != nullptr, released == 2) << released << first;
+      if (placed != nullptr) EXPECT_EQ(placed->offset, 0u);
+    }
+  }
+}
+
+// Bytes that would wrap are not what the plan has outside.
+TEST(PlanFollower, TheQuickWayPlacesNothingOutside) {
+  const std::vector<LifetimeBuffer> requests = {{0, 2, 64}, {1, 2, 1024}};
+  const std::vector<int64_t> offsets = {0, 64};
+  const PlanLayout layout(requests, offsets, 256);
+  PlanFollower plan;
+  plan.Reserve(layout.size());
+  plan.Follow(&layout, 0);
+  const PlanFollower::Quick quick(plan);
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{1024}, SIZE_MAX - 63, SIZE_MAX - 1, SIZE_MAX}) {
+    EXPECT_EQ(quick.TryPlace(1, bytes, 64), nullptr) << bytes;
+  }
+}
+
+// A cycle has come to this layout: what is gone of it is in nobody's way, unless what was there before is alive.
+TEST(PlanFollower, WhatIsAssumedGoneMakesWayWhereItsTenantsAreGone) {
+  const std::vector<LifetimeBuffer> requests = {{0, 1, 64}, {1, 2, 64}, {2, 3, 64}};
+  const std::vector<int64_t> offsets = {0, 0, 0};
+  const PlanLayout layout(requests, offsets);
+  for (const bool alive : {false, true}) {
+    PlanFollower plan;
+    plan.Reserve(layout.size());
+    plan.Follow(&layout, 2);
+    if (alive) {
+      plan.Assume(0);
+    } else {
+      plan.AssumeGone(0);
+    }
+    plan.AssumeGone(1);
+    EXPECT_EQ(PlanFollower::Quick(plan).TryPlace(2, 64, 64) != nullptr, !alive);
+    size_t offset = 0;
+    PlanFollower slow;
+    slow.Reserve(layout.size());
+    slow.Follow(&layout, 2);
+    if (alive) slow.Assume(0);
+    EXPECT_EQ(slow.TryPlace(2, 64, &offset), !alive) << "as it was without";
+  }
+}
+
 TEST(PlanFollower, RequestsBeyondTheLimitAreOutside) {
   const std::vector<LifetimeBuffer> requests = {{1, 6, 64}, {2, 5, 128}, {3, 4, 64}};
   const std::vector<int64_t> offsets = {0, 64, 192};

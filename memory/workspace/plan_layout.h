@@ -38,6 +38,7 @@ class PlanLayout {
   const Slot& slot(uint32_t number) const { return slots_[number]; }
   const Slot* slots() const { return slots_.data(); }
   uint32_t tenant(uint32_t index) const { return tenants_[index]; }
+  const uint32_t* tenants() const { return tenants_.data(); }
 
   // The plan itself sends request `slot` outside of the pages.
   bool IsOutside(uint32_t slot) const { return slot < slots_.size() && slots_[slot].bytes == 0; }

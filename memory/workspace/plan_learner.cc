@@ -55,7 +55,7 @@ bool PlanLearner::is_off() const {
 
 size_t PlanLearner::state_bytes() const {
   return plans_.state_bytes() + effort_.state_bytes() + loose_.state_bytes() +
-         crowds_.state_bytes() + watch_.seen.capacity() * sizeof(LifetimeBuffer);
+         crowds_.state_bytes() + trust_.state_bytes() + watch_.seen.capacity() * sizeof(LifetimeBuffer);
 }
 
 // ---- sizes ------------------------------------------------------------------------------------
@@ -186,6 +186,8 @@ void PlanLearner::Trim(size_t last_cycle_bytes) noexcept {
 void PlanLearner::Forget() noexcept {
   in_making_.Forget();
   next_ = nullptr;
+  trust_.Forget();
+  withholds_ = false;
   plans_.Clear();
   effort_.Forget(cycles_);
   loose_.Clear();
@@ -257,6 +259,7 @@ const LearnedCycle* PlanLearner::Install(std::shared_ptr<const CyclePlan> plan, 
   if (loaded) plans_.last_used().followed = PlanningEffort::kPaidForGood;  // it took no planning
   inexact_cycles_ = missing_cycles_ = 0;
   next_ = added;
+  withholds_ = withholds_ && !comes_again_;
   ++plans_made_;
   Changed();
   FitPages();

@@ -43,6 +43,7 @@
 #include "tidepool/memory/workspace/loose_plans.h"
 #include "tidepool/memory/workspace/plan_in_making.h"
 #include "tidepool/memory/workspace/plan_set.h"
+#include "tidepool/memory/workspace/plan_trust.h"
 #include "tidepool/memory/workspace/planning_effort.h"
 #include "tidepool/memory/workspace/recent_peak.h"
 #include "tidepool/memory/workspace/refused_request.h"
@@ -67,6 +68,7 @@ struct EndedCycle {
   uint64_t misses = 0;     // requests a plan existed for but could not be followed
   size_t bytes = 0;        // sum of the requests
   size_t cursor = 0;       // highest address handed out
+  uint32_t changes = 0;    // from one plan to another
   size_t reach = 0;        // the pages that would have served all of it as it came
   size_t roomy_reach = 0;  // likewise, with room for larger gaps
   size_t room = SIZE_MAX;  // that limits leave beside all there is
@@ -178,9 +180,13 @@ class PlanLearner {
   size_t Load(std::vector<PlacedRequests> cycles, const std::string& path, size_t believed,
               std::string* ignored);
 
-  Lesson lesson() const { return {version_, bytes_, plans_.list(), next_, records_}; }
-  // That is expected; of one lesson after the other it is last(), as the order is not known then.
-  const LearnedCycle* next() const { return expected_ != nullptr ? expected_ : next_; }
+  Lesson lesson() const {
+    return {version_, bytes_, plans_.list(), withholds_ ? nullptr : next_, records_};
+  }
+  // That is expected. Null where cycles begin without a plan for now (plan_trust.h).
+  const LearnedCycle* next() const {
+    return withholds_ ? nullptr : expected_ != nullptr ? expected_ : next_;
+  }
   // That the last cycle followed or learned. Null: none.
   const LearnedCycle* last() const { return next_; }
   uint64_t version() const { return version_; }
@@ -245,13 +251,14 @@ class PlanLearner {
   bool Affords(const Family& family, bool mends) noexcept;
   bool IsRemadeTooSoon(const LearnedCycle& same) const;
   static void NoteLives(const EndedCycle& cycle, LearnedCycle& same);
-  static constexpr size_t kLeastPriceOfPages = 16, kMostPriceOfPages = 256;
+  static constexpr size_t kLeastPriceOfPages = 16, kMostPriceOfPages = 4096;
   static constexpr size_t kMostPriceOfMending = 256;
   size_t PriceOfMending() noexcept;
   void WantLifetimes(const Shape& shape) noexcept;
   void RecordAgain() noexcept;
   void DecideToRecord() noexcept;
   void ForgetGuesses() noexcept;
+  void ForgetUnfollowed() noexcept;
   void WriteOff() noexcept;
   // Memory that is refused (plan_learner_refused.cc).
   std::optional<WantedPlan> ObserveRefused(const EndedCycle& cycle);
@@ -262,7 +269,12 @@ class PlanLearner {
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
   void ExpectSteady(const EndedCycle& cycle) noexcept;
+  bool MayWithhold() const;
+  static bool IsLittle(const EndedCycle& cycle);
+  bool ObserveWithheld(const EndedCycle& cycle, const Shape& before, const Shape& shape,
+                       bool followed);
   void LearnOrder(const Shape& before, const Shape& shape) noexcept;
+  void ExpectBehind(const LearnedCycle& own) noexcept;
   void ExpectLonger(const LearnedCycle& followed) noexcept;
   void ForgetOld() noexcept;
   // Lifetimes that are other ones each time (plan_learner_lives.cc).
@@ -321,6 +333,8 @@ class PlanLearner {
   const LearnedCycle* next_ = nullptr;      // of plans_
   const LearnedCycle* expected_ = nullptr;  // likewise; null: next_
   bool expects_order_ = false;
+  PlanTrust trust_;
+  bool withholds_ = false;  // the next cycle begins without a plan
   PlanningEffort effort_;
   size_t served_ = 1 << 12;  // requests since a family was planned, about, and a few at first
   // The same for planning that only saves pages, and how many are to be served for each request that is planned: twice

@@ -32,9 +32,11 @@ constexpr uint64_t kCyclesOfOneMind = 1024;
 constexpr int kFewestRecordedCycles = 4;
 constexpr int kMostRecordedCycles = 64;
 // Kinds that begin alike and are looked at whatever the last ones would have cost.
-constexpr uint32_t kFewAlike = 64;
+constexpr uint32_t kFewAlike = 16;
 // What no plan of a family has room for is given up after so many.
 constexpr uint32_t kRemadeInVain = 8;
+// Of the requests of others so many are planned again for one that is new, about.
+constexpr size_t kShareOfNew = 4;
 // Whether the plan of the same requests allows the lifetimes they had.
 bool Allows(const CyclePlan& plan, const EndedCycle& cycle) {
   for (uint32_t slot = 0; slot < plan.requests.size(); ++slot) {
@@ -76,7 +78,7 @@ PlanLearner::Shape PlanLearner::ShapeOf(const EndedCycle& cycle) {
 std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   if (cycle.refused != nullptr) return ObserveRefused(cycle);
   if (ObserveSteady(cycle)) return std::nullopt;
-  steady_ = expected_ = nullptr;
+  steady_ = nullptr;
   if (lifetimes_wanted_ > 0) --lifetimes_wanted_;
   ++cycles_;
   if (is_off()) return std::nullopt;
@@ -96,12 +98,13 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   if (shape == wanted_shape_ && cycle.has_lifetimes()) lifetimes_wanted_ = 0;
   const Shape before = std::exchange(last_shape_, shape);
   comes_again_ = shape == before;
+  const bool followed = cycle.misses == 0 && cycle.followed != nullptr;
+  if (ObserveWithheld(cycle, before, shape, followed)) return std::nullopt;
   if (crowds_.Leaves(cycle.first_bytes(), shape.signature)) return ObserveCrowd(cycle);
   if (LoosePlans::Kind* const kind = loose_.Find(shape.signature, shape.requests);
       kind != nullptr && plans_.Find(shape.signature, shape.requests) == nullptr) {
     return ObserveLoose(cycle, *kind);
   }
-  const bool followed = cycle.misses == 0 && cycle.followed != nullptr;
   const uint64_t given_up = plans_given_up_;
   missing_cycles_ = followed ? 0 : missing_cycles_ + 1;
   if (!followed) loose_cycles_ = 0;
@@ -156,7 +159,8 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   if (same == nullptr) {
     // One plan is of use only for cycles that follow one another.
     using Answer = PlanningEffort::Answer;
-    const Answer pays = keeps_plans()                ? effort_.PaysFor(shape.signature, cycles_)
+    const bool rarely = trust_.doubts() && !comes_again_ && IsLittle(cycle);
+    const Answer pays = keeps_plans() ? effort_.PaysFor(shape.signature, cycles_, rarely)
                         : effort_.Pays(comes_again_) ? Answer::kYes
                                                      : Answer::kNo;
     if (pays != Answer::kYes) {
@@ -171,6 +175,10 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     return std::nullopt;
   }
   if (same == nullptr) {
+    if (!effort_.Affords(shape.requests)) {
+      effort_.PutOff();
+      return std::nullopt;
+    }
     if (AlikeWereGivenUp(cycle, shape)) {
       effort_.PutOff();
       return std::nullopt;
@@ -184,7 +192,7 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     if (const uint64_t away = AwayFor(*same); away >= PlanningEffort::kLeastGoneAfter)
       ComeBack(*same, away);
     same->seen_at = cycles_;
-    if (IsRemadeTooSoon(*same)) {
+    if (IsRemadeTooSoon(*same) || !effort_.Affords(shape.requests)) {
       NoteLives(cycle, *same);
       Use(same, false);
       SetNext(same);
@@ -217,6 +225,8 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   wanted->pins = keeps_plans() && !IsRefused(cycle.recorder->left_plan());
   wanted->may_give_up = MayGiveUp(cycle);
   wanted->least_gain = LeastGainOf(*family);
+  // What is new is planned with all others only where it needs much more around them.
+  effort_.Spend(shape.requests + RequestsOf(*family) / (same != nullptr ? 1 : kShareOfNew));
   wanted->family = *std::move(family);
   if (same == nullptr) return wanted;
   // With the longest lifetimes there were, so that those that vary converge.
@@ -305,7 +315,7 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   watch.repetitions = std::min(watch.repetitions + 1, watch.next_look());
   if (watch.repetitions < watch.next_look()) return std::nullopt;
   // Of hundreds that begin alike one is looked at when all could be planned again, as else each would be in vain.
-  if (keeps_plans() && served_for_pages_ < price_refused_) {
+  if (keeps_plans() && !comes_again_ && served_for_pages_ < price_refused_) {
     const PlanList::Range alike = BeginningWith(cycle.first_bytes());
     if (alike.end - alike.begin > kFewAlike) return std::nullopt;
   }
@@ -355,6 +365,7 @@ std::optional<WantedPlan> PlanLearner::Repeats(const EndedCycle& cycle, const Sh
   if (!wanted.has_value()) return wanted;
   if (own != nullptr) own->most_alive = watch.most_alive;
   if (loose) wanted->loose_of = watch.most_alive;
+  effort_.Spend(watch.seen.size() + RequestsOf(*family));
   wanted->peak_to_beat = plan.layout.peak_bytes();
   wanted->least_gain = least_gain;
   wanted->family = *std::move(family);

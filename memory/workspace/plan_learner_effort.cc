@@ -44,6 +44,7 @@ size_t PlanLearner::PriceOfMending() noexcept {
 // is looked at.
 bool PlanLearner::Affords(const Family& family, bool mends) noexcept {
   const size_t requests = RequestsOf(family);
+  if (!effort_.Affords(requests)) return false;
   if (mends) {
     if (requests <= kFewToMend) return true;
     const size_t price = PriceOfMending() * requests;
@@ -53,8 +54,10 @@ bool PlanLearner::Affords(const Family& family, bool mends) noexcept {
     served_ -= price;
     return true;
   }
-  if (requests <= kFewFamilyRequests) return true;
-  const size_t price = price_of_pages_ * requests;
+  if (requests <= kFewToMend) return true;
+  // Few are planned at once, until that was in vain.
+  const bool few = requests <= kFewFamilyRequests;
+  const size_t price = price_of_pages_ / (few ? kLeastPriceOfPages : 1) * requests;
   if (2 * requests > served_ || price > served_for_pages_) {
     price_refused_ = price;
     return false;
@@ -116,6 +119,19 @@ void PlanLearner::RecordAgain() noexcept {
 
 void PlanLearner::ForgetGuesses() noexcept {
   if (plans_.ForgetGuesses([this](uint64_t signature) { effort_.Saw(signature); })) ForgotSome();
+}
+
+// Where cycles are hardly ever known, those that nobody has followed for long before they had paid are in the way alone.
+void PlanLearner::ForgetUnfollowed() noexcept {
+  bool any_goes = false;
+  for (const auto& cycle : plans_.cycles()) {
+    const uint64_t away = cycles_ - std::max<uint64_t>(cycle->used_at, cycle->seen_at);
+    cycle->goes = cycle->followed < PlanningEffort::kPaidForGood && away >= effort_.gone_after();
+    any_goes = any_goes || cycle->goes;
+  }
+  if (!any_goes) return;
+  plans_.ForgetThoseThatGo();
+  ForgotSome();
 }
 
 // Of a cycle that is not planned for now.

@@ -9,6 +9,8 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/workspace/plan_learner.h"
 #include "tidepool/memory/workspace/plan_player.h"
+#include "tidepool/memory/workspace/plan_trust.h"
+#include "tidepool/memory/workspace/planning_effort.h"
 
 namespace tidepool {
 namespace {
@@ -89,6 +91,79 @@ TEST(PlanLearner, PlanningManyKindsTogetherInVainBecomesRare) {
   // Where each was looked at as often as planning it with the others is paid by what was served it was 43 times.
   EXPECT_LE(draw(40000), 8u);
   EXPECT_EQ(player.misses(), misses);
+}
+
+// Whatever it is for, and in vain or not: planning takes a share of what is served, and some at first.
+TEST(PlanLearner, AllPlanningTogetherTakesAShareOfWhatIsServed) {
+  std::mt19937_64 random(6);
+  // Kinds that need much more in the places they have in common than alone are looked at in vain.
+  std::vector<std::vector<Request>> kinds(60);
+  for (auto& kind : kinds) {
+    kind = {{1000, 4}, {2000, 3}, {3000, 5}};
+    for (uint32_t i = 3; i < 100; ++i)
+      kind.push_back({16 + random() % 2000, std::min<uint32_t>(i + 1 + random() % 12, 100)});
+  }
+  Player player(WorkspaceConfig::Inference());
+  uint64_t served = 0;
+  const auto run = [&](int cycles) {
+    for (; cycles > 0; --cycles) {
+      player.Run(kinds[random() % kinds.size()]);
+      served += 100;
+    }
+  };
+  run(20000);
+  EXPECT_LE(player.planned(), (uint64_t{1} << 19) + served / 128 + 6000);
+  const uint64_t planned = player.planned();
+  run(100000);
+  EXPECT_LE(player.planned() - planned, uint64_t{120000} * 100 / 64);
+}
+
+TEST(PlanningEffort, TellsHowMuchIsToBeServedUntilMoreIsPlanned) {
+  PlanningEffort effort;
+  EXPECT_TRUE(effort.Affords(size_t{1} << 30)) << "as nothing was planned";
+  EXPECT_EQ(effort.until_affords(), 0u);
+  effort.Spend(size_t{1} << 30);
+  EXPECT_FALSE(effort.Affords(10));
+  EXPECT_EQ(effort.until_affords(), 1280u);
+  effort.Served(1279);
+  EXPECT_FALSE(effort.Affords(10));
+  EXPECT_EQ(effort.until_affords(), 1u);
+  effort.Served(1);
+  EXPECT_TRUE(effort.Affords(10));
+  EXPECT_EQ(effort.until_affords(), 0u);
+}
+
+TEST(PlanTrust, WithholdsPlansWhereFewCyclesAreKnownAndTriesThemEverMoreRarely) {
+  PlanTrust trust;
+  for (int i = 0; i < 63; ++i) trust.Saw(false);
+  EXPECT_FALSE(trust.doubts());
+  trust.Saw(false);
+  EXPECT_TRUE(trust.withholds());
+  const auto tries = [&trust](int cycles) {
+    int tried = 0;
+    for (; cycles > 0; --cycles) {
+      tried += !trust.withholds();
+      trust.Saw(false);
+    }
+    return tried;
+  };
+  EXPECT_EQ(tries(64 + 128 + 256 + 3), 3);
+  EXPECT_LE(tries(10000), 7);
+  EXPECT_EQ(tries(8192), 2);
+  // Of what is known one time in five and less it stays so, of what is more often it does not.
+  for (int i = 0; i < 4000; ++i) trust.Saw(i % 6 == 0);
+  EXPECT_TRUE(trust.doubts());
+  for (int i = 0; i < 400; ++i) trust.Saw(i % 3 == 0);
+  EXPECT_FALSE(trust.doubts());
+}
+
+TEST(PlanTrust, KnowsWhatCameBehindWhat) {
+  PlanTrust trust;
+  EXPECT_FALSE(trust.CameBehind(1, 2));
+  EXPECT_TRUE(trust.CameBehind(1, 2));
+  EXPECT_FALSE(trust.CameBehind(1, 3));
+  EXPECT_FALSE(trust.CameBehind(2, 3));
+  EXPECT_TRUE(trust.CameBehind(1, 3));
 }
 
 // A plan of many requests takes long and much memory, so fewer of them are made on trust.

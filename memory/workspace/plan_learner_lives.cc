@@ -252,6 +252,7 @@ std::optional<WantedPlan> PlanLearner::PlanAgain(const EndedCycle& cycle, LooseP
   if (!family.has_value() || !Affords(*family, /*mends=*/false)) return std::nullopt;
   std::optional<WantedPlan> wanted = Want(WantedPlan::Kind::kAlone);
   if (!wanted.has_value()) return wanted;
+  effort_.Spend(seen.size() + RequestsOf(*family));
   wanted->peak_to_beat = enough + enough / 15 + alignment_;
   wanted->family = *std::move(family);
   wanted->most_alive = most_alive;

@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tidepool/memory/workspace/free_ranges.h"
 #include "tidepool/memory/workspace/plan_learner.h"
 
 namespace tidepool {
 namespace {
+
+constexpr uint32_t kRequestsForChange = 64;
 
 // Whether the cycles of `longer` begin with all that those of `plan` request.
 bool IsBeginningOf(const CyclePlan& plan, const CyclePlan& longer) {
@@ -14,6 +17,45 @@ bool IsBeginningOf(const CyclePlan& plan, const CyclePlan& longer) {
 }
 
 }  // namespace
+
+// Under kFail, and where limits leave little, a plan fits what would not fit as it comes.
+bool PlanLearner::MayWithhold() const {
+  return keeps_plans() && expects_order_ && plans_.loaded_peak_bytes() == 0 &&
+         config_.policy_spill == SpillPolicy::kReallocate && config_.max_size == 0 &&
+         refused_at_ == 0;
+}
+
+// Little is served as well from what is kept by its size, and pages for it are no matter.
+bool PlanLearner::IsLittle(const EndedCycle& cycle) { return cycle.reach <= FreeRanges::kLittle; }
+
+// Whether the next cycle begins without a plan. True where this one did, and has a plan: it need not be planned, and nothing
+// is wrong with that.
+bool PlanLearner::ObserveWithheld(const EndedCycle& cycle, const Shape& before, const Shape& shape,
+                                  bool followed) {
+  const bool withheld = std::exchange(withholds_, false);
+  expected_ = nullptr;
+  if (!MayWithhold()) return false;
+  const bool in_order =
+      !followed && !comes_again_ && trust_.CameBehind(before.signature, shape.signature);
+  // To find another plan takes as long as following it gains in so many requests.
+  const bool is_little = IsLittle(cycle);
+  LearnedCycle* const own = followed ? nullptr : plans_.Find(shape.signature, shape.requests);
+  const bool pays = followed ? !is_little || cycle.changes * kRequestsForChange <= shape.requests
+                             : in_order || (own != nullptr && (comes_again_ || !is_little));
+  trust_.Saw(pays);
+  if (own != nullptr) own->seen_at = cycles_;
+  if (trust_.doubts() && cycles_ % PlanningEffort::kLeastGoneAfter == 0) ForgetUnfollowed();
+  withholds_ = trust_.withholds() && !(comes_again_ && (followed || own != nullptr));
+  if (!withheld || own == nullptr || cycle.followed != nullptr || cycle.misses > 0) return false;
+  Use(own, /*followed=*/false);
+  SetNext(own);
+  AddReach(cycle, /*unserved=*/true);
+  ForgetOld();
+  FitPages();
+  DecideToRecord();
+  LearnOrder(before, shape);
+  return true;
+}
 
 // Kinds that take turns are begun with the plan that they have, where they come in the order in which they came before.
 void PlanLearner::LearnOrder(const Shape& before, const Shape& shape) noexcept {
@@ -24,9 +66,13 @@ void PlanLearner::LearnOrder(const Shape& before, const Shape& shape) noexcept {
     previous->then_signature = shape.signature;
     previous->then_requests = shape.requests;
   }
-  if (own == nullptr || own->then_requests == 0) return;
-  const LearnedCycle* const then = plans_.Find(own->then_signature, own->then_requests);
-  if (then != own) expected_ = then;
+  if (own != nullptr) ExpectBehind(*own);
+}
+
+void PlanLearner::ExpectBehind(const LearnedCycle& own) noexcept {
+  if (own.then_requests == 0) return;
+  const LearnedCycle* const then = plans_.Find(own.then_signature, own.then_requests);
+  if (then != &own) expected_ = then;
 }
 
 // Whether the next cycles change nothing but counts as long as they are like this one, and how many.

@@ -283,6 +283,7 @@ const LearnedCycle* PlanLearner::Adopt(const WantedPlan& wanted, const MadePlans
   }
   plans_.SetAlone(wanted.kind == WantedPlan::Kind::kAlone, cycles_, std::move(longer));
   DecideToRecord();
+  if (expects_order_ && keeps_plans()) ExpectBehind(plans_.last_used());
   return added;
 }
 

@@ -54,6 +54,16 @@ std::string PlanLearner::Report() const {
     absl::StrAppend(&text, "cycles leave their plans where ", crowd(crowds_.last()),
                     ", and each is in others' way\n");
   }
+  if (const size_t left = effort_.until_affords(); left > 0) {
+    absl::StrAppend(&text, "no plan until ", left,
+                    " more requests are served: so much was planned of late that more would not ",
+                    "pay\n");
+  }
+  if (trust_.doubts()) {
+    absl::StrAppend(&text,
+                    "most cycles begin without a plan: fewer than one in five of late were like one ",
+                    "that is planned\n");
+  }
   if (effort_.loses()) {
     absl::StrAppend(&text, "no plan for cycles before they have come ", effort_.planned_at(),
                     " times: those of too many plans stayed away before ",

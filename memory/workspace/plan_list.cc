@@ -209,17 +209,21 @@ const LearnedCycle* PlanList::SmallestThatBegins(size_t bytes, size_t most_peak)
   return smallest != nullptr ? smallest->cycle.get() : nullptr;
 }
 
-PlanList::Range PlanList::Like(const CyclePlan& plan, uint32_t count) const {
-  // Those before it that are unlike it, those that are like it, those after it.
-  const auto side = [&](const LearnedCycle& cycle) {
-    const uint32_t common = CommonRequests(*cycle.plan, plan);
-    if (common >= count) return 0;
-    return Before(NextOf(*cycle.plan, common), NextOf(plan, common)) ? -1 : 1;
+PlanList::Range PlanList::Like(const CyclePlan& plan, uint32_t count, const Range& among) const {
+  if (count == 0 || among.empty()) return {among.begin, among.end};
+  const Next last = NextOf(plan, count - 1);
+  const auto is_like = [&](const LearnedCycle& cycle) {
+    const Next its = NextOf(*cycle.plan, count - 1);
+    return !its.ends && !last.ends && its.signature == last.signature;
   };
-  const auto all = static_cast<uint32_t>(size_);
-  const uint32_t begin = PartitionPoint(0, all, [&](const auto& cycle) { return side(cycle) < 0; });
-  const uint32_t end =
-      PartitionPoint(begin, all, [&](const auto& cycle) { return side(cycle) == 0; });
+  const auto is_before = [&](const LearnedCycle& cycle) {
+    if (is_like(cycle)) return false;
+    const uint32_t common = CommonRequests(*cycle.plan, plan);
+    return Before(NextOf(*cycle.plan, common), NextOf(plan, common));
+  };
+  uint32_t begin = among.begin, end = among.end;
+  if (!is_like((*this)[begin])) begin = PartitionPoint(begin, end, is_before);
+  if (begin < end && !is_like((*this)[end - 1])) end = PartitionPoint(begin, end, is_like);
   return {begin, end};
 }
 

@@ -36,6 +36,8 @@ class Player {
   uint64_t misses() const { return misses_; }
   // How often something was planned, in vain or not.
   uint64_t tried() const { return tried_; }
+  // Of how many requests, those of the kinds that are planned together included.
+  uint64_t planned() const { return planned_; }
 
   // A cycle that was handed over, or has ended; it is learned from by Learn().
   void Make(const std::vector<Request>& requests) {
@@ -77,6 +79,8 @@ class Player {
   void Learn() {
     if (const std::optional<WantedPlan> wanted = learner_.Observe(cycle_)) {
       ++tried_;
+      planned_ += cycle_.made.count();
+      for (const auto& member : wanted->family) planned_ += member->requests.size();
       learner_.Adopt(*wanted, PlanLearner::MakePlan(*wanted, cycle_));
     }
   }
@@ -127,6 +131,7 @@ class Player {
   EndedCycle cycle_;
   uint64_t misses_ = 0;
   uint64_t tried_ = 0;
+  uint64_t planned_ = 0;
   bool records_all_ = false;
 };
 

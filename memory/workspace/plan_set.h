@@ -144,7 +144,11 @@ class PlanList {
   const LearnedCycle* SmallestThatBegins(size_t bytes, size_t most_peak) const;
   size_t state_bytes() const;
   // Those whose first `count` requests are those of `plan`. O(log cycles * log requests).
-  Range Like(const CyclePlan& plan, uint32_t count) const;
+  Range Like(const CyclePlan& plan, uint32_t count) const {
+    return Like(plan, count, {0, static_cast<uint32_t>(size_)});
+  }
+  // The same where they are known to be `among` these. A look at two of them when it is all.
+  Range Like(const CyclePlan& plan, uint32_t count, const Range& among) const;
   // Leaves those of `range`, which begin alike in `slot` requests, that request what makes `signature` next.
   // A few instructions when it is all of them.
   void Narrow(uint32_t slot, uint64_t signature, Range* range) const;

@@ -32,7 +32,7 @@ bool PlanSet::ForgetOutliers(uint64_t now) noexcept {
   const uint64_t most_unused = MostUnused();
   if (idle_of(*largest_) < largest_->patience) return false;
   // Of very many it is looked for some only now and then.
-  if (now - looked_at_ < cycles_.size() / 16) return false;
+  if (now - looked_at_ < cycles_.size() / 4) return false;
   looked_at_ = now;
   size_t largest_used = 0;
   for (const auto& cycle : cycles_) {

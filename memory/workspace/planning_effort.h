@@ -33,16 +33,18 @@ namespace tidepool {
 class PlanningEffort {
  public:
   enum class Answer : uint8_t { kNo, kNextTime, kYes };
-  // A cycle that no plan serves has these requests, the last one of so many. Whether to plan it now.
-  Answer PaysFor(uint64_t signature, uint64_t cycles) noexcept {
+  // A cycle that no plan serves has these requests, the last one of so many. Whether to plan it now. `rarely`: plans are
+  // hardly of use, so it is to have come often.
+  Answer PaysFor(uint64_t signature, uint64_t cycles, bool rarely = false) noexcept {
     ++unfollowed_;
     Weigh(cycles);
-    if (!waits()) return Answer::kYes;
+    if (!waits() && !rarely) return Answer::kYes;
     if (seen_ == nullptr) {
       seen_.reset(new (std::nothrow) uint64_t[kSeen]());
       if (seen_ == nullptr) return Answer::kYes;
     }
-    const uint64_t times = Note(signature), most = planned_at();
+    const uint64_t times = Note(signature);
+    const uint64_t most = std::max(planned_at(), rarely ? kOften : 0);
     if (times + 1 >= most) return Answer::kYes;
     ++put_off_;
     CountUnpaid();
@@ -105,6 +107,7 @@ class PlanningEffort {
   bool trusts() const { return trusts_; }
   // So many requests were made.
   void Served(size_t requests) noexcept {
+    budget_ = std::min(budget_ + requests, kMostBudget);
     if (lost_ == 0) return;
     served_ += requests;
     const size_t price = std::max<size_t>(1, kCyclesPerPlan * lost_requests_ / kPaidForGood);
@@ -112,6 +115,23 @@ class PlanningEffort {
     lost_ -= std::min<uint64_t>(lost_, served_ / price);
     served_ %= price;
     trusts_ = trusts_ || lost_ == 0;
+  }
+  // ---- what all planning takes together -------------------------------------------------------
+  // Whether so many requests may be planned now, whatever for: one for each kServedForOne that were served, and at first, or
+  // after as many, some hundred thousand. Nothing that is planned again and again in vain takes more than that.
+  bool Affords(size_t requests) noexcept {
+    const bool affords = requests <= budget_ / kServedForOne || budget_ == kMostBudget;
+    refused_ = affords ? refused_ : requests;
+    return affords;
+  }
+  void Spend(size_t requests) noexcept {
+    budget_ -= std::min(budget_, requests * kServedForOne);
+    refused_ = 0;
+  }
+  // So many more are to be served until what was not afforded last is. 0: all was since.
+  size_t until_affords() const {
+    const size_t wanted = std::min(refused_ * kServedForOne, kMostBudget);
+    return wanted - std::min(budget_, wanted);
   }
   // Too many plans of late are lost for what is served.
   bool loses() const { return lost_ >= kLostPerStep; }
@@ -192,6 +212,7 @@ class PlanningEffort {
     return times;
   }
 
+  static constexpr uint64_t kOften = 128;
   static constexpr uint64_t kLostPerStep = 32 * kPaidForGood;
   static constexpr uint64_t kMostLost = 5 * kLostPerStep;
   static constexpr size_t kCyclesPerPlan = 1024;
@@ -201,6 +222,8 @@ class PlanningEffort {
   static constexpr size_t kLarge = 1 << 13;  // requests
   static constexpr uint32_t kMostUnpaidCycles = 64;
   static constexpr size_t kSeen = 8192;
+  static constexpr size_t kServedForOne = 128;
+  static constexpr size_t kMostBudget = kServedForOne << 19;
 
   // Cycles that plans lacked of kPaidForGood, less what was made up for since; of how many requests they are, and those
   // served since the last was made up for.
@@ -219,6 +242,8 @@ class PlanningEffort {
   uint64_t since_ = 0;
   bool are_hardly_followed_ = false;
   std::unique_ptr<uint64_t[]> seen_;
+  size_t budget_ = kMostBudget;  // requests served
+  size_t refused_ = 0;           // requests that were not to be planned, last
 };
 
 }  // namespace tidepool

@@ -9,6 +9,13 @@ void TwoEndedRanges::Begin(size_t begin, size_t end) noexcept {
   high_.End();
 }
 
+void TwoEndedRanges::BeginAgain(size_t begin, size_t end) noexcept {
+  low_.BeginAgain(begin, end);
+  limit_ = low_.end();
+  most_high_ = SIZE_MAX;
+  high_.End();
+}
+
 void TwoEndedRanges::Trim() noexcept {
   low_.Trim();
   high_.Trim();

@@ -30,11 +30,14 @@ class TwoEndedRanges {
   explicit TwoEndedRanges(size_t unit) : low_(unit), high_(unit) {}
 
   void Begin(size_t begin, size_t end) noexcept;
+  void BeginAgain(size_t begin, size_t end) noexcept;
   void Trim() noexcept;
   void End() noexcept {
+    if (high_.begun()) low_.Lose();
     low_.End();
     high_.End();
   }
+  void Lose() noexcept { low_.Lose(); }
   bool begun() const { return low_.begun(); }
   void GiveBelow(absl::Span<Taken> taken);
   void RaiseBegin(size_t begin) noexcept;

@@ -55,6 +55,25 @@ void WorkspaceCore::ExpectUnrecorded() noexcept {
   ids_end_ = next_id_ + kBufferIdsAtOnce;
 }
 
+// The cycle has a plan, and the request that was made now was not quick. The next ones may be.
+void WorkspaceCore::ExpectQuick() noexcept {
+  const uint64_t planned =
+      std::min<uint64_t>({follower_.placed().size(), slots_.size(), kBufferIdsAtOnce});
+  if (slot_count_ >= planned || watches_limit_ || findings_.tracing()) return;
+  if (!follower_.ReserveForPlan()) return;
+  if (id_slots_ < planned) {
+    if (ids_end_ - next_id_ < planned) {
+      next_id_ = NextBufferIds();
+      ids_end_ = next_id_ + kBufferIdsAtOnce;
+    }
+    first_id_ = next_id_;
+    next_id_ += id_slots_ = planned;
+  }
+  quick_slots_ = static_cast<uint32_t>(planned);
+  quick_ = PlanFollower::Quick(follower_.placed());
+  quick_stamp_ = stamp_.load(std::memory_order_relaxed);
+}
+
 void WorkspaceCore::EndQuickRequests() noexcept {
   quick_slots_ = 0;
   quick_stamp_ = kNoQuickStamp;

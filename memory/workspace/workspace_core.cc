@@ -171,7 +171,7 @@ void WorkspaceCore::BeginFollowing() {
     PrepareQuickRequests();
   }
   first_id_ = next_id_;
-  next_id_ += quick_slots_;
+  next_id_ += id_slots_ = quick_slots_;
   quick_stamp_ = quick_slots_ > 0 ? stamp_.load(std::memory_order_relaxed) : kNoQuickStamp;
 }
 
@@ -313,6 +313,7 @@ uint64_t WorkspaceCore::DropBuffer(Buffer* buffer, bool failed) noexcept {
 void WorkspaceCore::DropAllUnseen() noexcept {
   const uint32_t count = slot_count_;
   const bool has_tokens = ranges_.begun();
+  ranges_.Lose();
   PlanFollower& placed = follower_.placed();
   RequestSlot* const slots = slots_.data();
   const uint32_t end = slotted();

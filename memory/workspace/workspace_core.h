@@ -218,6 +218,7 @@ class WorkspaceCore final : public BufferOwner {
   void PreparePages();
   void BeginFollowing();
   void PrepareQuickRequests();
+  void ExpectQuick() noexcept;
   void EndQuickRequests() noexcept;
   void WatchLimit() noexcept;  // something lies beside the pages: each request looks at it
   void DropLive(bool failed) noexcept;
@@ -342,6 +343,7 @@ class WorkspaceCore final : public BufferOwner {
   CycleGate gate_;
   PlanFollower::Quick quick_;        // the learner's follower, while quick_slots_ > 0
   uint64_t first_id_ = 0;            // of this cycle's quick requests
+  uint64_t id_slots_ = 0;            // so many of these have ids
   MappedVector<RequestSlot> slots_;  // this cycle's requests by number
   // It writes one line, from the last word of records_ to the account: stores to one leave a processor together.
   alignas(64) BufferRecords records_;

@@ -334,7 +334,7 @@ TEST(WorkspaceKFail, WhatIsRefusedChangesNothing) {
 TEST(WorkspaceKFail, WhatNoPlanHasRoomForIsServedAgain) {
   constexpr size_t kPages = 8192;
   constexpr uint64_t kCycles = 40;
-  std::vector<uint64_t> rounds = {82, 291, 387};
+  std::vector<uint64_t> rounds = {82, 291, 387, 32, 192, 356};
   for (uint64_t round = 0; round < 30; ++round) rounds.push_back(round);
   for (const LearningPolicy learning : kOfLifetimes) {
     uint64_t left_each_time = 0;

@@ -22,6 +22,8 @@ size_t WithLargeGaps(size_t alive) {
   return alive + std::min(alive / 4 + WorthHoles(alive) / 2, alive / 16 + kMostBytes);
 }
 
+constexpr size_t kRoomForLittle = size_t{64} << 10;
+
 }  // namespace
 
 EndedCycle WorkspaceCore::Ended() const {
@@ -30,10 +32,15 @@ EndedCycle WorkspaceCore::Ended() const {
   ended.recorder = &follower_.recorder();
   ended.followed = follower_.followed();
   ended.misses = misses_;
+  ended.changes = follower_.changes();
   ended.bytes = counters.bytes_this_cycle;
   ended.cursor = counters.cursor;
   size_t top = follower_.planned_end();
   if (ranges_.begun()) top = std::max(top, ranges_.reached());
+  // Where sizes are kept apart, little is merged for each request in pages of just what is alive.
+  if (ranges_.begun() && follower_.plan() == nullptr) {
+    top = std::max(top, std::min(4 * top, kRoomForLittle));
+  }
   ended.reach = top + most_spilled_bytes_alive_;
   ended.roomy_reach = ended.reach;
   // Still larger pages would mostly have larger gaps.
@@ -182,6 +189,7 @@ void WorkspaceCore::FollowLearned() {
   counters.plans_improved = learner_.plans_improved();
   Follow(learner_.lesson());
   followed_version_ = learner_.version();
+  if (!is_ring_slot_) follower_.Expect(learner_.next(), learner_.last());
 }
 
 // Between cycles: nothing lies in the pages.

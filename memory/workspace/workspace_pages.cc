@@ -216,6 +216,7 @@ void WorkspacePages::MakeHoles(TwoEndedRanges& ranges, size_t bytes, size_t leas
       ranges.Give(range, hole);
       break;
     }
+    ranges.Lose();
   }
   ReportOwned();
 }

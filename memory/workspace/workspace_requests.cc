@@ -193,7 +193,11 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
     findings_.TellRequest({number(), generation(), slot, buffer, rounded,
                            in_pages ? data - pages_.base() : int64_t{-1}, misses});
   }
-  if (slot >= slots_end_) ExpectUnrecorded();
+  if (slot >= slots_end_) {
+    ExpectUnrecorded();
+  } else if (follower_.plan() != nullptr && quick_slots_ == 0) {
+    ExpectQuick();
+  }
   return buffer;
 }
 
@@ -223,7 +227,7 @@ bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
   if (plan->IsOutside(slot, rounded)) return false;
   // What is refused in any case changes nothing.
   if (config.policy_spill == SpillPolicy::kFail && rounded > pages_.capacity()) return false;
-  EndQuickRequests();  // what is quick is of a plan that the cycle follows from its beginning
+  EndQuickRequests();  // until it is known which plan the next ones follow
   if (follower_.PlaceOffPlan(made(), rounded, offset)) {
     if (ranges_.begun()) ranges_.RaiseBegin(follower_.planned_end());
     return true;
@@ -237,7 +241,7 @@ bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
 
 // What the plan had becomes free ranges, so that the rest of the cycle is not beside it.
 void WorkspaceCore::LeavePlan() noexcept {
-  if (!ranges_.begun()) ranges_.Begin(follower_.planned_end(), pages_.capacity());
+  if (!ranges_.begun()) ranges_.BeginAgain(follower_.planned_end(), pages_.capacity());
   const RequestView view = made();
   try {
     std::vector<std::pair<TwoEndedRanges::Taken, Buffer*>> placed;
@@ -350,7 +354,7 @@ void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
   const CyclePlan* const plan = follower_.plan();
   if (plan != nullptr && plan->IsOutside(slot_count_, rounded)) return nullptr;
   if (!ranges_.begun()) {
-    ranges_.Begin(follower_.planned_end(), pages_.capacity());
+    ranges_.BeginAgain(follower_.planned_end(), pages_.capacity());
   } else if (follower_.planned_end() > ranges_.begin()) {
     ranges_.RaiseBegin(follower_.planned_end());
   }
