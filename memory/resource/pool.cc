@@ -240,6 +240,7 @@ Allocation Pool::AddChunk(size_t bytes, bool coarse, Block** whole) {
                          : upstream_.FootprintBytes(chunk->bytes, chunk_alignment_);
   chunk->large = large;
   chunk->coarse = coarse;
+  chunk->is_arena = is_arena;
   Block* const node = NewNode();
   node->data = taken.data;
   node->size = chunk->bytes;

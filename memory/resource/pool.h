@@ -106,7 +106,7 @@
 // in AddressSanitizer builds, where released bytes are poisoned, the first 16 bytes of it. The
 // alignment is the pool's own for every block; requests for more are refused as impossible
 // (align_resource.h), but for PoolGrowth::coarse_alignment: such blocks have chunks of their own
-// kind until those are idle.
+// kind until those are idle, and none in an arena.
 //
 // Threads: one at a time (locked_resource.h). While what it wraps takes a chunk or has one back,
 // others may come in: on this thread from callbacks, or where the lock of its users is given up
@@ -162,6 +162,8 @@ class Pool final : public MemoryResource {
   size_t block_count() const { return block_count_; }           // live blocks
   size_t chunk_count() const { return chunks_.size(); }         // that it has now
   bool has_arena() const { return arena_ != nullptr; }          // as above
+  size_t fine_bytes() const { return fine_bytes_; }             // live blocks that are not coarse
+  size_t fine_bytes_beside_arena() const { return beside_bytes_; }  // of these
 
   // As MemoryResource says; TrimIdle ends a use.
   size_t Trim() noexcept override;
@@ -211,13 +213,14 @@ class Pool final : public MemoryResource {
     Block* first;
     bool large;        // of one request
     bool coarse;       // so are its live blocks
+    bool is_arena;     // was made to be one; never coarse
     uint64_t used_in;  // the last use that cut a block from it
     size_t place;      // in chunks_
     size_t room;       // no less than its largest free block; SIZE_MAX of a large one
     FitTree tree;      // its free blocks
     std::unique_ptr<Chunk> next_leaving;
     std::unique_ptr<Pages> pages;  // of an arena whose memory comes and goes in parts
-    bool busy;                     // it does, and nobody else may be at it
+    bool busy;                     // it does, and nobody else is served from it
 
     bool idle() const { return first->free && first->next_in_chunk == nullptr; }
   };
@@ -230,6 +233,7 @@ class Pool final : public MemoryResource {
   void NoteFilled(size_t bytes) noexcept;
   void MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept;
   void FitHeld(size_t most) noexcept;
+  void SetBusy(Chunk& chunk, bool busy) noexcept;
   void NoteFootprint(Chunk& chunk) noexcept;
   bool HasOwnChunk(size_t bytes) const noexcept;
   Block* FindLarge(size_t bytes, bool coarse) const noexcept;
@@ -265,9 +269,16 @@ class Pool final : public MemoryResource {
   static size_t RoundedTo(size_t granule, size_t bytes) {
     return (bytes + (bytes == 0) + granule - 1) & ~(granule - 1);
   }
-  // Whether the chunk may serve requests of that kind.
+  // Whether blocks of that kind may be cut from the chunk: the kind that lives there, or either one
+  // of an idle chunk. An arena is for fine ones even then. Those look into it before all chunks and
+  // do not ask what lives there, and as it need not end at a multiple of the coarse alignment,
+  // what came from its end would not begin at one.
+  bool HasKind(const Chunk& chunk, bool coarse) const {
+    return chunk.coarse == coarse || (coarse_alignment_ > 0 && chunk.idle() && !chunk.is_arena);
+  }
+  // Whether the chunk is one of those that requests of that kind share.
   bool Serves(const Chunk& chunk, bool coarse) const {
-    return !chunk.large && (chunk.coarse == coarse || (coarse_alignment_ > 0 && chunk.idle()));
+    return !chunk.large && !chunk.busy && HasKind(chunk, coarse);
   }
   void SetRoom(Chunk& chunk, size_t room) noexcept;
   void UpdateShared() noexcept;

@@ -30,10 +30,9 @@ Pool::Block* Pool::FindLarge(size_t bytes, bool coarse) const noexcept {
   FitNode* largest = nullptr;
   for (const auto& chunk : chunks_) {
     if (chunk->busy || !MayHold(bytes, chunk->bytes)) continue;
-    // Blocks of the other kind live there: a part of it would not begin as theirs do.
-    if (chunk->coarse != coarse && !chunk->idle()) continue;
-    // Not only `large` ones: the tail alone may make a chunk larger than what is shared.
-    if (!chunk->large && !Serves(*chunk, coarse)) continue;
+    // Where blocks of the other kind live, a part of it would not begin as theirs do. Not only
+    // `large` ones serve: the tail alone may make a chunk larger than what is shared.
+    if (!HasKind(*chunk, coarse)) continue;
     FitNode* const block = chunk->tree.BestFit(bytes);
     if (block == nullptr) continue;
     if (closest == nullptr || block->size < closest->size) closest = block;
@@ -64,7 +63,7 @@ Pool::Block* Pool::FindShared(size_t bytes, bool coarse) noexcept {
 Pool::Block* Pool::FindBest(size_t bytes, bool coarse) const noexcept {
   FitNode* best = nullptr;
   for (const auto& chunk : chunks_) {
-    if (chunk->busy || chunk->room < bytes || !Serves(*chunk, coarse)) continue;
+    if (chunk->room < bytes || !Serves(*chunk, coarse)) continue;
     FitNode* const block = chunk->tree.BestFit(bytes);
     if (block == nullptr || (best != nullptr && block->size >= best->size)) continue;
     best = block;
@@ -97,10 +96,10 @@ bool Pool::Fill(Block& block) {
   }
   const size_t lacks = chunk.pages->HoleBytesIn(offset, bytes);
   const auto note = [&] {
-    chunk.busy = false;
+    SetBusy(chunk, false);
     NoteFootprint(chunk);
   };
-  chunk.busy = true;
+  SetBusy(chunk, true);
   MakeHoles(chunk, fine_bytes_ + block.size, lacks);
   if (made_holes_ > 0) NoteFilled(lacks);
   try {
@@ -174,6 +173,12 @@ void Pool::FitHeld(size_t most) noexcept {
   pages.MakeHole(largest.begin - below, below, /*splits=*/true);
   pages.MakeHole(largest.end, half, /*splits=*/true);
   NoteFootprint(*arena_);
+}
+
+// Requests that come in meanwhile find it in no table.
+void Pool::SetBusy(Chunk& chunk, bool busy) noexcept {
+  chunk.busy = busy;
+  SetRoom(chunk, chunk.room);
 }
 
 void Pool::NoteFootprint(Chunk& chunk) noexcept {

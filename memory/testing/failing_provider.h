@@ -10,7 +10,9 @@
 #ifndef TIDEPOOL_MEMORY_TESTING_FAILING_PROVIDER_H_
 #define TIDEPOOL_MEMORY_TESTING_FAILING_PROVIDER_H_
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_provider.h"
@@ -30,6 +32,9 @@ class FailingProvider final : public DeviceProvider {
   FailingProvider& operator=(const FailingProvider&) = delete;
 
   FaultPlan& faults() { return faults_; }
+  // Runs before addresses go back, on whichever thread gives them: as if another one came at that
+  // moment.
+  void set_before_unreserving(std::function<void()> runs) { before_unreserving_ = std::move(runs); }
 
   std::string name() const override { return base_->name(); }
   Device device() const override { return base_->device(); }
@@ -37,7 +42,10 @@ class FailingProvider final : public DeviceProvider {
   std::byte* Reserve(size_t bytes) noexcept override {
     return faults_.Next() ? nullptr : base_->Reserve(bytes);
   }
-  void Unreserve(std::byte* base, size_t bytes) noexcept override { base_->Unreserve(base, bytes); }
+  void Unreserve(std::byte* base, size_t bytes) noexcept override {
+    if (before_unreserving_) before_unreserving_();
+    base_->Unreserve(base, bytes);
+  }
   bool Commit(std::byte* at, size_t bytes, bool large_pages) noexcept override {
     return !faults_.Next() && base_->Commit(at, bytes, large_pages);
   }
@@ -92,6 +100,7 @@ class FailingProvider final : public DeviceProvider {
   const Device device_;
   DeviceProvider* base_;
   FaultPlan faults_;
+  std::function<void()> before_unreserving_;
 };
 
 }  // namespace tidepool

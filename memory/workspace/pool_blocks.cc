@@ -2,12 +2,15 @@
 #include <memory>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "tidepool/memory/workspace/pool_memory.h"
 
 namespace tidepool {
 
 Allocation PoolMemory::Blocks::Allocate(size_t bytes, size_t alignment) {
   Lock lock(memory_.mutex_);
+  // Also where it throws: chunks may have gone before.
+  const absl::Cleanup reports = [this] { memory_.Report(); };
   for (;;) {
     const Allocation block = memory_.chunks_.Allocate(bytes, alignment);
     if (memory_.taken_chunks_->WasBusy(block)) {
@@ -15,7 +18,6 @@ Allocation PoolMemory::Blocks::Allocate(size_t bytes, size_t alignment) {
       continue;
     }
     memory_.taken_chunks_->GiveBack();  // what has made room
-    memory_.Report();
     return block;
   }
 }
@@ -74,6 +76,7 @@ PoolMemory::Range PoolMemory::TakeFromBlocks(size_t bytes) {
   }
   chunks_.Trim();
   if (taken_chunks_->GiveBack() == 0) return {};
+  Report();                   // it may be that nothing grows then
   return TakeFromAny(bytes);  // the lock was given up
 }
 

@@ -7,14 +7,18 @@
 #include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/host_provider.h"
+#include "tidepool/memory/resource/memory_resource.h"
+#include "tidepool/memory/testing/failing_provider.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/pool_memory.h"
 
@@ -131,6 +135,35 @@ TEST(PoolGrowth, WhatEndsWhileItGrowsCountsAsOpenBesideIt) {
       }
     }
     device.Reset();
+  }
+}
+
+// A chunk of blocks goes before a span grows, and while it goes another thread gives the range that
+// does instead: the ledger has the chunk no more then.
+TEST(PoolGrowth, WhatGoesWhereNothingGrowsInTheEndLeavesTheLedgerToo) {
+  FailingProvider host(Host());
+  MemoryOwner& owner = MemoryOwner::Process().Child("does not grow");
+  const WorkspaceConfig config = WorkspaceConfig::Inference();
+  {
+    PoolMemory memory("does not grow", config, kMaxAlignment, host, owner);
+    const PoolMemory::Range first = memory.Take(4 * kMiB);
+    const Allocation block = AllocateOrThrow(memory.blocks(), kMiB, kMaxAlignment);
+    memory.blocks().Release(block.token, kMiB, kMaxAlignment);
+    const size_t held = memory.usage().held_bytes;
+    EXPECT_GE(held, 5 * kMiB);
+    bool given = false;
+    host.set_before_unreserving([&] {
+      if (!std::exchange(given, true)) memory.Give(first);
+    });
+    const PoolMemory::Range second = memory.Take(4 * kMiB);
+    EXPECT_TRUE(given);
+    EXPECT_EQ(second.data, first.data);
+    EXPECT_LE(memory.usage().held_bytes, held - kMiB);
+    EXPECT_EQ(memory.usage_in_passing().held_bytes, memory.usage().held_bytes);
+    EXPECT_EQ(MemoryTracker::Global().Snapshot().Of("does not grow").total.current_bytes,
+              static_cast<int64_t>(memory.usage().held_bytes));
+    memory.Give(second);
+    host.set_before_unreserving(nullptr);
   }
 }
 

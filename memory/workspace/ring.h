@@ -14,7 +14,8 @@
 // the release of the last copy of its lease, and idle otherwise. Slots are reused in any order, the
 // one released last first: its memory is warm. Nothing is ever overwritten under a reader: the slot
 // of a batch that is kept is not reused, and an array whose lease is gone is refused wherever arrays
-// are used, with both generations in the message. Generations number the batches of the ring.
+// are used, with both generations in the message. Generations number the batches of the ring. An
+// opening that throws takes none; a number is left out only where another slot was opened meanwhile.
 //
 // Slots learn together (plan_learner.h). A batch that does not fit spills and the slots grow: those
 // that had one of the last 1,024 batches while they are idle, the others when they are opened next.
@@ -76,7 +77,7 @@ class RingReaders;
 
 // Since the ring was made, and of this moment.
 struct RingStats {
-  uint64_t opened = 0;                // slots, temporary ones included
+  uint64_t opened = 0;                // slots, temporary ones included; what throws opens none
   uint64_t committed = 0;             // batches
   uint64_t discarded = 0;             // closed without a commit, by an exception or not
   uint64_t temporary = 0;             // opened outside the ring because it was full

@@ -83,10 +83,10 @@ RingSlot* RingCore::Acquire(Full full, const std::stop_token& stop) {
   RingSlot* slot = table_.TakeIdle();
   if (slot == nullptr) slot = MakeTemporary(lock);
   table_.Open(slot);
-  ++stats_.opened;
+  ++openings_;
   WakeAllWhenStuck();  // one more may be passed by N later ones
   RingSlot* outdated = nullptr;
-  const bool looks_at_idle = stats_.opened % kBatchesBetweenLooks == 0;
+  const bool looks_at_idle = openings_ % kBatchesBetweenLooks == 0;
   if (!looks_at_idle && !idle_outdated_ && slot->Follows(learner_->version())) {
     const LearnedCycle* const next = learner_->next();
     lock.unlock();
@@ -129,7 +129,6 @@ RingSlot* RingCore::MakeTemporary(std::unique_lock<std::mutex>& lock) {
     Leave();
     std::rethrow_exception(error);
   }
-  ++stats_.temporary;
   return table_.Add(std::move(made));
 }
 
@@ -157,6 +156,7 @@ void RingCore::Commit(RingSlot* slot, std::string_view tag, internal::ScopeToken
     std::lock_guard<std::mutex> lock(mutex_);
     table_.Lease(slot, tag);
     ++stats_.committed;
+    stats_.temporary += slot->temporary;
     slot->CountInto(&stats_);
     const uint64_t version = learner_->version();
     batch.current = slot->Follows(version) && !slot->temporary;
@@ -203,11 +203,14 @@ void RingCore::Return(RingSlot* slot) noexcept {
   RingSlot* removed = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (slot->standing.state == RingSlot::State::kOpen) {
+    if (slot->standing.state != RingSlot::State::kOpen) {
+      slot->CountLeakedInto(&stats_);
+    } else if (slot->has_begun()) {
       ++stats_.discarded;
+      stats_.temporary += slot->temporary;
       slot->CountInto(&stats_);
     } else {
-      slot->CountLeakedInto(&stats_);
+      table_.Unopen(slot);
     }
     if (!slot->Follows(learner_->version())) idle_outdated_ = true;
     table_.TakeBack(slot, &removed);
@@ -342,9 +345,16 @@ RingStats RingCore::stats() {
     stats.live_lower_bound_bytes = next->plan->most_alive_bytes();
   }
   stats.slot_bytes = learner_->bytes();
-  stats.open = table_.open();
+  // A slot that is just being opened is idle until its batch has begun, which may be refused.
+  for (size_t i = 0; i < table_.size(); ++i) {
+    const RingSlot& slot = table_[i];
+    if (slot.standing.state != RingSlot::State::kOpen || !slot.has_begun()) continue;
+    ++stats.open;
+    stats.temporary += slot.temporary;
+  }
+  stats.opened = stats.committed + stats.discarded + static_cast<uint64_t>(stats.open);
   stats.leased = table_.leased();
-  stats.idle = table_.idle();
+  stats.idle = table_.idle() + table_.open() - stats.open;
   stats.kept = table_.CountKept();
   return stats;
 }

@@ -116,7 +116,8 @@ class RingCore {
   std::optional<PlanLearner> learner_;        // made when the slots' alignment is known
   bool idle_outdated_ = false;                // some on the shelf follow an older version
   std::atomic<bool> wants_lifetimes_{false};  // the learner's, as of the last batch
-  RingStats stats_;
+  RingStats stats_;        // but for what stats() adds: open slots are in none of its counters
+  uint64_t openings_ = 0;  // ever, refused ones too
   uint64_t returned_ = 0;  // slots, ever
   int waiters_ = 0;
 };

@@ -268,6 +268,48 @@ TEST(RingFault, InitialPagesThatCannotBeHad) {
 }
 #endif
 
+// What was refused was no batch: it is in no counter, takes no number, and no slot counts as kept for it.
+TEST(RingFault, AnOpeningThatIsRefusedOpensNothing) {
+  WorkspaceConfig config = WorkspaceConfig::Ring(2);
+  config.initial_size = size_t{1} << 20;
+  RingWorkspace ring("ring", config);
+  ring.Destroy();
+  SlotLease lease = RingSlotScope(ring).Commit();
+  EXPECT_EQ(lease.generation(), 1u);
+  MemoryBudget::Global().SetProcessLimit(1000);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THROW(RingSlotScope slot(ring), OutOfMemoryError);
+    EXPECT_THROW((void)RingSlotScope::TryOpen(ring), OutOfMemoryError);
+  }
+  MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited);
+  RingStats stats = ring.stats();
+  EXPECT_EQ(stats.opened, 1u);
+  EXPECT_EQ(stats.committed, 1u);
+  EXPECT_EQ(stats.discarded, 0u);
+  EXPECT_EQ(stats.kept, 0);
+  EXPECT_EQ(stats.idle, 1);
+  EXPECT_EQ(ring.generation(), 1u);
+  BufferHandle array;
+  {
+    RingSlotScope slot(ring);
+    EXPECT_EQ(slot.generation(), 2u);
+    EXPECT_EQ(ring.stats().open, 1);
+    EXPECT_EQ(ring.stats().opened, 2u);
+    array = BufferHandle(AllocateHere(64));
+    lease = slot.Commit();
+  }
+  EXPECT_TRUE(array->IsAlive());
+  EXPECT_EQ(lease.generation(), 2u);
+  array.Reset();
+  lease.Release();
+  RingSlotScope(ring).Discard();
+  stats = ring.stats();
+  EXPECT_EQ(stats.opened, 3u);
+  EXPECT_EQ(stats.discarded, 1u);
+  EXPECT_EQ(stats.idle, 2);
+  EXPECT_EQ(ring.generation(), 3u);
+}
+
 // Where idle slots find no memory for what was learned, one of them asks for it and not each.
 TEST(RingFault, WithoutMemoryForIdleSlotsTheReclaimerIsAskedForOne) {
   WorkspaceConfig config = WorkspaceConfig::Ring(200);

@@ -63,7 +63,13 @@ bool RingSlot::is_open() const { return core_->is_open(); }
 
 void RingSlot::Enter(internal::ScopeToken* token) {
   core_->SetGeneration(generation_);
-  token->Push(core_, core_->passes_through() ? nullptr : core_);
+  try {
+    token->Push(core_, core_->passes_through() ? nullptr : core_);
+  } catch (...) {
+    core_->SetGeneration(generation_before_ + 1);  // it is free after that one, as it was
+    throw;
+  }
+  has_begun_.store(true, std::memory_order_relaxed);
 }
 
 EndedCycle RingSlot::HandOver(internal::ScopeToken* token, bool with_lifetimes) noexcept {

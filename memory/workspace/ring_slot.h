@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/sync/std_sync.h"
@@ -55,9 +56,18 @@ class RingSlot {
 
   // ---- A batch, by the thread that makes it.
 
-  void SetGeneration(uint64_t generation) noexcept { generation_ = generation; }
-  // Begins its cycle. Throws what entering a workspace throws; the slot is as before then.
+  // By the table, as the next one: of a batch that has not begun.
+  void SetGeneration(uint64_t generation) noexcept {
+    generation_before_ = std::exchange(generation_, generation);
+    has_begun_.store(false, std::memory_order_relaxed);
+  }
+  // By the table: that batch did not begin.
+  void RestoreGeneration() noexcept { generation_ = generation_before_; }
+  // Begins its cycle. Throws what entering a workspace throws; the slot is as before then, but for
+  // its generation.
   void Enter(internal::ScopeToken* token);
+  // Whether that was done since the last SetGeneration(). Any thread.
+  bool has_begun() const { return has_begun_.load(std::memory_order_relaxed); }
   bool is_open() const;
   // Ends the scope; what is alive is the batch, with one lease. What it tells of itself
   // stays until the lease ends. The token may close. `with_lifetimes`: these are told where there is memory for it.
@@ -126,6 +136,8 @@ class RingSlot {
   Ring& ring_;
   WorkspaceCore* core_;
   uint64_t generation_ = 0;
+  uint64_t generation_before_ = 0;
+  std::atomic<bool> has_begun_{false};
   uint64_t followed_ = 0;  // the version of the lesson
   int batches_without_spill_ = 0;
   bool may_have_blocks_ = false;  // for spills

@@ -78,6 +78,13 @@ class RingSlotTable {
     ++open_;
   }
 
+  // Before TakeBack() of a slot that was opened, and whose batch did not begin: its generation is
+  // the next one's, unless a later one was opened meanwhile.
+  void Unopen(RingSlot* slot) noexcept {
+    if (generation_ == slot->generation()) --generation_;
+    slot->RestoreGeneration();
+  }
+
   // This thread begins or ends to wait for a slot. O(slots).
   void SetWaiting(bool waits) noexcept;
 
