@@ -218,8 +218,9 @@ bool CycleFollower::SwitchPlan(const RequestView& made, size_t rounded) {
     return true;
   }
   if (known_of_alike_ != kAlikeIsKnown) {
-    alike_ = known_of_alike_ == kNothingIsKnown ? lesson_.plans->Like(*plan(), made.count())
-                                            : lesson_.plans->Like(*plan(), made.count(), alike_);
+    alike_ = known_of_alike_ == kNothingIsKnown
+                 ? lesson_.plans->Like(*plan(), made.count())
+                 : lesson_.plans->Like(*plan(), made.count(), alike_);
     known_of_alike_ = kAlikeIsKnown;
   }
   PlanList::Range same = alike_;

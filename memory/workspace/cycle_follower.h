@@ -143,8 +143,7 @@ class CycleFollower {
     placed_.Trim(requests);
   }
   size_t state_bytes() const {
-    return recorder_.state_bytes() + placed_.state_bytes() +
-           change_count_ * sizeof(Change);
+    return recorder_.state_bytes() + placed_.state_bytes() + change_count_ * sizeof(Change);
   }
 
  private:

@@ -62,7 +62,8 @@ TEST(PlanFollower, TheQuickWayPlacesNothingOutside) {
   plan.Reserve(layout.size());
   plan.Follow(&layout, 0);
   const PlanFollower::Quick quick(plan);
-  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{1024}, SIZE_MAX - 63, SIZE_MAX - 1, SIZE_MAX}) {
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, size_t{1024}, SIZE_MAX - 63, SIZE_MAX - 1, SIZE_MAX}) {
     EXPECT_EQ(quick.TryPlace(1, bytes, 64), nullptr) << bytes;
   }
 }

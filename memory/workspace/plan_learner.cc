@@ -55,7 +55,8 @@ bool PlanLearner::is_off() const {
 
 size_t PlanLearner::state_bytes() const {
   return plans_.state_bytes() + effort_.state_bytes() + loose_.state_bytes() +
-         crowds_.state_bytes() + trust_.state_bytes() + watch_.seen.capacity() * sizeof(LifetimeBuffer);
+         crowds_.state_bytes() + trust_.state_bytes() +
+         watch_.seen.capacity() * sizeof(LifetimeBuffer);
 }
 
 // ---- sizes ------------------------------------------------------------------------------------

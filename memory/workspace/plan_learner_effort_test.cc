@@ -64,6 +64,23 @@ TEST(PlanLearner, WhatComesTwiceAndNeverAgainIsHardlyPlanned) {
   }
 }
 
+// What the report says is so when it is asked, not when a cycle was new the last time.
+TEST(PlanLearner, TheReportForgetsThatPlansWereHardlyFollowedWhenTheyAre) {
+  Player player(WorkspaceConfig::Inference());
+  for (int turn = 0; turn < 2; ++turn) {
+    for (size_t i = 0; i < 100; ++i) player.Run(Shape(i));
+  }
+  for (size_t i = 0; i < 40; ++i) {
+    player.Run(Shape(1000 + i));
+    player.Run(Shape(1000 + i));
+  }
+  ASSERT_THAT(player->Report(), ::testing::HasSubstr("before their third coming"));
+  for (int turn = 0; turn < 100; ++turn) {
+    for (size_t i = 0; i < 100; ++i) player.Run(Shape(i));
+  }
+  EXPECT_EQ(player->Report(), "");
+}
+
 // Kinds that begin alike and release in orders of their own are planned together, which takes long, and each of them is looked
 // at now and then: where pages would not become smaller for it the next ones wait ever longer.
 TEST(PlanLearner, PlanningManyKindsTogetherInVainBecomesRare) {

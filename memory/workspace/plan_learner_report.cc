@@ -69,12 +69,12 @@ std::string PlanLearner::Report() const {
                     " times: those of too many plans stayed away before ",
                     PlanningEffort::kPaidForGood, " had followed each; ", effort_.put_off(),
                     " cycles had none\n");
-  } else if (effort_.are_hardly_followed()) {
+  } else if (effort_.are_hardly_followed(cycles_)) {
     absl::StrAppend(
         &text,
         "no plan for cycles before their third coming: the last plans were followed by few cycles ",
         "each; ", effort_.put_off(), " cycles had none\n");
-  } else if (effort_.waits()) {
+  } else if (effort_.waits_for_second()) {
     absl::StrAppend(&text,
                     "no plan for cycles at first sight: no cycle has followed the last plans that ",
                     "were made so; ", effort_.put_off(), " cycles had none\n");

@@ -158,13 +158,17 @@ class PlanningEffort {
   bool waits() const { return are_hardly_followed_ || loses() || waits_for_second(); }
   // Plans of late were followed by fewer than kRepaid cycles each.
   bool are_hardly_followed() const { return are_hardly_followed_; }
+  // The same after so many cycles, as it is found when a cycle comes next that has no plan.
+  bool are_hardly_followed(uint64_t cycles) const {
+    return are_hardly_followed_ && cycles - since_ < unfollowed_ + kRepaid * made_;
+  }
+  bool waits_for_second() const {
+    return unpaid_ >= kMostUnpaid || are_large() || (unpaid_ > 1 && unpaid_requests_ >= 2 * kLarge);
+  }
   uint64_t put_off() const { return put_off_; }  // cycles that were not planned, ever
   size_t state_bytes() const { return seen_ == nullptr ? 0 : kSeen * sizeof(uint64_t); }
 
  private:
-  bool waits_for_second() const {
-    return unpaid_ >= kMostUnpaid || are_large() || (unpaid_ > 1 && unpaid_requests_ >= 2 * kLarge);
-  }
   // On average, those that nobody has followed.
   bool are_large() const { return unpaid_ > 0 && unpaid_requests_ / unpaid_ >= kLarge; }
   // A plan of many requests holds a megabyte meanwhile.

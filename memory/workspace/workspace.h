@@ -106,7 +106,7 @@ class Workspace {
   size_t offset() const;            // bytes of the pages handed out in this cycle
   size_t bytes_this_cycle() const;  // requested, rounded to the alignment
   size_t bytes_last_cycle() const;  // likewise, of the cycle that ended last
-  size_t peak_cycle_bytes() const;  // largest total of any cycle
+  size_t peak_cycle_bytes() const;  // largest total of any cycle since Trim() or Destroy()
   size_t spilled_bytes() const;     // in this cycle
   size_t spilled_count() const;     // requests, in this cycle
   WorkspaceStats stats() const;     // all of it
