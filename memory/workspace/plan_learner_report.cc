@@ -60,9 +60,9 @@ std::string PlanLearner::Report() const {
                     "pay\n");
   }
   if (trust_.doubts()) {
-    absl::StrAppend(&text,
-                    "most cycles begin without a plan: fewer than one in five of late were like one ",
-                    "that is planned\n");
+    absl::StrAppend(
+        &text, "most cycles begin without a plan: fewer than one in five of late were like one ",
+        "that is planned\n");
   }
   if (effort_.loses()) {
     absl::StrAppend(&text, "no plan for cycles before they have come ", effort_.planned_at(),
