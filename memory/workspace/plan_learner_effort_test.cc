@@ -135,6 +135,43 @@ TEST(PlanLearner, AllPlanningTogetherTakesAShareOfWhatIsServed) {
   EXPECT_LE(player.planned() - planned, uint64_t{120000} * 100 / 64);
 }
 
+// Of two kinds that take turns by twos one plan is always the wrong one, and each is made anew.
+TEST(PlanLearner, OnePlanForTwoKindsIsNotMadeForEver) {
+  std::vector<Request> one(500, Request{64}), other(500, Request{128});
+  Player player(WorkspaceConfig::Training());
+  uint64_t served = 0;
+  for (int i = 0; i < 6000; ++i) {
+    player.Run(i / 2 % 2 == 0 ? one : other);
+    served += 500;
+  }
+  EXPECT_LE(player.planned(), (uint64_t{1} << 19) + served / 128 + 500);
+  EXPECT_GE(player.planned(), uint64_t{1} << 18) << "which is enough to find out";
+  EXPECT_THAT(player->Report(), ::testing::HasSubstr("more requests are served"));
+}
+
+// What comes twice running is expected, however little came of late that was known.
+TEST(PlanLearner, WhatComesAgainIsExpectedWherePlansAreWithheld) {
+  Player player(WorkspaceConfig::Inference());
+  player.AllowUnrecorded();
+  player.learner().ExpectOrder();
+  size_t kind = 0;
+  for (; kind < 2000; ++kind) {
+    for (int i = 0; i < 3; ++i) player.Run(Shape(kind));
+  }
+  ASSERT_THAT(player->Report(), ::testing::HasSubstr("most cycles begin without a plan"));
+  const LearnedCycle* planned = nullptr;
+  for (int i = 0; i < 600 && planned == nullptr; ++i) {
+    player.Run(Shape(kind));
+    planned = player->next();
+  }
+  ASSERT_NE(planned, nullptr);
+  player.Run(Shape(kind + 1));
+  EXPECT_EQ(player->next(), nullptr) << "another one came";
+  player.Run(Shape(kind));
+  player.Run(Shape(kind));
+  EXPECT_EQ(player->next(), planned);
+}
+
 TEST(PlanningEffort, TellsHowMuchIsToBeServedUntilMoreIsPlanned) {
   PlanningEffort effort;
   EXPECT_TRUE(effort.Affords(size_t{1} << 30)) << "as nothing was planned";
