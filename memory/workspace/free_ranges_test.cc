@@ -9,13 +9,10 @@
 
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
-
-namespace {
-thread_local bool may_allocate = true;
-}  // namespace
+#include "tidepool/memory/workspace/free_ranges_model.h"
 
 void* operator new(size_t bytes) {
-  if (!may_allocate) std::abort();
+  if (!tidepool::may_allocate) std::abort();
   if (void* data = std::malloc(bytes)) return data;
   throw std::bad_alloc();
 }
@@ -23,78 +20,10 @@ void operator delete(void* data) noexcept { std::free(data); }
 void operator delete(void* data, size_t) noexcept { std::free(data); }
 
 namespace tidepool {
+
+thread_local bool may_allocate = true;
+
 namespace {
-
-constexpr size_t kUnit = 64;
-
-// What is taken, by offset, held against the ranges that were given.
-class Model {
- public:
-  explicit Model(FreeRanges& ranges) : ranges_(ranges) {}
-
-  bool Take(size_t bytes) {
-    ranges_.Reserve();
-    size_t offset = 0;
-    may_allocate = false;
-    const FreeRanges::Range range = ranges_.Take(bytes, &offset);
-    may_allocate = true;
-    if (range == FreeRanges::Range::kNone) return false;
-    EXPECT_EQ(ranges_.offset(range), offset);
-    EXPECT_EQ(ranges_.bytes(range), bytes);
-    EXPECT_EQ(offset % kUnit, 0u);
-    EXPECT_LE(offset + bytes, ranges_.end());
-    EXPECT_LE(offset + bytes, ranges_.reached());
-    const auto above = taken_.lower_bound(offset);
-    EXPECT_TRUE(above == taken_.end() || above->first >= offset + bytes);
-    EXPECT_TRUE(above == taken_.begin() ||
-                std::prev(above)->first + ranges_.bytes(std::prev(above)->second) <= offset);
-    taken_[offset] = range;
-    live_ += bytes;
-    most_live_ = std::max(most_live_, live_);
-    return true;
-  }
-  // One that was taken otherwise.
-  void Add(const FreeRanges::Taken& one) {
-    EXPECT_EQ(ranges_.offset(one.range), one.offset);
-    EXPECT_EQ(ranges_.bytes(one.range), one.bytes);
-    taken_[one.offset] = one.range;
-    live_ += one.bytes;
-  }
-  const std::map<size_t, FreeRanges::Range>& taken() const { return taken_; }
-  void Give(size_t number) {
-    const auto at = std::next(taken_.begin(), static_cast<std::ptrdiff_t>(number));
-    const size_t bytes = ranges_.bytes(at->second);
-    live_ -= bytes;
-    may_allocate = false;
-    ranges_.Give(at->second, bytes);
-    may_allocate = true;
-    taken_.erase(at);
-  }
-  // Ranges of others below the begin.
-  void GiveBelow(std::vector<FreeRanges::Taken> pieces) {
-    ranges_.GiveBelow(absl::MakeSpan(pieces));
-    for (const FreeRanges::Taken& piece : pieces) {
-      EXPECT_EQ(ranges_.offset(piece.range), piece.offset);
-      EXPECT_EQ(ranges_.bytes(piece.range), piece.bytes);
-      taken_[piece.offset] = piece.range;
-      live_ += piece.bytes;
-    }
-    most_live_ = std::max(most_live_, live_);
-  }
-  void GiveAll() {
-    while (!taken_.empty()) Give(taken_.size() / 2);
-  }
-  size_t size() const { return taken_.size(); }
-  size_t lowest() const { return taken_.empty() ? SIZE_MAX : taken_.begin()->first; }
-  size_t live() const { return live_; }
-  size_t most_live() const { return most_live_; }
-
- private:
-  FreeRanges& ranges_;
-  std::map<size_t, FreeRanges::Range> taken_;
-  size_t live_ = 0;
-  size_t most_live_ = 0;
-};
 
 TEST(FreeRanges, TakesUpToItsEndAndTheSameAgain) {
   FreeRanges ranges(kUnit);
@@ -163,71 +92,6 @@ TEST(FreeRanges, BeginForgetsWhatWasTaken) {
     EXPECT_EQ(ranges.state_bytes(), state) << "its records are used again";
     ranges.End();
     EXPECT_FALSE(ranges.begun());
-  }
-}
-
-// Cycles of small requests go on with what the one before has given.
-TEST(FreeRanges, WhatWasKeptIsThereWhereItGoesOn) {
-  constexpr size_t kEnd = 1024 * kUnit;
-  FreeRanges ranges(kUnit);
-  const auto cycle = [&](size_t end) {
-    ranges.BeginAgain(0, end);
-    const bool kept = ranges.state_bytes() > 0 && ranges.HasKept(3 * kUnit);
-    Model model(ranges);
-    for (size_t units : {3, 5, 3, 8}) EXPECT_TRUE(model.Take(units * kUnit));
-    model.GiveAll();
-    ranges.End();
-    return kept;
-  };
-  EXPECT_FALSE(cycle(kEnd));
-  EXPECT_TRUE(cycle(kEnd));
-  EXPECT_FALSE(cycle(kEnd / 2)) << "another range";
-  EXPECT_TRUE(cycle(kEnd / 2));
-  ranges.Lose();
-  EXPECT_FALSE(cycle(kEnd / 2)) << "something was not given";
-  EXPECT_TRUE(cycle(kEnd / 2));
-  ranges.Trim();
-  EXPECT_FALSE(cycle(kEnd / 2)) << "its books went";
-  // Now and then it begins at the begin, so that what is used becomes less when less is needed.
-  int began = 0;
-  for (int i = 0; i < 640; ++i) began += !cycle(kEnd / 2);
-  EXPECT_EQ(began, 10);
-  // What much was used of begins anew each time.
-  ranges.BeginAgain(0, 2 * FreeRanges::kLittle);
-  {
-    Model model(ranges);
-    for (size_t i = 0; i < FreeRanges::kLittle / kUnit + 2; ++i) ASSERT_TRUE(model.Take(kUnit));
-    model.GiveAll();
-  }
-  ranges.End();
-  ranges.BeginAgain(0, 2 * FreeRanges::kLittle);
-  EXPECT_FALSE(ranges.HasKept(kUnit));
-  EXPECT_EQ(ranges.reached(), 0u);
-}
-
-// Whatever cycles draw: apart, within the range, and near what is alive with what may be kept.
-TEST(FreeRanges, RandomCyclesThatGoOnStayApart) {
-  for (uint32_t seed = 0; seed < 60; ++seed) {
-    std::mt19937 random(seed);
-    FreeRanges ranges(kUnit);
-    const size_t end = (256 + random() % 4096) * kUnit;
-    size_t most_alive = 0, most_reached = 0;
-    for (int cycle = 0; cycle < 200; ++cycle) {
-      ranges.BeginAgain(0, end);
-      Model model(ranges);
-      for (int i = 0; i < 60; ++i) {
-        if (model.size() == 0 || random() % 100 < 60) {
-          if (model.live() < end / 8) EXPECT_TRUE(model.Take((1 + random() % 31) * kUnit)) << seed;
-        } else {
-          model.Give(random() % model.size());
-        }
-        most_alive = std::max(most_alive, model.live());
-      }
-      most_reached = std::max(most_reached, ranges.reached());
-      model.GiveAll();
-      ranges.End();
-    }
-    EXPECT_LE(most_reached, 2 * most_alive + (size_t{40} << 10)) << seed;
   }
 }
 

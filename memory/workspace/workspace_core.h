@@ -343,7 +343,6 @@ class WorkspaceCore final : public BufferOwner {
   CycleGate gate_;
   PlanFollower::Quick quick_;        // the learner's follower, while quick_slots_ > 0
   uint64_t first_id_ = 0;            // of this cycle's quick requests
-  uint64_t id_slots_ = 0;            // so many of these have ids
   MappedVector<RequestSlot> slots_;  // this cycle's requests by number
   // It writes one line, from the last word of records_ to the account: stores to one leave a processor together.
   alignas(64) BufferRecords records_;
@@ -364,17 +363,16 @@ class WorkspaceCore final : public BufferOwner {
   CycleFindings findings_{id, config.use_cycle_detector};
   CycleQueues queues_{memory_device_};
 
-  uint64_t next_id_ = 0, ids_end_ = 0;  // of later cycles' quick requests, and of unrecorded ones
-  bool unrecorded_ = false;             // requests without slots are served from the free ranges
-  uint64_t misses_ = 0;                 // in this cycle
-  uint64_t refused_ = 0;
+  uint64_t next_id_ = 0, ids_end_ = 0, id_slots_ = 0;  // of what comes; so many slots have theirs
+  bool unrecorded_ = false;            // requests without slots are served from the free ranges
+  uint64_t misses_ = 0, refused_ = 0;  // in this cycle; ever
   RefusedRequest refused_request_;
   uint64_t followed_version_ = 0;  // of what was learned
   int64_t block_bytes_ = 0;        // in use by blocks, where limits_together_
   bool watches_limit_ = false;     // in this cycle: more may be alive than the pages have
   bool serves_blocks_ = false;     // in a cycle
-  size_t spilled_bytes_alive_ = 0;
-  size_t most_spilled_bytes_alive_ = 0, most_alive_at_spills_ = 0;  // in this cycle; in all, then
+  // Now; the most in this cycle; of all, then.
+  size_t spilled_bytes_alive_ = 0, most_spilled_bytes_alive_ = 0, most_alive_at_spills_ = 0;
   int frames_ = 0;
   bool abandoned_ = false, owned_cycle_ = false;
   int64_t state_reported_ = 0;  // bytes of records, plans, slots
