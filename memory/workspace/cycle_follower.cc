@@ -283,13 +283,15 @@ void CycleFollower::FollowFromHere(const LearnedCycle* cycle, const RequestView&
   }
 }
 
-bool CycleFollower::ReserveForPlan() noexcept {
-  if (!recorder_.active()) return true;
+size_t CycleFollower::ReserveForPlan(size_t made) noexcept {
+  const size_t planned = plan()->requests.size();
+  if (!recorder_.active()) return planned;
   try {
-    recorder_.ReserveFor(plan()->requests.size());
-    return true;
+    const size_t reserved = std::min(planned, std::max<size_t>(64, 2 * made));
+    recorder_.ReserveFor(reserved);
+    return reserved;
   } catch (const std::bad_alloc&) {
-    return false;
+    return 0;
   }
 }
 

@@ -82,9 +82,9 @@ class CycleFollower {
   void Reserve() {
     if (recorder_.active()) recorder_.Reserve();
   }
-  // So that the next requests of the plan, each of which is as that says, need not be told of: they are written down
-  // when that is asked for. False: there is no memory for that.
-  bool ReserveForPlan() noexcept;
+  // So that the requests of the plan before the one that is returned, each of which is as that says, need not be told of
+  // behind the first `made`: they are written down when that is asked for, for which there is memory.
+  size_t ReserveForPlan(size_t made) noexcept;
   // Request number `slot` was made.
   void Made(uint32_t slot, size_t rounded) noexcept {
     if (recorder_.active()) {

@@ -8,7 +8,7 @@
 namespace tidepool {
 namespace {
 
-constexpr uint32_t kRequestsForChange = 64;
+constexpr uint32_t kRequestsForChange = 24;
 
 // Whether the cycles of `longer` begin with all that those of `plan` request.
 bool IsBeginningOf(const CyclePlan& plan, const CyclePlan& longer) {

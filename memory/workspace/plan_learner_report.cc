@@ -59,7 +59,7 @@ std::string PlanLearner::Report() const {
                     " more requests are served: so much was planned of late that more would not ",
                     "pay\n");
   }
-  if (trust_.doubts()) {
+  if (trust_.doubts() && !plans_.empty()) {
     absl::StrAppend(
         &text, "most cycles begin without a plan: fewer than one in five of late were like one ",
         "that is planned\n");

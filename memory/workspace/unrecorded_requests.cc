@@ -57,10 +57,11 @@ void WorkspaceCore::ExpectUnrecorded() noexcept {
 
 // The cycle has a plan, and the request that was made now was not quick. The next ones may be.
 void WorkspaceCore::ExpectQuick() noexcept {
-  const uint64_t planned =
+  uint64_t planned =
       std::min<uint64_t>({follower_.placed().size(), slots_.size(), kBufferIdsAtOnce});
   if (slot_count_ >= planned || watches_limit_ || findings_.tracing()) return;
-  if (!follower_.ReserveForPlan()) return;
+  planned = std::min<uint64_t>(planned, follower_.ReserveForPlan(slot_count_));
+  if (slot_count_ >= planned) return;
   if (id_slots_ < planned) {
     if (ids_end_ - next_id_ < planned) {
       next_id_ = NextBufferIds();

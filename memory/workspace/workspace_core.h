@@ -278,6 +278,7 @@ class WorkspaceCore final : public BufferOwner {
   }
   void ReserveMore();
   bool PlaceInPages(size_t rounded, size_t* offset, bool* misses);
+  void BeginRanges() noexcept;
   void LeavePlan() noexcept;
   void StopRecording() noexcept;
   void ExpectUnrecorded() noexcept;
@@ -375,19 +376,18 @@ class WorkspaceCore final : public BufferOwner {
   size_t spilled_bytes_alive_ = 0, most_spilled_bytes_alive_ = 0, most_alive_at_spills_ = 0;
   int frames_ = 0;
   bool abandoned_ = false, owned_cycle_ = false;
-  int64_t state_reported_ = 0;  // bytes of records, plans, slots
+  int64_t state_reported_ = 0;  // bytes of records, plans, slots; and how many of these
   size_t slots_reported_ = 0;
   uint64_t plans_reported_ = 0;  // the learner's version then
   std::atomic<bool> reclaim_requested_{false};
   uint64_t stamp_at_periodic_reclaim_ = UINT64_MAX;
   Reclaimer::Registration reclaimer_;
 
-  PoolMemory::Range range_;      // of pool_, in a cycle
-  bool undecided_ = false;       // which of the learned cycles this is; no request was made
-  bool loaded_refused_ = false;  // pages for plans of a file
-  uint64_t untold_cycles_ = 0;   // to the pool's keeper
-  LeaseLinks<StdSync, Workspace> lease_links_;  // guarded by the pool's list
-  bool limits_live_ = LimitsLive(config);       // a temporary slot's: its ring's
+  PoolMemory::Range range_;                          // of pool_, in a cycle
+  bool undecided_ = false, loaded_refused_ = false;  // no request was made; of pages for a file's
+  uint64_t untold_cycles_ = 0;                       // to the pool's keeper
+  LeaseLinks<StdSync, Workspace> lease_links_;       // guarded by the pool's list
+  bool limits_live_ = LimitsLive(config);            // a temporary slot's: its ring's
   bool is_ring_slot_ = false, hands_over_ = false, writes_down_ = false,
        keeps_within_pages_ = false;
   LeasedSide<StdSync> leased_;

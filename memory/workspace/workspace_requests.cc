@@ -195,7 +195,7 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
   }
   if (slot >= slots_end_) {
     ExpectUnrecorded();
-  } else if (follower_.plan() != nullptr && quick_slots_ == 0) {
+  } else if (follower_.plan() != nullptr && slot_count_ >= quick_slots_) {
     ExpectQuick();
   }
   return buffer;
@@ -239,9 +239,16 @@ bool WorkspaceCore::PlaceInPages(size_t rounded, size_t* offset, bool* misses) {
   return false;
 }
 
+// Where what does not fit is refused all are free at first, as what was kept by its size would lie here and there.
+void WorkspaceCore::BeginRanges() noexcept {
+  const size_t begin = follower_.planned_end(), end = pages_.capacity();
+  const bool fits_tightly = config.policy_spill == SpillPolicy::kFail || keeps_within_pages_;
+  fits_tightly ? ranges_.Begin(begin, end) : ranges_.BeginAgain(begin, end);
+}
+
 // What the plan had becomes free ranges, so that the rest of the cycle is not beside it.
 void WorkspaceCore::LeavePlan() noexcept {
-  if (!ranges_.begun()) ranges_.BeginAgain(follower_.planned_end(), pages_.capacity());
+  if (!ranges_.begun()) BeginRanges();
   const RequestView view = made();
   try {
     std::vector<std::pair<TwoEndedRanges::Taken, Buffer*>> placed;
@@ -354,7 +361,7 @@ void* WorkspaceCore::PlaceInFreeRange(size_t rounded, size_t* offset) noexcept {
   const CyclePlan* const plan = follower_.plan();
   if (plan != nullptr && plan->IsOutside(slot_count_, rounded)) return nullptr;
   if (!ranges_.begun()) {
-    ranges_.BeginAgain(follower_.planned_end(), pages_.capacity());
+    BeginRanges();
   } else if (follower_.planned_end() > ranges_.begin()) {
     ranges_.RaiseBegin(follower_.planned_end());
   }
