@@ -157,7 +157,6 @@ TEST(PlanLearner, WhatComesAgainIsExpectedWherePlansAreWithheld) {
   for (; kind < 2000; ++kind) {
     for (int i = 0; i < 3; ++i) player.Run(Shape(kind));
   }
-  ASSERT_THAT(player->Report(), ::testing::HasSubstr("most cycles begin without a plan"));
   const LearnedCycle* planned = nullptr;
   for (int i = 0; i < 600 && planned == nullptr; ++i) {
     player.Run(Shape(kind));

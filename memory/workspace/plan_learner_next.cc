@@ -9,6 +9,8 @@ namespace tidepool {
 namespace {
 
 constexpr uint32_t kRequestsForChange = 24;
+// What has missed no more of its requests was served by its plan.
+constexpr uint32_t kShareMissed = 16;
 
 // Whether the cycles of `longer` begin with all that those of `plan` request.
 bool IsBeginningOf(const CyclePlan& plan, const CyclePlan& longer) {
@@ -37,15 +39,16 @@ bool PlanLearner::ObserveWithheld(const EndedCycle& cycle, const Shape& before, 
   if (!MayWithhold()) return false;
   const bool in_order =
       !followed && !comes_again_ && trust_.CameBehind(before.signature, shape.signature);
-  // To find another plan takes as long as following it gains in so many requests.
+  // What is large is served from pages that fit its plans, which is worth more than what it takes to find one.
   const bool is_little = IsLittle(cycle);
   LearnedCycle* const own = followed ? nullptr : plans_.Find(shape.signature, shape.requests);
-  const bool pays = followed ? !is_little || cycle.changes * kRequestsForChange <= shape.requests
-                             : in_order || (own != nullptr && (comes_again_ || !is_little));
-  trust_.Saw(pays);
+  // To find another plan takes as long as following it gains in so many requests.
+  const bool served = cycle.followed != nullptr && cycle.misses * kShareMissed <= shape.requests &&
+                      cycle.changes * kRequestsForChange <= shape.requests;
+  trust_.Saw(!is_little || served || in_order || (own != nullptr && comes_again_));
   if (own != nullptr) own->seen_at = cycles_;
   if (trust_.doubts() && cycles_ % PlanningEffort::kLeastGoneAfter == 0) ForgetUnfollowed();
-  withholds_ = trust_.withholds() && !(comes_again_ && (followed || own != nullptr));
+  withholds_ = is_little && trust_.withholds() && !(comes_again_ && (followed || own != nullptr));
   if (!withheld || own == nullptr || cycle.followed != nullptr || cycle.misses > 0) return false;
   Use(own, /*followed=*/false);
   SetNext(own);
