@@ -61,8 +61,8 @@ std::string PlanLearner::Report() const {
   }
   if (trust_.doubts() && !plans_.empty()) {
     absl::StrAppend(
-        &text, "most cycles begin without a plan: fewer than one in five of late were like one ",
-        "that is planned\n");
+        &text, "most cycles begin without a plan: they are small, and fewer than one in five of ",
+        "late were served by one without much ado\n");
   }
   if (effort_.loses()) {
     absl::StrAppend(&text, "no plan for cycles before they have come ", effort_.planned_at(),
