@@ -50,13 +50,11 @@ CycleFollower::CycleFollower(const WorkspaceConfig& config, WorkspaceCounters& c
 void CycleFollower::Take(const Lesson& lesson) {
   undisturbed_ = false;
   beginning_ = {};
-  if (lesson.plans != lesson_.plans) {
-    placed_.Reserve(lesson.plans->most_requests());
-  }
+  const bool same_plans = lesson.plans == lesson_.plans;
+  if (!same_plans) placed_.Reserve(lesson.plans->most_requests());
   const bool follows = followed_ == lesson.next;
   // What is followed may go with the list.
   if (!follows) placed_.Follow(nullptr, 0);
-  const bool same_plans = lesson.plans == lesson_.plans;
   lesson_ = lesson;
   if (!same_plans) ForgetChanges();
   followed_ = follows ? followed_ : nullptr;

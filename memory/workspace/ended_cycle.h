@@ -42,6 +42,11 @@ struct EndedCycle {
     if (followed == nullptr || is_recorded()) return recorder->first_bytes();
     return static_cast<size_t>(followed->plan->requests.front().size);
   }
+  // Its plan served it well enough: what it has missed of its requests is little.
+  bool was_served() const {
+    constexpr uint64_t kShareMissed = 16;
+    return followed != nullptr && misses * kShareMissed < made.count();
+  }
   bool has_lifetimes() const { return is_recorded() || (knows_lifetimes && !is_unrecorded()); }
   // Before which request `slot` was released.
   int64_t upper(uint32_t slot) const {

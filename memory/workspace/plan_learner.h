@@ -316,7 +316,8 @@ class PlanLearner {
   int loose_cycles_ = 0;
 
   Shape last_shape_;
-  bool comes_again_ = false;  // the last cycle was like the one before
+  bool comes_again_ = false;   // the last cycle was like the one before
+  uint64_t came_running_ = 0;  // so many times
   int missing_cycles_ = 0;
   int inexact_cycles_ = 0;  // running, that a plan served which is larger than they need
   // Of cycles without a plan of their own, which another plan serves, as long as they are of one shape.

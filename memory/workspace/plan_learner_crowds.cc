@@ -12,8 +12,6 @@ namespace {
 constexpr uint32_t kMostDoublings = 30;
 // And for so many requests that were served for each of its own.
 constexpr size_t kPrice = 16;
-// A cycle that missed in less of its requests, and left no plan for good, was served well enough.
-constexpr uint64_t kShareMissed = 16;
 
 }  // namespace
 
@@ -22,8 +20,7 @@ constexpr uint64_t kShareMissed = 16;
 bool PlanLearner::PlansInCrowd(const EndedCycle& cycle, const LearnedCycle& same) {
   const size_t requests = cycle.made.count();
   const size_t first_bytes = cycle.first_bytes();
-  const bool missed = cycle.followed == nullptr || cycle.misses * kShareMissed >= requests;
-  if (MayGiveUp(cycle) && missed && crowds_.Missed(first_bytes, cycles_)) {
+  if (MayGiveUp(cycle) && !cycle.was_served() && crowds_.Missed(first_bytes, cycles_)) {
     GiveUpCrowd(first_bytes);
     return false;
   }

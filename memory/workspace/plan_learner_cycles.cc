@@ -35,6 +35,8 @@ constexpr int kMostRecordedCycles = 64;
 constexpr uint32_t kFewAlike = 16;
 // What no plan of a family has room for is given up after so many.
 constexpr uint32_t kRemadeInVain = 8;
+// What came so often behind itself goes on, perhaps, where hardly anything else comes back.
+constexpr uint64_t kRunsOn = 2;
 // Of the requests of others so many are planned again for one that is new, about.
 constexpr size_t kShareOfNew = 4;
 // Whether the plan of the same requests allows the lifetimes they had.
@@ -98,6 +100,7 @@ std::optional<WantedPlan> PlanLearner::Observe(const EndedCycle& cycle) {
   if (shape == wanted_shape_ && cycle.has_lifetimes()) lifetimes_wanted_ = 0;
   const Shape before = std::exchange(last_shape_, shape);
   comes_again_ = shape == before;
+  came_running_ = comes_again_ ? came_running_ + 1 : 0;
   const bool followed = cycle.misses == 0 && cycle.followed != nullptr;
   if (ObserveWithheld(cycle, before, shape, followed)) return std::nullopt;
   if (crowds_.Leaves(cycle.first_bytes(), shape.signature)) return ObserveCrowd(cycle);
@@ -159,13 +162,14 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
   if (same == nullptr) {
     // One plan is of use only for cycles that follow one another.
     using Answer = PlanningEffort::Answer;
-    const bool rarely = trust_.doubts() && !comes_again_ && IsLittle(cycle);
+    const bool rarely = trust_.doubts() && came_running_ < kRunsOn && IsLittle(cycle);
     const Answer pays = keeps_plans() ? effort_.PaysFor(shape.signature, cycles_, rarely)
                         : effort_.Pays(comes_again_) ? Answer::kYes
                                                      : Answer::kNo;
     if (pays != Answer::kYes) {
       if (effort_.GivesUp()) ForgetGuesses();
-      if (pays == Answer::kNextTime && cycle.is_unrecorded()) RecordAgain();
+      const bool may_pay = pays == Answer::kNextTime || (rarely && comes_again_);
+      if (may_pay && cycle.is_unrecorded()) RecordAgain();
       return std::nullopt;
     }
   }

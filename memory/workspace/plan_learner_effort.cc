@@ -125,8 +125,9 @@ void PlanLearner::ForgetGuesses() noexcept {
 void PlanLearner::ForgetUnfollowed() noexcept {
   bool any_goes = false;
   for (const auto& cycle : plans_.cycles()) {
-    const uint64_t away = cycles_ - std::max<uint64_t>(cycle->used_at, cycle->seen_at);
-    cycle->goes = cycle->followed < PlanningEffort::kPaidForGood && away >= effort_.gone_after();
+    // That its kind comes is of no use, as it begins without a plan.
+    cycle->goes = cycle->followed < PlanningEffort::kPaidForGood &&
+                  cycles_ - cycle->came_at >= effort_.gone_after();
     any_goes = any_goes || cycle->goes;
   }
   if (!any_goes) return;

@@ -8,9 +8,8 @@
 namespace tidepool {
 namespace {
 
+// To find another plan takes as long as following it gains in so many requests.
 constexpr uint32_t kRequestsForChange = 24;
-// What has missed no more of its requests was served by its plan.
-constexpr uint32_t kShareMissed = 16;
 
 // Whether the cycles of `longer` begin with all that those of `plan` request.
 bool IsBeginningOf(const CyclePlan& plan, const CyclePlan& longer) {
@@ -42,9 +41,7 @@ bool PlanLearner::ObserveWithheld(const EndedCycle& cycle, const Shape& before, 
   // What is large is served from pages that fit its plans, which is worth more than what it takes to find one.
   const bool is_little = IsLittle(cycle);
   LearnedCycle* const own = followed ? nullptr : plans_.Find(shape.signature, shape.requests);
-  // To find another plan takes as long as following it gains in so many requests.
-  const bool served = cycle.followed != nullptr && cycle.misses * kShareMissed <= shape.requests &&
-                      cycle.changes * kRequestsForChange <= shape.requests;
+  const bool served = cycle.was_served() && cycle.changes * kRequestsForChange <= shape.requests;
   trust_.Saw(!is_little || served || in_order || (own != nullptr && comes_again_));
   if (own != nullptr) own->seen_at = cycles_;
   if (trust_.doubts() && cycles_ % PlanningEffort::kLeastGoneAfter == 0) ForgetUnfollowed();

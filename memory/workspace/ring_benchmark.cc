@@ -214,7 +214,7 @@ void CopyingQueue(benchmark::State& state) {
 }
 
 BENCHMARK(ReaderAlone)->Arg(0)->Arg(50)->Arg(200)->UseRealTime();
-// Of more slots more of the delays' variance is hidden.
+// More slots hide more of the delays' variance, and hold more than a processor's own cache.
 BENCHMARK(Ring)->ArgsProduct({{0, 50, 200}, {kSlots, 4 * kSlots}})->UseRealTime();
 BENCHMARK(CopyingQueue)->Arg(0)->Arg(50)->Arg(200)->UseRealTime();
 

@@ -1,4 +1,4 @@
-// Requests of cycles that nobody learns from, and what ends the quick ways of a cycle's requests.
+// Requests of cycles that nobody learns from, and where the quick ways of a cycle's requests begin again and end.
 #include <algorithm>
 
 #include "tidepool/memory/workspace/workspace_core.h"

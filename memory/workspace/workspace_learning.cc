@@ -22,6 +22,8 @@ size_t WithLargeGaps(size_t alive) {
   return alive + std::min(alive / 4 + WorthHoles(alive) / 2, alive / 16 + kMostBytes);
 }
 
+// Pages of what no plan places have room for four times what it reached, up to so much: what is kept by its size need not be
+// merged for each request then.
 constexpr size_t kRoomForLittle = size_t{64} << 10;
 
 }  // namespace
@@ -37,7 +39,6 @@ EndedCycle WorkspaceCore::Ended() const {
   ended.cursor = counters.cursor;
   size_t top = follower_.planned_end();
   if (ranges_.begun()) top = std::max(top, ranges_.reached());
-  // Where sizes are kept apart, little is merged for each request in pages of just what is alive.
   if (ranges_.begun() && follower_.plan() == nullptr) {
     top = std::max(top, std::min(4 * top, kRoomForLittle));
   }
