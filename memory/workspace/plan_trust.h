@@ -23,7 +23,7 @@ namespace tidepool {
 
 class PlanTrust {
  public:
-  // A cycle has ended, which has followed a plan to its end, or has one.
+  // A cycle has ended, which a plan has served, or would have been expected to.
   void Saw(bool known) noexcept {
     trust_ = known ? std::min(trust_ + kForOneKnown, kMost) : std::max(trust_ - 1, 0);
     if (!doubts_) {
