@@ -76,8 +76,6 @@ class CycleFollower {
 
   // There is memory to write one more request down, where that is done.
   bool has_reserved() const { return recorder_.has_reserved() || !recorder_.active(); }
-  // And no plan is followed.
-  bool is_ready_without_plan() const { return followed_ == nullptr && has_reserved(); }
   // Memory to write one more request down. Throws std::bad_alloc.
   void Reserve() {
     if (recorder_.active()) recorder_.Reserve();
@@ -93,6 +91,11 @@ class CycleFollower {
     } else if (unrecorded_) {
       Hash(rounded);
     }
+  }
+  // The same of a cycle that follows no plan, and so will not change to any, before the first of which there is no memory.
+  size_t reserved() const { return recorder_.active() ? recorder_.reserved() : SIZE_MAX; }
+  void MadeWithoutPlan(uint32_t slot, size_t rounded) noexcept {
+    if (recorder_.active()) recorder_.Add(slot, rounded);
   }
   // The same where the cycle is unrecorded.
   void Hash(size_t rounded) noexcept { recorder_.Hash(rounded); }

@@ -35,6 +35,8 @@ class CycleRecorder {
   void Leave(const CyclePlan& plan, const RequestView& made);
 
   bool has_reserved() const { return requests_.size() < requests_.capacity(); }
+  // There is memory for so many, those that were written down among them.
+  size_t reserved() const { return requests_.capacity(); }
   // Memory for one more request. Throws std::bad_alloc.
   void Reserve() {
     if (!has_reserved()) {

@@ -82,26 +82,29 @@ class FreeRanges {
     const size_t units = bytes >> unit_bits_;
     return units <= kKeptUnits && lists_->kept[units] != kNobody;
   }
-  // kNone: no free range is large enough. `bytes`: a positive multiple of the unit; Reserve() came first.
-  Range Take(size_t bytes, size_t* offset) noexcept {
+  // As Take() where HasKept(), else kNone. Something was reserved since Trim(). Of 0 bytes there are none.
+  Range TakeKept(size_t bytes, size_t* offset) noexcept {
     const size_t units = bytes >> unit_bits_;
-    if (units > kKeptUnits || lists_->kept[units] == kNobody) return TakeSlowly(bytes, offset);
+    if (units > kKeptUnits || lists_->kept[units] == kNobody) return Range::kNone;
     const uint32_t taken = lists_->kept[units];
-    Record& record = records_[taken];
+    const Record& record = records_[taken];
     lists_->kept[units] = record.next;
     kept_bytes_ -= bytes;
-    record.state = State::kTaken;
     *offset = record.offset;
     return Range{taken};
+  }
+  // kNone: no free range is large enough. `bytes`: a positive multiple of the unit; Reserve() came first.
+  Range Take(size_t bytes, size_t* offset) noexcept {
+    const Range kept = TakeKept(bytes, offset);
+    return kept != Range::kNone ? kept : TakeSlowly(bytes, offset);
   }
   // `bytes`: as taken.
   void Give(Range range, size_t bytes) noexcept {
     const auto given = static_cast<uint32_t>(range);
     const size_t units = bytes >> unit_bits_;
     if (units > kKeptUnits || given == last_) return MakeFree(given);
-    Record& record = records_[given];
-    record.state = State::kKept;
-    record.next = lists_->kept[units];
+    // In no list of free ranges, so that for its neighbours it is one that is taken.
+    records_[given].next = lists_->kept[units];
     lists_->kept[units] = given;
     lists_->kept_sizes[units / 64] |= uint64_t{1} << (units % 64);
     kept_bytes_ += bytes;
@@ -149,7 +152,7 @@ class FreeRanges {
   // So much may be kept by its size, whatever the share.
   static constexpr size_t kLeastKept = size_t{32} << 10;
 
-  enum class State : uint64_t { kTaken, kKept, kFree };
+  enum class State : uint64_t { kTaken, kFree };  // what is kept is kTaken
   // In use by the thousand at once. A range ends where the one above it begins.
   struct Record {
     uint64_t offset : 62;

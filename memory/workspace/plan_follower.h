@@ -82,13 +82,22 @@ class PlanFollower {
         : slots_(follower.layout_->slots()),
           tenants_(follower.layout_->tenants()),
           state_(follower.state_.data()) {}
-    // As TryPlace for `bytes` before they are rounded up to `alignment`, where all tenants are known to be gone; null
-    // also where TryPlace must look closer. `slot` must be less than size().
+    // As TryPlace for `bytes` before they are rounded up to `alignment`, where there are at most two tenants, which are
+    // known to be gone; null also where TryPlaceAmongMany or TryPlace must look closer. `slot` must be less than size().
     const PlanLayout::Slot* TryPlace(uint32_t slot, size_t bytes, size_t alignment) const {
       const PlanLayout::Slot& planned = slots_[slot];
       // 0 bytes take as many as `alignment` and so are not found here.
       if (planned.bytes - bytes >= alignment) return nullptr;
-      if (state_[planned.sole_tenant] != State::kGone && !AreGone(planned)) return nullptr;
+      const auto first = static_cast<uint8_t>(state_[planned.first_tenant]);
+      if ((first | static_cast<uint8_t>(state_[planned.second_tenant])) != kGoneByte)
+        return nullptr;
+      state_[slot] = State::kPlaced;
+      return &planned;
+    }
+    // The same of any number of tenants.
+    const PlanLayout::Slot* TryPlaceAmongMany(uint32_t slot, size_t bytes, size_t alignment) const {
+      const PlanLayout::Slot& planned = slots_[slot];
+      if (planned.bytes - bytes >= alignment || !AreGone(planned)) return nullptr;
       state_[slot] = State::kPlaced;
       return &planned;
     }
@@ -96,6 +105,9 @@ class PlanFollower {
     void Release(uint32_t slot) const { state_[slot] = State::kGone; }
 
    private:
+    static constexpr uint8_t kGoneByte = static_cast<uint8_t>(State::kGone);
+    static_assert(kGoneByte == 0);
+
     // Of several tenants; of a request outside, which has none, of bytes that are nearly SIZE_MAX.
     bool AreGone(const PlanLayout::Slot& planned) const {
       uint32_t i = planned.tenants_begin;

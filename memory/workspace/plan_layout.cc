@@ -44,10 +44,12 @@ PlanLayout::PlanLayout(absl::Span<const LifetimeBuffer> requests, absl::Span<con
       first->second = i;
     }
     const uint32_t tenants_end = static_cast<uint32_t>(tenants_.size());
-    uint32_t sole_tenant = static_cast<uint32_t>(requests.size());
-    if (tenants_end - tenants_begin == 1) sole_tenant = tenants_[tenants_begin];
-    if (tenants_end - tenants_begin > 1 || bytes == 0) sole_tenant = requests.size() + 1;
-    slots_.push_back({bytes, begin, tenants_begin, tenants_end, sole_tenant});
+    const uint32_t tenants = tenants_end - tenants_begin;
+    const auto gone = static_cast<uint32_t>(requests.size());
+    uint32_t first_tenant = tenants > 0 ? tenants_[tenants_begin] : gone;
+    const uint32_t second_tenant = tenants == 2 ? tenants_[tenants_begin + 1] : gone;
+    if (tenants > 2 || bytes == 0) first_tenant = gone + 1;
+    slots_.push_back({bytes, begin, tenants_begin, tenants_end, first_tenant, second_tenant});
     bytes_ += bytes;
   }
   tenants_.shrink_to_fit();

@@ -22,9 +22,10 @@ class PlanLayout {
     size_t offset;
     uint32_t tenants_begin;
     uint32_t tenants_end;
-    // Of requests with at most one tenant; size(), who always is gone, if there is none, and
-    // size() + 1, who never is, if there are several and for requests outside.
-    uint32_t sole_tenant;
+    // Of requests with at most two tenants; size(), who always is gone, for each that there is not. size() + 1, who never
+    // is, comes first if there are more and for requests outside.
+    uint32_t first_tenant;
+    uint32_t second_tenant;
   };
 
   PlanLayout() = default;

@@ -29,7 +29,6 @@ WorkspaceCore* WorkspaceCore::NewPooled(std::string id, WorkspaceConfig config, 
 // A cycle begins. What it is is not known, and need not be while it requests nothing.
 void WorkspaceCore::OpenUndecided() noexcept {
   EndQuickRequests();
-  unrecorded_ = false;
   slots_end_ = UINT32_MAX;
   undecided_ = serves_from_pages() && learns_lifetimes();
   if (!undecided_ && findings_.tracing()) findings_.TellBegin(memory_owner, generation());

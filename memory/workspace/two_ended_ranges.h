@@ -51,6 +51,8 @@ class TwoEndedRanges {
     const bool low = !high_.begun() && low_.top() - low_.begin() < kLeast;
     return low || low_.HasKept(bytes) ? low_.Take(bytes, offset) : TakeSlowly(bytes, offset);
   }
+  // As FreeRanges'; what is kept at the low end comes first in any case.
+  Range TakeKept(size_t bytes, size_t* offset) noexcept { return low_.TakeKept(bytes, offset); }
   void Give(Range range, size_t bytes) noexcept {
     const auto number = static_cast<uint32_t>(range);
     if ((number & kHigh) == 0) return low_.Give(range, bytes);
@@ -89,6 +91,14 @@ class TwoEndedRanges {
   size_t most_high_ = 0;  // that may come from there
   size_t reached_ = 0;
 };
+
+// A range as the word of a buffer that tells what serves its request (request_slot.h).
+inline void* TokenOf(TwoEndedRanges::Range range) {
+  return reinterpret_cast<void*>(uintptr_t{static_cast<uint32_t>(range)} << 1 | 1);
+}
+inline TwoEndedRanges::Range RangeOf(const void* token) {
+  return TwoEndedRanges::Range{static_cast<uint32_t>(reinterpret_cast<uintptr_t>(token) >> 1)};
+}
 
 }  // namespace tidepool
 

@@ -177,12 +177,15 @@ void WorkspaceCore::BeginFollowing() {
 
 // Requests that follow the plan need only what Allocate does; everything else is prepared here.
 void WorkspaceCore::PrepareQuickRequests() {
-  quick_slots_ = 0;
-  unrecorded_ = false;
+  quick_slots_ = free_slots_ = 0;
   // A trace goes by slots.
   slots_end_ = follower_.unrecorded() && !findings_.tracing() ? 0 : UINT32_MAX;
   if (findings_.tracing()) return findings_.TellBegin(memory_owner, generation());
-  if (follower_.plan() == nullptr) return;
+  if (follower_.plan() == nullptr) {
+    if (!uses_ranges_ || limits_live_) return;
+    BeginRanges();
+    return ExpectInRanges();
+  }
   const uint64_t planned = std::min(follower_.placed().size(), slots_.size());
   if (ids_end_ - next_id_ < planned) {
     next_id_ = NextBufferIds();

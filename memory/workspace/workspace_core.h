@@ -265,8 +265,12 @@ class WorkspaceCore final : public BufferOwner {
   }
   void SettleSlowly() noexcept;
   [[gnu::noinline]] Buffer* ListAccount(Buffer* made) noexcept;
+  Buffer* AllocateAmongMany(size_t bytes);  // quick_requests.cc
   Buffer* AllocateInRanges(size_t bytes);
-  Buffer* AllocateUnrecorded(size_t bytes);
+  Buffer* AllocateInAnyRange(size_t bytes);
+  Buffer* Served(Buffer* buffer, uint32_t slot, const PlanLayout::Slot& planned, size_t bytes);
+  Buffer* Served(Buffer* buffer, TwoEndedRanges::Range range, size_t at, size_t bytes,
+                 size_t rounded);
   Buffer* AllocateSlowly(size_t bytes);
   void ReserveForRequest() {
     const bool has_slot = slot_count_ < slots_.size() || slot_count_ >= slots_end_;
@@ -281,7 +285,8 @@ class WorkspaceCore final : public BufferOwner {
   void BeginRanges() noexcept;
   void LeavePlan() noexcept;
   void StopRecording() noexcept;
-  void ExpectUnrecorded() noexcept;
+  void ExpectInRanges() noexcept;
+  bool settles_ranges() const { return settled_ >= slots_end_ || follower_.plan() == nullptr; }
   bool LeavesFor(size_t rounded, bool* misses);
   bool LeavesToFit(size_t rounded, bool* misses);
   size_t HeldTooMuch(size_t rounded) const;
@@ -308,12 +313,6 @@ class WorkspaceCore final : public BufferOwner {
     const uint32_t slot = buffer->request.slot;
     if (slot >= slots_end_) return buffer->request.spill != nullptr;
     return slot < slot_count_ && slots_[slot].holds(buffer);
-  }
-  static void* TokenOf(TwoEndedRanges::Range range) {
-    return reinterpret_cast<void*>(uintptr_t{static_cast<uint32_t>(range)} << 1 | 1);
-  }
-  static TwoEndedRanges::Range RangeOf(const void* token) {
-    return TwoEndedRanges::Range{static_cast<uint32_t>(reinterpret_cast<uintptr_t>(token) >> 1)};
   }
   void GiveBack(Buffer* buffer) noexcept;
   void ReleaseBytes(Buffer* buffer) noexcept;
@@ -351,6 +350,7 @@ class WorkspaceCore final : public BufferOwner {
   SingleWriter<uint32_t> slot_count_;
   SingleWriter<uint32_t> settled_;  // the requests before this one are counted
   uint32_t quick_slots_ = 0;  // requests before this one may follow the plan without further ado
+  uint32_t free_slots_ = 0;   // or be served from the free ranges, of no plan
   // Requests from this one on have no slots: nobody learns from them (CycleFollower::unrecorded).
   uint32_t slots_end_ = UINT32_MAX;
   MemoryAccount account_;
@@ -365,8 +365,7 @@ class WorkspaceCore final : public BufferOwner {
   CycleQueues queues_{memory_device_};
 
   uint64_t next_id_ = 0, ids_end_ = 0, id_slots_ = 0;  // of what comes; so many slots have theirs
-  bool unrecorded_ = false;            // requests without slots are served from the free ranges
-  uint64_t misses_ = 0, refused_ = 0;  // in this cycle; ever
+  uint64_t misses_ = 0, refused_ = 0;                  // in this cycle; ever
   RefusedRequest refused_request_;
   uint64_t followed_version_ = 0;  // of what was learned
   int64_t block_bytes_ = 0;        // in use by blocks, where limits_together_

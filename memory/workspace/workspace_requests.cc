@@ -1,4 +1,4 @@
-// How a request is served: by the plan, one behind the other, or outside the pages.
+// How a request is served that is not quick: by the plan, one behind the other, or outside the pages.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -21,41 +21,10 @@ size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 
 }  // namespace
 
-Buffer* WorkspaceCore::Allocate(size_t bytes) {
-  const uint32_t slot = slot_count_;
-  Buffer* const buffer = records_.next_free();
-  if (slot >= quick_slots_ || buffer == nullptr) return AllocateInRanges(bytes);
-  const PlanLayout::Slot* const planned = quick_.TryPlace(slot, bytes, alignment_);
-  if (planned == nullptr) return AllocateSlowly(bytes);
-  const size_t rounded = planned->bytes;
-  // As few stores as can be, those to one cache line after each other: they are what this path costs. Settle() counts
-  // the rest.
-  buffer->id = first_id_ + slot;
-  buffer->data = pages_.base() + planned->offset;
-  pages_.Unpoison(buffer->data, rounded);
-  buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  buffer->bytes = bytes;
-  buffer->request.slot = slot;
-  buffer->request.bytes = rounded;
-  slots_[slot] = RequestSlot(buffer);
-  records_.Take(buffer);
-  slot_count_ = slot + 1;
-  // The rare call is the last thing, so that it needs no stack here.
-  if (account_.AddUsedToBeListed(static_cast<int64_t>(rounded))) [[unlikely]] {
-    return ListAccount(buffer);
-  }
-  return buffer;
-}
-
-Buffer* WorkspaceCore::ListAccount(Buffer* made) noexcept {
-  account_.List();
-  return made;
-}
-
-// Counts what Allocate left to be derived from the plan, and AllocateUnrecorded from the free ranges.
+// Counts what quick requests left to be derived from the plan or from the free ranges.
 void WorkspaceCore::SettleSlowly() noexcept {
   const uint32_t made = slot_count_, settled = settled_;
-  if (settled >= slots_end_) {
+  if (settles_ranges()) {
     counters.cursor = std::max<size_t>(counters.cursor, ranges_.reached());
   } else {
     const PlanLayout& layout = follower_.placed().layout();
@@ -69,13 +38,13 @@ void WorkspaceCore::SettleSlowly() noexcept {
 // Another thread than the one inside may not look at its plan.
 size_t WorkspaceCore::CurrentCursor() const {
   if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken())) return counters.cursor;
-  if (settled_ >= slots_end_) return std::max<size_t>(counters.cursor, ranges_.reached());
+  if (settles_ranges()) return std::max<size_t>(counters.cursor, ranges_.reached());
   return std::max<size_t>(counters.cursor,
                           follower_.placed().layout().top_of(settled_, slot_count_));
 }
 
 size_t WorkspaceCore::CurrentBytesThisCycle() const {
-  if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken()) || settled_ >= slots_end_) {
+  if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken()) || settles_ranges()) {
     return counters.bytes_this_cycle;
   }
   return counters.bytes_this_cycle + follower_.placed().layout().bytes_of(settled_, slot_count_);
@@ -84,43 +53,6 @@ size_t WorkspaceCore::CurrentBytesThisCycle() const {
 uint64_t WorkspaceCore::CurrentHits() const {
   if (settled_ == slot_count_ || !is_open_on(CurrentThreadToken())) return counters.hits;
   return counters.hits + (slot_count_ - settled_);
-}
-
-// A request of a cycle that follows no plan, from the free ranges, where all is at hand for that.
-Buffer* WorkspaceCore::AllocateInRanges(size_t bytes) {
-  if (unrecorded_) return AllocateUnrecorded(bytes);
-  const uint32_t slot = slot_count_;
-  Buffer* const buffer = records_.next_free();
-  if (!ranges_.begun() || !follower_.is_ready_without_plan() || buffer == nullptr ||
-      slot == slots_.size() || settled_ != slot || !ranges_.has_reserved() ||
-      !records_.returned().empty() || findings_.tracing() || watches_limit_) {
-    return AllocateSlowly(bytes);
-  }
-  const size_t rounded = RoundUp(bytes + (bytes == 0), alignment_);
-  if (rounded == 0) return AllocateSlowly(bytes);
-  size_t offset = 0;
-  const TwoEndedRanges::Range range = ranges_.Take(rounded, &offset);
-  if (range == TwoEndedRanges::Range::kNone) return AllocateSlowly(bytes);
-  records_.TakeOfMany(buffer);
-  buffer->data = pages_.base() + offset;
-  pages_.Unpoison(buffer->data, rounded);
-  buffer->stamp.store(stamp_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  buffer->bytes = bytes;
-  buffer->id = NextBufferId();
-  buffer->request.slot = slot;
-  buffer->request.bytes = rounded;
-  buffer->request.spill = TokenOf(range);
-  slots_[slot] = RequestSlot(buffer);
-  settled_ = slot + 1;
-  slot_count_ = slot + 1;
-  ++counters.hits;
-  counters.cursor = std::max<size_t>(counters.cursor, ranges_.reached());
-  counters.bytes_this_cycle += rounded;
-  follower_.Made(slot, rounded);
-  if (account_.AddUsedToBeListed(static_cast<int64_t>(rounded))) [[unlikely]] {
-    return ListAccount(buffer);
-  }
-  return buffer;
 }
 
 Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
@@ -193,9 +125,9 @@ Buffer* WorkspaceCore::AllocateSlowly(size_t bytes) {
     findings_.TellRequest({number(), generation(), slot, buffer, rounded,
                            in_pages ? data - pages_.base() : int64_t{-1}, misses});
   }
-  if (slot >= slots_end_) {
-    ExpectUnrecorded();
-  } else if (follower_.plan() != nullptr && slot_count_ >= quick_slots_) {
+  if (follower_.plan() == nullptr) {
+    if (slot_count_ >= free_slots_) ExpectInRanges();
+  } else if (slot_count_ >= quick_slots_) {
     ExpectQuick();
   }
   return buffer;

@@ -243,5 +243,42 @@ TEST(WorkspaceWaiting, ARefusalTellsTheLargestFreePiece) {
   }
 }
 
+// Numbers come by the block, and when they are used up others have had the next one meanwhile.
+TEST(WorkspaceWaiting, NumbersOfArraysAreNobodyElses) {
+  std::mt19937_64 random(11);
+  std::vector<uint64_t> ids;
+  const auto add = [&](Workspace& workspace, uint64_t requests) {
+    WorkspaceScope scope(workspace);
+    while (requests-- > 0) ids.push_back(BufferHandle(AllocateHere(64))->id);
+  };
+  Workspace one("one", Learning()), other("other", Learning());
+  Wait(one, random);
+  Wait(other, random);
+  add(one, 100);
+  add(other, 100);
+  add(one, kBufferIdsAtOnce);
+  add(other, 100);
+  std::sort(ids.begin(), ids.end());
+  EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end());
+}
+
+// They are free before pages are used that were not yet.
+TEST(WorkspaceWaiting, WhatOtherThreadsReleaseIsUsedAgain) {
+  std::mt19937_64 random(12);
+  Workspace workspace("w", Learning());
+  for (int cycle = 0; cycle < 10; ++cycle) {
+    WorkspaceScope scope(workspace);
+    std::vector<BufferHandle> alive;
+    for (int i = 0; i < 64; ++i)
+      alive.push_back(BufferHandle(AllocateHere(16384 + random() % 8192)));
+  }
+  WorkspaceScope scope(workspace);
+  for (int i = 0; i < 32; ++i) {
+    BufferHandle array(AllocateHere(16384 + random() % 8192));
+    std::thread([&] { array.Reset(); }).join();
+  }
+  EXPECT_LE(workspace.offset(), 2u * 24576);
+}
+
 }  // namespace
 }  // namespace tidepool
