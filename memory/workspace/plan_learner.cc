@@ -207,8 +207,9 @@ void PlanLearner::Forget() noexcept {
   Changed();
 }
 
-// What has not come for long is not what pages are made for.
+// What has not come for long is not what pages are made for. The last thing that is done with plans that were found.
 void PlanLearner::ForgetOld() noexcept {
+  if (trust_.doubts() && cycles_ % PlanningEffort::kLeastGoneAfter == 0) ForgetUnfollowed();
   const bool forgets = keeps_outliers_
                            ? cycles_ % PlanSet::kMostUnused == 0 && plans_.ForgetInTheWay(cycles_)
                            : plans_.ForgetOutliers(cycles_);

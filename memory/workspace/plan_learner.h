@@ -223,6 +223,8 @@ class PlanLearner {
   std::optional<WantedPlan> UseExactPlan(const EndedCycle& cycle, const Shape& shape);
   std::optional<WantedPlan> Repeats(const EndedCycle& cycle, const Shape& shape, bool followed);
   void ExpectSteady(const EndedCycle& cycle) noexcept;
+  // To find another plan takes as long as following it gains in so many requests.
+  static constexpr uint32_t kRequestsForChange = 24;
   bool MayWithhold() const;
   static bool IsLittle(const EndedCycle& cycle);
   bool ObserveWithheld(const EndedCycle& cycle, const Shape& before, const Shape& shape,

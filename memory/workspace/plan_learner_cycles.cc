@@ -163,7 +163,11 @@ std::optional<WantedPlan> PlanLearner::WantCycle(const EndedCycle& cycle, const 
     // One plan is of use only for cycles that follow one another.
     using Answer = PlanningEffort::Answer;
     const bool rarely = trust_.doubts() && came_running_ < kRunsOn && IsLittle(cycle);
-    const Answer pays = keeps_plans() ? effort_.PaysFor(shape.signature, cycles_, rarely)
+    // What has few requests would begin without its plan however often it comes.
+    const uint64_t often =
+        shape.requests < kRequestsForChange ? PlanningEffort::kNeverOften : PlanningEffort::kOften;
+    const Answer pays = keeps_plans()
+                            ? effort_.PaysFor(shape.signature, cycles_, rarely ? often : 0)
                         : effort_.Pays(comes_again_) ? Answer::kYes
                                                      : Answer::kNo;
     if (pays != Answer::kYes) {

@@ -8,9 +8,6 @@
 namespace tidepool {
 namespace {
 
-// To find another plan takes as long as following it gains in so many requests.
-constexpr uint32_t kRequestsForChange = 24;
-
 // Whether the cycles of `longer` begin with all that those of `plan` request.
 bool IsBeginningOf(const CyclePlan& plan, const CyclePlan& longer) {
   const size_t requests = plan.requests.size();
@@ -44,7 +41,6 @@ bool PlanLearner::ObserveWithheld(const EndedCycle& cycle, const Shape& before, 
   const bool served = cycle.was_served() && cycle.changes * kRequestsForChange <= shape.requests;
   trust_.Saw(!is_little || served || in_order || (own != nullptr && comes_again_));
   if (own != nullptr) own->seen_at = cycles_;
-  if (trust_.doubts() && cycles_ % PlanningEffort::kLeastGoneAfter == 0) ForgetUnfollowed();
   withholds_ = is_little && trust_.withholds() && !(comes_again_ && (followed || own != nullptr));
   if (!withheld || own == nullptr || cycle.followed != nullptr || cycle.misses > 0) return false;
   Use(own, /*followed=*/false);

@@ -67,6 +67,37 @@ TEST(PlanLearner, ACycleThatNeedsLessIsLookedAtSoonAfterALongSteadyOne) {
   }
 }
 
+// Who follows it would read what is no more there: whatever goes while a cycle is observed, where few cycles are known.
+TEST(PlanLearner, WhatIsNextIsOneOfThePlansThatAreKept) {
+  for (const size_t kinds : {40, 100, 300}) {
+    for (const uint32_t requests : {12u, 30u, 60u}) {
+      std::mt19937_64 random(kinds + requests);
+      Player player(WorkspaceConfig::Inference());
+      player.learner().ExpectOrder();
+      player.learner().AllowUnrecorded();
+      player.MakeChanges(4);
+      std::vector<std::vector<Request>> shapes(kinds);
+      for (std::vector<Request>& shape : shapes) {
+        for (uint32_t i = 0; i < requests; ++i) {
+          const auto until = static_cast<uint32_t>(i + 1 + random() % 8);
+          shape.push_back({64 * (1 + random() % 30), std::min(until, requests)});
+        }
+      }
+      const auto is_kept = [&](const LearnedCycle* cycle) {
+        return cycle == nullptr || player->plans().Holds(cycle);
+      };
+      size_t withheld = 0;
+      for (int cycle = 0; cycle < 20000; ++cycle) {
+        player.Run(shapes[random() % kinds]);
+        withheld += player->next() == nullptr && player->plans().size() > 0;
+        ASSERT_TRUE(is_kept(player->last())) << cycle;
+        ASSERT_TRUE(is_kept(player->next())) << cycle;
+      }
+      EXPECT_GT(withheld, 100u) << kinds << " kinds of " << requests;
+    }
+  }
+}
+
 // The layouts of plans that come later need more memory to be followed, which moves it: what was
 // prepared for the cycle before is prepared anew, though the plan is the same.
 TEST(CycleFollower, ALessonIsPreparedForThoughTheSameCycleIsExpected) {

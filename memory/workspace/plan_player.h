@@ -28,6 +28,9 @@ class Player {
   // Also what follows its plan is written down, which is never taken for one more of many alike.
   void RecordAll() { records_all_ = true; }
 
+  // From one plan to another, of cycles that are not what was expected.
+  void MakeChanges(uint32_t changes) { changes_ = changes; }
+
   // Cycles without a plan are only hashed where the lesson says so.
   void AllowUnrecorded() { learner_.AllowUnrecorded(); }
 
@@ -51,10 +54,11 @@ class Player {
     cycle_.made = {{slots_.data(), slots_.size()}, nullptr};
     cycle_.recorder = &recorder_;
     cycle_.followed = lesson_.next;
-    // The plan that has the same requests, as a workspace would find it.
-    for (uint32_t i = 0; i < lesson_.plans->size(); ++i) {
+    // The plan that has the same requests, as a workspace would find it; not where cycles begin without one.
+    for (uint32_t i = 0; cycle_.followed != nullptr && i < lesson_.plans->size(); ++i) {
       if (Follows((*lesson_.plans)[i], requests)) cycle_.followed = &(*lesson_.plans)[i];
     }
+    cycle_.changes = cycle_.followed != lesson_.next ? changes_ : 0;
     const bool follows = cycle_.followed != nullptr && Follows(*cycle_.followed, requests);
     if (cycle_.followed != nullptr && !follows) {
       cycle_.misses = 1;
@@ -132,6 +136,7 @@ class Player {
   uint64_t misses_ = 0;
   uint64_t tried_ = 0;
   uint64_t planned_ = 0;
+  uint32_t changes_ = 1;
   bool records_all_ = false;
 };
 

@@ -33,18 +33,19 @@ namespace tidepool {
 class PlanningEffort {
  public:
   enum class Answer : uint8_t { kNo, kNextTime, kYes };
-  // A cycle that no plan serves has these requests, the last one of so many. Whether to plan it now. `rarely`: plans are
-  // hardly of use, so it is to have come often.
-  Answer PaysFor(uint64_t signature, uint64_t cycles, bool rarely = false) noexcept {
+  // A cycle that no plan serves has these requests, the last one of so many. Whether to plan it now. `comings`: plans are
+  // hardly of use, so it is to have come so often.
+  static constexpr uint64_t kOften = 128, kNeverOften = UINT64_MAX;
+  Answer PaysFor(uint64_t signature, uint64_t cycles, uint64_t comings = 0) noexcept {
     ++unfollowed_;
     Weigh(cycles);
-    if (!waits() && !rarely) return Answer::kYes;
+    if (!waits() && comings == 0) return Answer::kYes;
     if (seen_ == nullptr) {
       seen_.reset(new (std::nothrow) uint64_t[kSeen]());
       if (seen_ == nullptr) return Answer::kYes;
     }
     const uint64_t times = Note(signature);
-    const uint64_t most = std::max(planned_at(), rarely ? kOften : 0);
+    const uint64_t most = std::max(planned_at(), comings);
     if (times + 1 >= most) return Answer::kYes;
     ++put_off_;
     CountUnpaid();
@@ -216,7 +217,6 @@ class PlanningEffort {
     return times;
   }
 
-  static constexpr uint64_t kOften = 128;
   static constexpr uint64_t kLostPerStep = 32 * kPaidForGood;
   static constexpr uint64_t kMostLost = 5 * kLostPerStep;
   static constexpr size_t kCyclesPerPlan = 1024;
