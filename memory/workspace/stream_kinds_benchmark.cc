@@ -2,14 +2,16 @@
 //
 //   bazel run //memory/workspace:stream_benchmark -- --benchmark_filter=Kinds
 //
-// Kinds/NAME: 30 requests of up to 2,000 bytes a cycle (lengths: 20 to 219), each released some requests later or at the end,
-// first byte written, in a workspace of defaults and by malloc, 200 cycles of one and the same of the other, either first in
-// turns as the second one finds the list of requests in the cache, of a new workspace. times_malloc_at_first: processor time
-// of the first 20,000 cycles by that of malloc; times_malloc: of the last 50,000 of 100,000; with both in nanoseconds a
-// request, and how many plans were made in all.
+// Kinds/NAME: 30 requests of up to 2,000 bytes a cycle (lengths: 20 to 219; blocks: 20 to 219; one_grows: 40 of up to 4 MiB),
+// each released some requests later or at the end, first byte written, by four: arrays in a new workspace of defaults, malloc,
+// raw bytes in another workspace, and arrays without a workspace. 200 cycles of one, then the same of the next, each first in
+// turns as who comes later finds the list of requests in the cache. at_first: processor time of arrays in the first fifth
+// of 100,000 cycles (one_grows: 10,000) by that of malloc; times_malloc: in the last half, likewise raw_bytes; times_no_workspace: of arrays in
+// the workspace by those without; in nanoseconds a request ns, malloc_ns; and how many plans were made in all.
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,6 +21,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
+#include "tidepool/memory/pmr/block_bytes.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/allocators.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -67,6 +70,36 @@ Cycle LengthOf(Random& random, uint64_t number) {
   return cycle;
 }
 
+// Two or three of 40 pieces, of 10 to 73 requests, one behind the other.
+Cycle BlocksOf(Random& random, uint64_t) {
+  Cycle cycle;
+  for (uint64_t pieces = 2 + random() % 2; pieces > 0; --pieces) {
+    Random piece(random() % 40);
+    const auto begin = static_cast<uint32_t>(cycle.size());
+    const auto requests = static_cast<uint32_t>(10 + piece() % 64);
+    cycle.resize(begin + requests);
+    for (uint32_t i = 0; i < requests; ++i) {
+      cycle[begin + i].bytes = 1 + piece() % kMostBytes;
+      const auto until = static_cast<uint32_t>(i + 1 + piece() % 8);
+      if (until < requests) cycle[begin + until].goes.push_back(begin + i);
+    }
+  }
+  return cycle;
+}
+
+// A list of large ones, of which one is a little larger each time, as what is kept of a text that is written is.
+Cycle OneGrows(Random&, uint64_t number) {
+  Random random(7);
+  Cycle cycle(40);
+  for (uint32_t i = 0; i < cycle.size(); ++i) {
+    cycle[i].bytes = 1 + random() % (size_t{4} << 20);
+    const auto until = static_cast<uint32_t>(i + 1 + random() % 12);
+    if (until < cycle.size()) cycle[until].goes.push_back(i);
+  }
+  cycle[17].bytes = (size_t{1} << 20) + 64 * number;
+  return cycle;
+}
+
 // What to do, one after the other: a request of so many bytes, or the release of one (0 bytes).
 struct Step {
   uint32_t number;
@@ -92,6 +125,7 @@ void AddSteps(const Cycle& cycle, Steps* steps) {
 struct Stream {
   const char* name;
   std::function<Cycle(Random&, uint64_t cycle)> next;
+  uint64_t cycles = 100000;
 };
 
 std::vector<Stream> Streams() {
@@ -115,48 +149,96 @@ std::vector<Stream> Streams() {
       {"20000_drawn", drawn(20000, 10)},
       {"20000_drawn_unlike", drawn(20000, 0)},
       {"20000_in_turns", [](Random&, uint64_t cycle) { return KindOf(cycle % 20000, 10); }},
+      {"blocks", BlocksOf},
+      {"one_grows", OneGrows, 10000},
   };
 }
 
+// What each of the four has of the requests, by their numbers.
+class Sides {
+ public:
+  static constexpr size_t kSides = 4;
+  enum Side : size_t { kWorkspace, kMalloc, kRawBytes, kNoWorkspace };
+
+  // The processor's seconds that `side` took for the cycles of `steps`, which end at `ends`.
+  double Play(Side side, const Steps& steps, const std::vector<size_t>& ends) {
+    const double begin = ProcessorSeconds();
+    const Step* step = steps.data();
+    for (const size_t end : ends) {
+      const Step* const until = steps.data() + end;
+      switch (side) {
+        case kWorkspace: {
+          WorkspaceScope scope(workspace_);
+          PlayArrays(step, until);
+          break;
+        }
+        case kRawBytes: {
+          WorkspaceScope scope(raw_);
+          for (const Step* at = step; at != until; ++at) {
+            Block& block = blocks_[at->number];
+            if (at->bytes == 0) {
+              ReleaseBytes(block.data, block.bytes);
+            } else {
+              block = {AllocateBytesHere(at->bytes), at->bytes};
+              *static_cast<volatile char*>(block.data) = 1;
+            }
+          }
+          break;
+        }
+        case kMalloc:
+          for (const Step* at = step; at != until; ++at) {
+            void*& block = blocks_[at->number].data;
+            if (at->bytes == 0) {
+              std::free(block);
+            } else {
+              block = std::malloc(at->bytes);
+              *static_cast<volatile char*>(block) = 1;
+            }
+          }
+          break;
+        case kNoWorkspace:
+          PlayArrays(step, until);
+          break;
+      }
+      step = until;
+    }
+    return ProcessorSeconds() - begin;
+  }
+  size_t plans() const { return workspace_.stats().plans; }
+
+ private:
+  struct Block {
+    void* data;
+    size_t bytes;
+  };
+  static constexpr size_t kMostRequests = 256;
+
+  void PlayArrays(const Step* step, const Step* until) {
+    for (; step != until; ++step) {
+      BufferHandle& array = arrays_[step->number];
+      if (step->bytes == 0) {
+        array.Reset();
+      } else {
+        array = BufferHandle(AllocateHere(step->bytes));
+        *reinterpret_cast<volatile char*>(array->data) = 1;
+      }
+    }
+  }
+
+  Workspace workspace_{"kinds"}, raw_{"raw"};
+  std::array<BufferHandle, kMostRequests> arrays_;
+  std::array<Block, kMostRequests> blocks_;
+};
+
 void Kinds(benchmark::State& state, const Stream& stream) {
-  const uint64_t chunk = RunsOnce() ? 10 : 200, cycles = RunsOnce() ? 40 : 100000;
+  const uint64_t chunk = RunsOnce() ? 10 : 200, cycles = RunsOnce() ? 40 : stream.cycles;
   for (auto _ : state) {
     Random random(1);
-    Workspace workspace("kinds");
-    std::vector<BufferHandle> arrays(256);
-    std::vector<void*> blocks(256);
-    double ours[2] = {}, theirs[2] = {};
+    Sides sides;
+    std::array<double, Sides::kSides> first{}, late{};
     size_t requests = 0;
     Steps steps;
     std::vector<size_t> ends;  // of cycles
-    const auto play_ours = [&] {
-      const double begin = ProcessorSeconds();
-      const Step* step = steps.data();
-      for (const size_t end : ends) {
-        WorkspaceScope scope(workspace);
-        for (; step != steps.data() + end; ++step) {
-          if (step->bytes == 0) {
-            arrays[step->number].Reset();
-            continue;
-          }
-          arrays[step->number] = BufferHandle(AllocateHere(step->bytes));
-          *reinterpret_cast<volatile char*>(arrays[step->number]->data) = 1;
-        }
-      }
-      return ProcessorSeconds() - begin;
-    };
-    const auto play_theirs = [&] {
-      const double begin = ProcessorSeconds();
-      for (const Step& step : steps) {
-        if (step.bytes == 0) {
-          std::free(blocks[step.number]);
-          continue;
-        }
-        blocks[step.number] = std::malloc(step.bytes);
-        *static_cast<volatile char*>(blocks[step.number]) = 1;
-      }
-      return ProcessorSeconds() - begin;
-    };
     for (uint64_t done = 0; done < cycles; done += chunk) {
       steps.clear();
       ends.clear();
@@ -167,22 +249,23 @@ void Kinds(benchmark::State& state, const Stream& stream) {
         ends.push_back(steps.size());
         made += cycle.size();
       }
-      const bool ours_first = done / chunk % 2 == 0;
-      double times[2];
-      if (ours_first) times[0] = play_ours();
-      times[1] = play_theirs();
-      if (!ours_first) times[0] = play_ours();
-      const bool late = done >= cycles / 2;
-      if (!late && done >= cycles / 5) continue;
-      ours[late] += times[0];
-      theirs[late] += times[1];
-      requests += late ? made : 0;
+      const bool is_first = done < cycles / 5, is_late = done >= cycles / 2;
+      for (size_t i = 0; i < Sides::kSides; ++i) {
+        const auto side = static_cast<Sides::Side>((done / chunk + i) % Sides::kSides);
+        const double seconds = sides.Play(side, steps, ends);
+        if (is_first) first[side] += seconds;
+        if (is_late) late[side] += seconds;
+      }
+      if (is_late) requests += made;
     }
-    state.counters["times_malloc_at_first"] = ours[0] / theirs[0];
-    state.counters["times_malloc"] = ours[1] / theirs[1];
-    state.counters["ns"] = ours[1] / static_cast<double>(requests) * 1e9;
-    state.counters["malloc_ns"] = theirs[1] / static_cast<double>(requests) * 1e9;
-    state.counters["plans"] = static_cast<double>(workspace.stats().plans);
+    const double ours = late[Sides::kWorkspace], theirs = late[Sides::kMalloc];
+    state.counters["at_first"] = first[Sides::kWorkspace] / first[Sides::kMalloc];
+    state.counters["times_malloc"] = ours / theirs;
+    state.counters["raw_bytes"] = late[Sides::kRawBytes] / theirs;
+    state.counters["times_no_workspace"] = ours / late[Sides::kNoWorkspace];
+    state.counters["ns"] = ours / static_cast<double>(requests) * 1e9;
+    state.counters["malloc_ns"] = theirs / static_cast<double>(requests) * 1e9;
+    state.counters["plans"] = static_cast<double>(sides.plans());
   }
 }
 
