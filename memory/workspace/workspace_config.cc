@@ -81,7 +81,7 @@ std::vector<std::string> WorkspaceConfig::Reasons(Device device) const {
          "alignment is ", alignment, ", expected a power of two from 16 to 2097152");
   refuse(!overallocation_limit.IsValid(),
          "overallocation_limit is negative, not a number or a ratio of more than ",
-         Overallocation::kMostRatio);
+         Overallocation::kMostRatio, "; found ", overallocation_limit.value());
   refuse(max_size > 0 && min_size > max_size, "min_size ", min_size, " exceeds max_size ",
          max_size);
   refuse(max_size > 0 && initial_size > max_size, "initial_size ", initial_size,

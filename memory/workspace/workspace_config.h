@@ -32,6 +32,8 @@ class Overallocation {
 
   // A ratio from 0 to kMostRatio, or bytes that are not negative.
   bool IsValid() const { return bytes_ >= 0 || (ratio_ >= 0 && ratio_ <= kMostRatio); }
+  // As it was made: the ratio, or the bytes.
+  double value() const { return bytes_ != -1 ? static_cast<double>(bytes_) : ratio_; }
 
   friend bool operator==(const Overallocation&, const Overallocation&) = default;
 

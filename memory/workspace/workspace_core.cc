@@ -18,6 +18,8 @@
 namespace tidepool {
 namespace {
 
+std::string PagesOf(const std::string& id) { return absl::StrCat("workspace [", id, "]: pages"); }
+
 // Of a cycle that was traced, before what is alive is dropped.
 void TellOfCycle(MemoryListener& listener, RecordedCycle cycle, RequestView view) noexcept {
   try {
@@ -75,6 +77,10 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
     learner_.SetInitialBytes(pages_.initial_bytes());
     reclaimer_ = Reclaimer::Global().Register(
         absl::StrCat("workspace ", id), [this](ReclaimDepth depth) { return Reclaim(depth); });
+  } catch (OutOfMemoryError& error) {
+    MemoryTracker::Global().Unregister(&account_);
+    error.AddContext(PagesOf(this->id));
+    throw;
   } catch (...) {
     MemoryTracker::Global().Unregister(&account_);
     throw;
@@ -157,8 +163,11 @@ void WorkspaceCore::Open() {
 void WorkspaceCore::PreparePages() {
   try {
     pages_.Prepare(std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle));
-  } catch (const OutOfMemoryError&) {
-    if (is_ring_slot_ || !pages_.may_do_without()) throw;
+  } catch (OutOfMemoryError& error) {
+    if (is_ring_slot_ || !pages_.may_do_without()) {
+      error.AddContext(PagesOf(id));
+      throw;
+    }
     learner_.Trim(counters.bytes_last_cycle);
     FollowLearned();
   }

@@ -78,7 +78,33 @@ TEST(WorkspaceLimits, SizesThatWereNegativeAreRefused) {
     WorkspaceConfig config = WorkspaceConfig::Nd4j();
     config.overallocation_limit = Overallocation::Bytes(bytes);
     EXPECT_THAT(config.Reasons(),
-                testing::ElementsAre(HasSubstr("overallocation_limit is negative")));
+                testing::ElementsAre(testing::AllOf(HasSubstr("overallocation_limit is negative"),
+                                                    HasSubstr(absl::StrCat("found ", bytes)))));
+  }
+}
+
+// What no machine has: who asked is in the message, and may go on.
+TEST(WorkspaceLimits, ARefusalOfMemoryNamesTheWorkspace) {
+  const auto refusal = [](const auto& call) {
+    try {
+      call();
+    } catch (const OutOfMemoryError& error) {
+      return error.message();
+    }
+    return std::string("nothing was thrown");
+  };
+  for (const int bits : {46, 50}) {
+    const size_t bytes = size_t{1} << bits;
+    WorkspaceConfig config = WorkspaceConfig::Training();
+    config.initial_size = bytes;
+    EXPECT_THAT(refusal([&] { Workspace workspace("huge", config); }),
+                testing::StartsWith("workspace [huge]: pages: "));
+    Workspace workspace("small");
+    WorkspaceScope scope(workspace);
+    EXPECT_THAT(
+        refusal([&] { AllocateHere(bytes); }),
+        testing::StartsWith(absl::StrCat("workspace [small]: a request of ", bytes, " bytes: ")));
+    EXPECT_TRUE(BufferHandle(AllocateHere(100)));
   }
 }
 

@@ -34,7 +34,14 @@ Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
     try {
       CheckMaySpill(rounded);
       MakeHolesFor(rounded);
-      const Allocation spill = spills_.Allocate(bytes, rounded);
+      const Allocation spill = [&] {
+        try {
+          return spills_.Allocate(bytes, rounded);
+        } catch (OutOfMemoryError& error) {
+          error.AddContext(absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes"));
+          throw;
+        }
+      }();
       CheckSpilled(spill, bytes, rounded);
       return spill;
     } catch (const OutOfMemoryError&) {
