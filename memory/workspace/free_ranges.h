@@ -149,8 +149,9 @@ class FreeRanges {
   static constexpr int kLists = 8 * 56;  // sizes of fewer than 2^58 units
   // So many times running; then it begins at the begin again.
   static constexpr uint32_t kMostAgain = 64;
-  // So much may be kept by its size, whatever the share.
-  static constexpr size_t kLeastKept = size_t{32} << 10;
+  // So much may be kept by its size, whatever the share: of sizes drawn up to 2,000 bytes nearly each finds one of its own, which
+  // a first cache holds. With half of it a third of these merged and searched, and took half as long again.
+  static constexpr size_t kLeastKept = size_t{64} << 10;
 
   enum class State : uint64_t { kTaken, kFree };  // what is kept is kTaken
   // In use by the thousand at once. A range ends where the one above it begins.

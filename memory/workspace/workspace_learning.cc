@@ -24,7 +24,7 @@ size_t WithLargeGaps(size_t alive) {
 
 // Pages of what no plan places have room for four times what it reached, up to so much: what is kept by its size need not be
 // merged for each request then.
-constexpr size_t kRoomForLittle = size_t{64} << 10;
+constexpr size_t kRoomForLittle = size_t{128} << 10;
 
 }  // namespace
 
