@@ -12,9 +12,9 @@
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/host_view.h"
-#include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
+#include "tidepool/nn/losses/loss.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/network/network_body.h"
@@ -125,18 +125,6 @@ void Network::CheckLabelsMasks(const NetworkInputs& inputs) const {
                                       inputs.features[0].dim(0), "] + ", outputs[i].ToString()));
   }
 }
-
-namespace {
-
-NDArray WithoutMaskedLabels(const NDArray& labels, const NDArray* mask) {
-  if (mask == nullptr || mask->rank() > labels.rank() || mask->device() != labels.device())
-    return labels;
-  NDArray used = mask->dtype() == DType::kBool ? *mask : NotEqual(*mask, 0);
-  while (used.rank() < labels.rank()) used = used.ExpandDims(-1);
-  return Where(used, labels, Scalar(int64_t{0}));
-}
-
-}  // namespace
 
 NDArray Network::LossesOf(absl::Span<const NDArray> outputs, const NetworkInputs& inputs) const {
   NDArray losses;

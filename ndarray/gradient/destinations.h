@@ -2,50 +2,37 @@
 #ifndef TIDEPOOL_NDARRAY_GRADIENT_DESTINATIONS_H_
 #define TIDEPOOL_NDARRAY_GRADIENT_DESTINATIONS_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "tidepool/ndarray/gradient/place_index.h"
+#include "tidepool/ndarray/gradient/places.h"
 #include "tidepool/ndarray/ndarray.h"
 
 namespace tidepool {
 
-// An array that gradients are written to, with its first byte and the one behind its last.
+// An array that gradients are written to, with its addresses.
 struct Destination {
   NDArray array;  // undefined: none was handed in
-  const std::byte *begin = nullptr, *end = nullptr;
+  Places where;
 
   void Set(const NDArray& to);
 };
 
 class Destinations {
  public:
-  // One of those added that shares memory with `gradient`, which has some; null: none does. Of arrays that lie apart, whatever their
-  // order, it looks at the neighbours alone; of those that lie between each other's elements at all.
-  const Destination* Find(const NDArray& gradient);
-  // So that the next Add takes no memory.
-  void Reserve() {
-    if (sorted_.size() == sorted_.capacity()) sorted_.reserve(2 * sorted_.size() + 16);
+  // One of those added that shares memory with `gradient`, which has some; null: none does.
+  const Destination* Find(const NDArray& gradient) const;
+  // Which stays what and where it is until Clear(). Where it throws it was not added.
+  void Add(Destination& destination) {
+    if (destination.array.is_defined() && destination.array.buffer()) index_.Add(destination);
   }
-  // Which stays where it is until Clear().
-  void Add(const Destination& destination);
   // Keeps the memory.
-  void Clear() {
-    sorted_.clear();
-    interleaves_ = false;
-  }
+  void Clear() { index_.Clear(); }
   // How many arrays Find() has looked at, for tests.
-  int64_t compared() const { return compared_; }
+  int64_t compared() const { return index_.compared(); }
 
  private:
-  using Sorted = std::vector<const Destination*>;
-  // Calls visit(other) for those that have bytes in [begin, end), as far as the first and last bytes of each tell, until it is true.
-  template <typename Visit>
-  void VisitBetween(const std::byte* begin, const std::byte* end, const Visit& visit);
-
-  Sorted sorted_;             // by their first bytes
-  bool interleaves_ = false;  // some begin before another one's end
-  int64_t compared_ = 0;
+  PlaceIndex<Destination> index_;
 };
 
 }  // namespace tidepool

@@ -15,7 +15,6 @@ class DestinationsTest : public testing::Test {
   bool Add(const NDArray& gradient) {
     if (destinations_.Find(gradient) != nullptr) return false;
     all_.emplace_back().Set(gradient);
-    destinations_.Reserve();
     destinations_.Add(all_.back());
     return true;
   }

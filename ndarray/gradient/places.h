@@ -26,6 +26,11 @@ class Places {
     shifted.end_ += bytes;
     return shifted;
   }
+  // The largest number of bytes after which its gaps come again; 0: it has none.
+  int64_t pitch() const { return gap_count_ > 0 ? gaps_[gap_count_ - 1].pitch : 0; }
+  // Within how many bytes from its first one on it lies, of each `pitch` bytes as counted from there; 0: that is not known to be
+  // less than all.
+  int64_t RunOf(int64_t pitch) const;
   // Whether there may be a byte that is of both. Exact for slices of one dense array that show the same axes without steps, of up to
   // kMost + 1 axes; of steps where they divide the sizes.
   bool MayOverlap(const Places& other) const {
@@ -40,8 +45,6 @@ class Places {
     int64_t pitch, run;
   };
   bool AreInGapsOf(const Places& other) const;
-  // Of that pitch; 0: there is none.
-  int64_t RunOf(int64_t pitch) const;
 
   int64_t begin_ = 0, end_ = 0;
   int gap_count_ = 0;

@@ -108,9 +108,34 @@ NDArray ShadowMemory::PartOf(const NDArray& whole, const TapedView& view) {
   return view.In(whole.buffer(), FirstOf(whole));
 }
 
+void ShadowMemory::DeadParts::Add(const TapedView& view) {
+  if (used_ == parts_.size()) parts_.push_back(std::make_unique<Part>());
+  Part& part = *parts_[used_];
+  part.view.SetPlace(view);
+  part.where = Places(view);
+  part.number = used_;
+  index_.Add(part);
+  ++used_;
+  elements_ += view.count();
+}
+
+void ShadowMemory::DeadParts::Remove(Part& part) {
+  index_.Remove(part);
+  elements_ -= part.view.count();
+  std::unique_ptr<Part>& last = parts_[--used_];
+  last->number = part.number;
+  std::swap(parts_[part.number], last);
+}
+
+void ShadowMemory::DeadParts::Clear() {
+  index_.Clear();
+  used_ = 0;
+  elements_ = 0;
+}
+
 void ShadowMemory::SetWhole(uint32_t slot, NDArray whole) {
   if (shadows_.size() <= slot) shadows_.resize(slot + 1);
-  shadows_[slot].dead.clear();
+  shadows_[slot].dead.Clear();
   shadows_[slot].full = std::move(whole);
 }
 
@@ -145,7 +170,7 @@ void ShadowMemory::MakeFull(Shadow& shadow, int64_t elements) {
     throw;
   }
   while (!shadow.pieces.empty()) Erase(shadow, shadow.pieces.begin());
-  shadow.dead.clear();
+  shadow.dead.Clear();
 }
 
 ShadowMemory::Piece& ShadowMemory::NewPiece(Shadow& shadow, int64_t begin) {
@@ -168,18 +193,13 @@ void ShadowMemory::Erase(Shadow& shadow, Pieces::iterator piece) {
 }
 
 void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
-  if (shadow.dead.empty()) return;
   const Places where(view);
-  for (size_t i = 0; i < shadow.dead.size();) {
-    if (!Places(shadow.dead[i]).MayOverlap(where)) {
-      ++i;
-      continue;
-    }
+  while (DeadParts::Part* const dead = shadow.dead.Find(where)) {
     // Who took the part may be reading it.
     if (!may_write_over_ || !IsSpare(shadow.full)) shadow.full = shadow.full.Dup();
-    NDArray part = ViewOfFull(shadow, shadow.dead[i]);
+    NDArray part = ViewOfFull(shadow, dead->view);
     FillInto(0, part);
-    shadow.dead.erase(shadow.dead.begin() + static_cast<std::ptrdiff_t>(i));
+    shadow.dead.Remove(*dead);
   }
 }
 
@@ -251,14 +271,12 @@ GradientPiece ShadowMemory::Take(const TapedView& view, int64_t elements) {
   NDArray part = ViewOfFull(*shadow, view);
   if (Covers(view, elements)) {
     shadow->full = NDArray();
-    shadow->dead.clear();
+    shadow->dead.Clear();
   } else {
-    shadow->dead.emplace_back(view);
-    int64_t taken = 0;  // parts are apart: what overlaps was revived
-    for (const TapedView& dead : shadow->dead) taken += dead.count();
-    if (taken >= elements) {
+    shadow->dead.Add(view);  // what overlapped it was revived
+    if (shadow->dead.elements() >= elements) {
       shadow->full = NDArray();
-      shadow->dead.clear();
+      shadow->dead.Clear();
     }
   }
   return {std::move(part), false};
@@ -298,11 +316,17 @@ void ShadowMemory::MoveOutOfPart(BackwardPlacement& placement) {
   }
 }
 
+int64_t ShadowMemory::compared() const {
+  int64_t compared = 0;
+  for (const Shadow& shadow : shadows_) compared += shadow.dead.compared();
+  return compared;
+}
+
 void ShadowMemory::Clear() {
   for (Shadow& shadow : shadows_) {
     while (!shadow.pieces.empty()) Erase(shadow, shadow.pieces.begin());
     shadow.full = NDArray();
-    shadow.dead.clear();  // whose memory is for the next step
+    shadow.dead.Clear();  // whose memory is for the next step
   }
 }
 

@@ -11,8 +11,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
+#include "tidepool/ndarray/gradient/place_index.h"
+#include "tidepool/ndarray/gradient/places.h"
 #include "tidepool/ndarray/gradient/taped_view.h"
 #include "tidepool/ndarray/ndarray.h"
 
@@ -48,6 +51,8 @@ class ShadowMemory {
   // What the placement says of gradients that do not outlive a part is done.
   void MoveOutOfPart(BackwardPlacement& placement);
   void Clear();
+  // How many parts that were taken it has looked at, for tests.
+  int64_t compared() const;
 
  private:
   struct Piece {
@@ -56,11 +61,36 @@ class ShadowMemory {
     bool relu_done = false;
     bool is_own = false;  // it may be written to, whoever has it
   };
+  // Parts of a whole buffer's gradient that were taken: they count as 0. None overlaps another.
+  class DeadParts {
+   public:
+    struct Part {
+      FreeView view;
+      Places where;
+      size_t number = 0;  // among the parts
+    };
+    void Add(const TapedView& view);
+    // One that may have elements at that place; null: none has.
+    Part* Find(const Places& where) const {
+      return used_ > 0 ? index_.FindOverlapping(where) : nullptr;
+    }
+    void Remove(Part& part);
+    // Keeps the memory.
+    void Clear();
+    int64_t elements() const { return elements_; }  // of all
+    int64_t compared() const { return index_.compared(); }
+
+   private:
+    std::vector<std::unique_ptr<Part>> parts_;  // of which the first `used_` are some
+    size_t used_ = 0;
+    PlaceIndex<Part> index_;
+    int64_t elements_ = 0;
+  };
   using Pieces = std::map<int64_t, Piece>;  // by where they begin; none overlaps another
   struct Shadow {
     Pieces pieces;
-    NDArray full;                // instead: the whole buffer's, as one axis
-    std::vector<FreeView> dead;  // parts of it that were taken: they count as 0
+    NDArray full;  // instead: the whole buffer's, as one axis
+    DeadParts dead;
     bool IsEmpty() const { return pieces.empty() && !full.is_defined(); }
   };
   Shadow* Find(uint32_t slot) { return slot < shadows_.size() ? &shadows_[slot] : nullptr; }

@@ -17,10 +17,7 @@ void SlotTable::Clear() {
   used_ = 0;
   lowest_ = UINT64_MAX;
   highest_ = 0;
-  for (; watched_used_ > 0; --watched_used_) {
-    watched_[watched_used_ - 1].arrays.clear();
-    watched_[watched_used_ - 1].interleaves = false;
-  }
+  for (; watched_used_ > 0; --watched_used_) watched_[watched_used_ - 1].Clear();
 }
 
 void SlotTable::Grow(size_t more) {

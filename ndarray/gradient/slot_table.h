@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "tidepool/ndarray/gradient/place_index.h"
 #include "tidepool/ndarray/gradient/taped_view.h"
 
 namespace tidepool {
@@ -16,11 +17,8 @@ namespace tidepool {
 struct TapeRecord;
 struct WatchedArray;
 
-// What is watched of one buffer.
-struct WatchedInSlot {
-  std::vector<WatchedArray*> arrays;  // by where they begin; none overlaps another
-  bool interleaves = false;           // some of them lie between elements of others
-};
+// What is watched of one buffer; none overlaps another.
+using WatchedInSlot = PlaceIndex<WatchedArray>;
 
 // Small, without memory of its own, and written where it is taken: each recorded call takes one for its result.
 struct TapeSlot {

@@ -43,5 +43,30 @@ TEST(TapeFailure, SegmentsPassRefusedAllocationsOn) {
   EXPECT_GT(refused, 10);
 }
 
+TEST(TapeFailure, WhatWasRefusedToBeWatchedIsNot) {
+  constexpr int64_t kColumns = 70;
+  const NDArray x = Full({2, kColumns}, 3, DType::kFloat64);
+  const NDArray gradients = Zeros({2, kColumns}, DType::kFloat64);
+  bool through = false;
+  int refused = 0;
+  for (int64_t nth = 0; !through; ++nth) {
+    GradientTape tape;
+    int64_t next = 0;
+    const auto watch = [&] {
+      for (; next < kColumns; ++next)
+        tape.Watch(x.Slice(1, next, next + 1), gradients.Slice(1, next, next + 1));
+    };
+    until_fault = nth;
+    through = Try(watch);
+    refused += through ? 0 : 1;
+    watch();
+    tape.Backward(Sum(x * x));
+    ASSERT_THAT(gradients.ToVector<double>(), testing::Each(6)) << nth;
+    NDArray again = gradients;
+    FillInto(0, again);
+  }
+  EXPECT_GT(refused, 10);
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -95,17 +95,7 @@ void GradientTape::Recorder::Stop() {
 bool GradientTape::Recorder::MeetsWatched(const TapedView& view) const {
   const WatchedInSlot* const of_slot = slots_.WatchedOf(view.slot);
   if (of_slot == nullptr) return false;
-  const Places where(view);
-  const std::vector<WatchedArray*>& arrays = of_slot->arrays;
-  auto at = std::partition_point(arrays.begin(), arrays.end(), [&](const WatchedArray* w) {
-    return w->where.begin() < where.end();
-  });
-  while (at != arrays.begin()) {
-    const Places& watched = (*--at)->where;
-    if (watched.MayOverlap(where)) return true;
-    if (!of_slot->interleaves && watched.end() <= where.begin()) break;
-  }
-  return false;
+  return of_slot->FindOverlapping(Places(view)) != nullptr;
 }
 
 bool GradientTape::Recorder::MeetsWatched(const NDArray& array, uint32_t slot) const {

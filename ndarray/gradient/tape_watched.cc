@@ -1,7 +1,7 @@
 // What a tape is asked for gradients of: watched arrays, from Watch() to what was found.
-#include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
@@ -22,12 +22,8 @@ WatchedArray* GradientTape::Recorder::FindWatched(const TapedView& view) const {
   if (view.slot == TapedView::kNoSlot) return nullptr;
   const WatchedInSlot* const of_slot = slots_.WatchedOf(view.slot);
   if (of_slot == nullptr) return nullptr;
-  const std::vector<WatchedArray*>& watched = of_slot->arrays;
-  const int64_t begin = view.Extent().first * static_cast<int64_t>(DTypeBytes(view.dtype));
-  const auto at = std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) {
-    return w->where.begin() < begin;
-  });
-  return at != watched.end() && (*at)->view.IsSame(view) ? *at : nullptr;
+  WatchedArray* const watched = of_slot->FindOverlapping(Places(view));
+  return watched != nullptr && watched->view.IsSame(view) ? watched : nullptr;
 }
 
 void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, GradientWrite write) {
@@ -58,13 +54,10 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   FreeView view(x);
   view.slot = slots_.FindOrAdd(*x.buffer().get(), x.dtype());
   WatchedInSlot& of_slot = slots_.AddWatchedOf(view.slot);
-  std::vector<WatchedArray*>& arrays = of_slot.arrays;
   const Places where(view);
-  const auto at = std::partition_point(arrays.begin(), arrays.end(), [&](const WatchedArray* w) {
-    return w->where.begin() < where.begin();
-  });
-  if (at != arrays.end() && (*at)->view.IsSame(view)) {
-    WatchedArray& watched = **at;
+  const WatchedArray* const other = of_slot.FindOverlapping(where);
+  if (other != nullptr && other->view.IsSame(view)) {
+    const WatchedArray& watched = *other;
     const bool is_new =
         gradient.is_defined() && (!watched.destination.array.is_defined() ||
                                   watched.destination.array.raw_data() != gradient.raw_data() ||
@@ -73,11 +66,7 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
     ThrowInvalidArgument(
         "gradient tape: Watch: the array is watched with another gradient already, expected one");
   }
-  const bool interleaves = of_slot.interleaves ||
-                           (at != arrays.end() && (*at)->where.begin() < where.end()) ||
-                           (at != arrays.begin() && (*std::prev(at))->where.end() > where.begin());
-  if (interleaves && std::any_of(arrays.begin(), arrays.end(),
-                                 [&](WatchedArray* w) { return w->where.MayOverlap(where); })) {
+  if (other != nullptr) {
     ThrowInvalidArgument(absl::StrCat(
         "gradient tape: Watch: found ", Described(x),
         ", a view whose memory overlaps that of another watched array, expected apart or the "
@@ -85,21 +74,20 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   }
   // Who is told when each gradient is final may have others come to lie there.
   if (gradient.is_defined() && listener_ == nullptr) CheckDestination(gradient);
-  const auto place = at - arrays.begin();
-  if (gradient.is_defined()) destinations_.Reserve();
   TapeRecord* const record = records_.New(0, 0, 0, nullptr, 0);
   if (watched_count_ == watched_.size()) watched_.push_back(std::make_unique<WatchedArray>());
   WatchedArray& watched = *watched_[watched_count_];
-  arrays.insert(arrays.begin() + place, &watched);
+  watched.where = where;
+  of_slot.Add(watched);
+  absl::Cleanup remove = [&] { of_slot.Remove(watched); };
+  watched.destination.Set(gradient);
+  destinations_.Add(watched.destination);
   // Nothing fails from here on.
+  std::move(remove).Cancel();
   ++watched_count_;
   watched.buffer_id = x.buffer()->id;
   watched.view = view;
-  watched.where = where;
-  of_slot.interleaves = interleaves;
   watched.is_computed = slots_[view.slot].computed != 0;
-  watched.destination.Set(gradient);
-  destinations_.Add(watched.destination);
   watched.adds = gradient.is_defined() && write == GradientWrite::kAdd;
   watched.number = static_cast<int>(watched_count_) - 1;
   watched.is_used = watched.is_final = false;
@@ -121,20 +109,13 @@ void GradientTape::Recorder::NoteUse(TapeRecord* record, const TapedView& view) 
   if (view.slot == TapedView::kNoSlot) return;
   const WatchedInSlot* const of_slot = slots_.WatchedOf(view.slot);
   if (of_slot == nullptr) return;
-  const std::vector<WatchedArray*>& watched = of_slot->arrays;
-  const Places where(view);
-  auto at = of_slot->interleaves
-                ? watched.begin()
-                : std::partition_point(watched.begin(), watched.end(), [&](const WatchedArray* w) {
-                    return w->where.end() <= where.begin();
-                  });
-  for (; at != watched.end() && (*at)->where.begin() < where.end(); ++at) {
-    WatchedArray& used = **at;
-    if (used.is_used || used.is_computed || !used.where.MayOverlap(where)) continue;
+  of_slot->VisitOverlapping(Places(view), [&](WatchedArray& used) {
+    if (used.is_used || used.is_computed) return false;
     used.is_used = true;
     used.next_used = record->watched;
     record->watched = &used;
-  }
+    return false;
+  });
 }
 
 void GradientTape::Recorder::NoteUseOfAll(TapeRecord* record) {

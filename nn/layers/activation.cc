@@ -7,6 +7,7 @@
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/softmax.h"
 #include "tidepool/ndarray/ops/unary.h"
+#include "tidepool/nn/layers/sequence_mask.h"
 
 namespace tidepool::nn {
 namespace {
@@ -94,8 +95,9 @@ Shape ActivationLayer::OutputShape(const Shape& input) const {
   return input;
 }
 
-NDArray ActivationLayer::Forward(LayerContext&, const NDArray& input) const {
-  return Activate(activation_, input);
+// A gradient of zero times that of a function where x is NaN or infinite would be NaN.
+NDArray ActivationLayer::Forward(LayerContext& context, const NDArray& input) const {
+  return Activate(activation_, WithoutMasked(context.mask, input));
 }
 
 bool FreezeActivation(Activation activation, FrozenOp& op) {

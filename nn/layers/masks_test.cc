@@ -1,8 +1,10 @@
 // What masks mean to layers, in numbers, and sequences of several runs of steps.
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -11,13 +13,16 @@
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/nn/layers/activation.h"
 #include "tidepool/nn/layers/convolution.h"
 #include "tidepool/nn/layers/cross_attention.h"
 #include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/merge.h"
 #include "tidepool/nn/layers/pooling.h"
 #include "tidepool/nn/layers/recurrent.h"
+#include "tidepool/nn/layers/sequence_mask.h"
 #include "tidepool/nn/layers/testing/layer_cases.h"
+#include "tidepool/nn/losses/loss.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network_json.h"
 
@@ -150,6 +155,53 @@ TEST(Masks, WhatIsMergedIsReadToItsOwnEnd) {
   EXPECT_EQ(LossAndGradients(behind, kNaN), LossAndGradients(behind, 0.5f));
 }
 
+// Gradients of the inputs of a layer of several, each with its own mask, and `behind` behind its end.
+std::vector<std::vector<double>> GradientsOfInputs(const LayerCase& c, double behind) {
+  const int64_t batch = 3;
+  LayerArrays arrays = ArraysFor(c, DType::kFloat64, batch, false, 3);
+  std::vector<NDArray> masks;
+  for (size_t i = 0; i < arrays.inputs.size(); ++i) {
+    NDArray& x = arrays.inputs[i];
+    const int64_t length = x.dim(1);
+    NDArray lengths =
+        FromValues(std::vector<int64_t>{length, 2, static_cast<int64_t>(i)}, {batch, 1});
+    masks.push_back(Arange(0, static_cast<double>(length), 1, DType::kInt64) < lengths);
+    // The last input of this one is itself a mask of keys, of a number for each.
+    if (x.rank() > 2) x = Where(MaskOfRank(masks[i], x.rank()), x, behind);
+  }
+  GradientTape tape;
+  for (const NDArray& x : arrays.inputs) tape.Watch(x);
+  LayerContext context{.parameters = arrays.parameters, .training = true};
+  context.mask = masks[0];
+  context.masks = masks;
+  NDArray y = c.layer->ForwardOf(context, arrays.inputs);
+  if (IsMaskOf(context.mask, y)) y = WithoutMasked(context.mask, y);
+  tape.Backward(Sum(y * RandomUniform(y.shape(), -1, 1, DType::kFloat64, 4)));
+  std::vector<std::vector<double>> found;
+  for (size_t i = 0; i < arrays.inputs.size(); ++i) {
+    const NDArray& x = arrays.inputs[i];
+    const NDArray gradient = tape.Gradient(x);
+    found.push_back(gradient.ToVector<double>());
+    if (x.rank() <= 2) continue;
+    const NDArray elsewhere = LogicalNot(MaskOfRank(masks[i], x.rank()));
+    EXPECT_EQ(NormInf(Where(elsewhere, gradient, 0)).Item<double>(), 0) << c.name << " input " << i;
+  }
+  return found;
+}
+
+TEST(Masks, NoneOfSeveralInputsHasAGradientBehindItsEnd) {
+  int several = 0;
+  for (const LayerCase& c : LayerCases()) {
+    if (c.inputs.size() < 2) continue;
+    SCOPED_TRACE(c.name);
+    ++several;
+    const std::vector<std::vector<double>> expected = GradientsOfInputs(c, 0.5);
+    for (const double behind : {1e300, HUGE_VAL, -HUGE_VAL, static_cast<double>(kNaN)})
+      EXPECT_EQ(GradientsOfInputs(c, behind), expected) << behind;
+  }
+  EXPECT_GE(several, 10);
+}
+
 // Outputs of queries [1, 4, 4] and keys [1, 4, 4], each with a mask or without.
 Numbers Attended(const NDArray& query_mask, const NDArray& key_mask, const NDArray& keys,
                  const std::string& inputs = R"("inputs":["q","k"])", const char* pooled = "") {
@@ -184,6 +236,33 @@ TEST(Masks, CrossAttentionSeesKeysToTheirOwnEnd) {
       Attended(NDArray(), two, keys, inputs, R"(,{"kind":"global_pool","pooling":"sum"})");
   for (size_t i = 0; i < sum.size(); ++i)
     EXPECT_NEAR(sum[i], each[i] + each[i + 4] + each[i + 8] + each[i + 12], 1e-5) << i;
+}
+
+// As part of a program of one's own, whose parameters would have it from here.
+TEST(Masks, TheInputOfANetworkHasNoGradientBehindItsEnd) {
+  for (const char* function : ActivationNames()) {
+    const Network network(
+        NetworkFromJson(absl::StrCat(R"({"inputs":[{"name":"x","shape":[4,2]}],"layers":[)",
+                                     R"({"kind":"activation","function":")", function,
+                                     R"("},{"kind":"dense","units":3,"last_axis":true}]})")),
+        {.seed = 1});
+    NDArray mask = Ones({2, 4});
+    mask.Slice(0, 1, 2).Slice(1, 2, 4) = 0;
+    std::vector<Numbers> found;
+    for (const float behind : {0.5f, HUGE_VALF, kNaN}) {
+      NDArray x = RandomNormal({2, 4, 2}, 0, 1, 4);
+      x.Slice(0, 1, 2).Slice(1, 2, 4) = behind;
+      GradientTape tape;
+      tape.Watch(x);
+      Network::RunOptions options{.training = true};
+      options.masks = {mask};
+      const Loss loss(LossKind::kSoftmaxCrossEntropy);
+      tape.Backward(loss.Mean(network.Run({x}, options)[0], Zeros({2, 4}, DType::kInt64), &mask));
+      found.push_back(tape.Gradient(x).ToVector<float>());
+    }
+    EXPECT_THAT(found, testing::Each(found[0])) << function;
+    EXPECT_THAT(Numbers(found[0].end() - 4, found[0].end()), testing::Each(0)) << function;
+  }
 }
 
 // The gradients of examples [begin, end): their inputs' if `of_input`, then those of the parameters.

@@ -1,8 +1,10 @@
 // What layers do with the mask of sequences (LayerContext::mask).
 //
 // A rule for all of them: outputs at steps that a sequence has, losses and gradients do not depend
-// on what stands behind its end, not even where that is NaN. So a layer whose steps see each other,
-// or whose parameters see all steps, reads zeros there.
+// on what stands behind its end, not even where that is NaN, and what stands there has a gradient of
+// zero. So a layer reads zeros there (WithoutMasked) where its steps see each other, where its
+// parameters see all steps, and where its gradient is that of its output times a function of what it
+// reads: 0 * NaN is NaN. What only moves elements or adds to them needs nothing.
 #ifndef TIDEPOOL_NN_LAYERS_SEQUENCE_MASK_H_
 #define TIDEPOOL_NN_LAYERS_SEQUENCE_MASK_H_
 

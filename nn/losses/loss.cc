@@ -82,6 +82,11 @@ NDArray WeightedMean(const NDArray& values, const NDArray& weights, const std::v
   return Cast(MeanOver(Wide(values), Wide(weights), axes), values.dtype());
 }
 
+NDArray WithoutMaskedLabels(const NDArray& labels, const NDArray* mask) {
+  if (mask == nullptr || mask->rank() > labels.rank()) return labels;
+  return Masked(labels, IsUsed(mask->To(labels.device())));
+}
+
 struct Loss::Weights {
   std::mutex mutex;
   NDArray array;
@@ -373,8 +378,8 @@ void Loss::CheckLabels(const NDArray& output, const NDArray& labels, const NDArr
     CheckCtcLabels(used, lengths.input_lengths, lengths.label_lengths, output.dim(1), output.dim(2),
                    {config_.blank, config_.zero_infinity});
   } else if (kind() == LossKind::kSoftmaxCrossEntropy && !IsFloating(labels.dtype())) {
-    const NDArray used = mask != nullptr ? Masked(labels, IsUsed(*mask)) : labels;
-    CheckSoftmaxLabels(used.ReshapeOrCopy({labels.NumElements()}), output.dim(output.rank() - 1));
+    CheckSoftmaxLabels(WithoutMaskedLabels(labels, mask).ReshapeOrCopy({labels.NumElements()}),
+                       output.dim(output.rank() - 1));
   }
 }
 

@@ -139,6 +139,10 @@ class Loss {
 // are equal. What Loss makes of masks.
 NDArray WeightedMean(const NDArray& values, const NDArray& weights, const std::vector<int>& axes);
 
+// `labels` with 0 where the mask, of their first axes, is 0: what is left to check of their values. As they are without a mask, and by
+// one of more axes than they have, which losses refuse by name.
+NDArray WithoutMaskedLabels(const NDArray& labels, const NDArray* mask);
+
 }  // namespace tidepool::nn
 
 #endif  // TIDEPOOL_NN_LOSSES_LOSS_H_

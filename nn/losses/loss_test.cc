@@ -267,6 +267,17 @@ TEST(LossMasks, OfWholeSequences) {
   EXPECT_FALSE(CatchStatus([&] { loss.CheckLabels(spoiled, wrong); }).ok());
 }
 
+// What does not fit is told by the loss, which knows what does.
+TEST(LossMasks, OfMoreAxesThanLabelsLeaveNoneOut) {
+  const Loss loss(LossKind::kSoftmaxCrossEntropy);
+  const NDArray output = Output({2, 3}), labels = FromValues<int64_t>({0, 2}, {2});
+  const NDArray mask = Zeros({2, 3});
+  EXPECT_NO_THROW(loss.CheckLabels(output, labels, &mask));
+  EXPECT_FALSE(CatchStatus([&] { loss.CheckLabels(output, labels + int64_t{5}, &mask); }).ok());
+  EXPECT_THAT(CatchStatus([&] { loss.Of(output, labels, &mask); }).message(),
+              testing::HasSubstr("mask has shape [2, 3]"));
+}
+
 TEST(Loss, SequencesThatDoNotFit) {
   const NDArray x = Output({1, 3, 4});
   const NDArray labels = FromValues(absl::MakeConstSpan(std::vector<int64_t>{1, 1, 2}), {1, 3});

@@ -33,8 +33,8 @@
 // each pass begins with what it has then, on all workers, and what a listener sets holds from the
 // next round on. With kParameterAveraging each worker has a loss scale of its own, the trainer's at
 // the pass's beginning, and skips steps by it. With average_updaters false each keeps its updater's
-// state from pass to pass; checkpoints have worker 0's alone, so such a run is not resumed to the
-// bit. Threads: one at a time. Errors: what
+// state from pass to pass, and SaveCheckpoint has them all; with it true, and with kGradientSharing,
+// a checkpoint of the trainer is as good. Threads: one at a time. Errors: what
 // a worker throws comes out once the round has ended, with the worker's number and the batch's in
 // the pass. kGradientSharing:
 // nothing of the round is left, parameters and running averages are those before it.
@@ -47,6 +47,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,7 @@
 #include "tidepool/nn/data/batch.h"
 #include "tidepool/nn/data/data_set.h"
 #include "tidepool/nn/data/data_set_iterator.h"
+#include "tidepool/nn/training/checkpoint.h"
 #include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
@@ -107,6 +109,12 @@ class ParallelWrapper {
   ParallelPass Fit(DataSetIterator& batches) { return FitAhead(batches); }
   ParallelPass Fit(MultiDataSetIterator& sets) { return FitAhead(sets); }
 
+  // Behind a pass: as SaveCheckpoint and LoadCheckpoint of the trainer (training/checkpoint.h), with the
+  // state of each worker's updater where that is its own. A run that goes on from it, by as many
+  // workers, has the bits of one that never stopped. Throws as those; kFailedPrecondition in a pass.
+  void SaveCheckpoint(const std::string& path, const CheckpointNotes& notes = {});
+  CheckpointNotes LoadCheckpoint(const std::string& path);
+
   // Called behind each round on the calling thread; what it throws ends the pass, whose round is
   // done.
   void set_listener(std::function<void(const ParallelRound&)> listener) {
@@ -137,6 +145,8 @@ class ParallelWrapper {
   template <typename Set>
   double Step(std::vector<Set>& batches, int64_t first, ParallelRound& round);
   void CheckLayout() const;
+  // Of the updaters of workers 1 and on, by their names in a checkpoint; none where they are not their own.
+  std::vector<std::pair<std::string, NDArray>> StatesOfOthers(const char* call);
   void FollowPlan();
   void FollowUpdater();
   void FollowSettings();

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/data/digits.h"
@@ -143,6 +145,74 @@ TEST(ParameterAveraging, WorkersWithoutABatchTakeTheMeanOfTheOthers) {
               hand.networks[0]->parameters().ToVector<float>())
         << w;
   }
+}
+
+// Passes of which the last round has a batch for one worker alone.
+TEST(ParameterAveraging, GoesOnFromACheckpointToTheBit) {
+  const std::string path = ::testing::TempDir() + "/workers.safetensors";
+  constexpr int64_t kBatches = kUnderThreadSanitizer ? 4 : 10;
+  for (const bool averaged : {true, false}) {
+    for (const int before : {0, 1, 2}) {
+      const ParallelWrapperConfig config{.workers = 3,
+                                         .training = ParallelTraining::kParameterAveraging,
+                                         .averaging_frequency = 2,
+                                         .average_updaters = averaged};
+      Batches small(8);
+      const auto pass = [&](ParallelWrapper& parallel, int64_t number) {
+        FitOver(parallel, kBatches, [&](int64_t i) { return small(kBatches * number + i); });
+      };
+      Network whole = NetworkOf("mlp");
+      Trainer trainer(whole, UpdaterConfig::Of(UpdaterKind::kAdam));
+      ParallelWrapper parallel(trainer, config);
+      if (before == 0) trainer.Step([&] { return small(0); });  // by itself
+      for (int i = 0; i < before; ++i) pass(parallel, i);
+      parallel.SaveCheckpoint(path, {{"pass", std::to_string(before)}});
+      for (int i = before; i < before + 2; ++i) pass(parallel, i);
+
+      Network other = NetworkOf("mlp", {.seed = 77});
+      Trainer resumed(other, UpdaterConfig::Of(UpdaterKind::kAdam));
+      ParallelWrapper again(resumed, config);
+      // One that has not fitted, or whose workers hold something else.
+      if (before == 2) pass(again, 9);
+      EXPECT_EQ(again.LoadCheckpoint(path).at("pass"), std::to_string(before));
+      for (int i = before; i < before + 2; ++i) pass(again, i);
+      EXPECT_EQ(other.parameters().ToVector<float>(), whole.parameters().ToVector<float>())
+          << averaged << before;
+      EXPECT_EQ(resumed.steps(), trainer.steps());
+    }
+  }
+}
+
+TEST(ParameterAveraging, ACheckpointIsOfAsManyWorkersAndBehindAPass) {
+  const std::string path = ::testing::TempDir() + "/refused.safetensors";
+  ParallelWrapperConfig config{
+      .workers = 3, .training = ParallelTraining::kParameterAveraging, .average_updaters = false};
+  Network network = NetworkOf("mlp");
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+  const auto message = [](const std::function<void()>& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return "nothing was thrown";
+  };
+  ParallelWrapper parallel(trainer, config);
+  std::vector<std::string> refused;
+  parallel.set_listener([&](const ParallelRound&) {
+    refused.push_back(message([&] { parallel.SaveCheckpoint(path); }));
+    refused.push_back(message([&] { parallel.LoadCheckpoint(path); }));
+  });
+  Batches small(8);
+  FitOver(parallel, 3, [&](int64_t i) { return small(i); });
+  ASSERT_EQ(refused.size(), 2u);
+  EXPECT_THAT(refused, ::testing::Each(::testing::HasSubstr("while a pass is under way")));
+  parallel.SaveCheckpoint(path);
+  config.workers = 2;
+  ParallelWrapper fewer(trainer, config);
+  const std::vector<float> held = network.parameters().ToVector<float>();
+  EXPECT_THAT(message([&] { fewer.LoadCheckpoint(path); }), ::testing::HasSubstr("worker/2/"));
+  EXPECT_EQ(network.parameters().ToVector<float>(), held);
 }
 
 TEST(ParameterAveraging, Nd4jCase145LeNetByTwoWorkersAveragedEveryThreeRounds) {

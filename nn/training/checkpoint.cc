@@ -187,19 +187,23 @@ CheckpointNotes LoadCheckpoint(const std::string& file, Network& network, Update
                                LossScale* loss_scale) {
   if (!network.is_hosted()) updater.CheckKeepsAll("LoadCheckpoint");
   return LoadCheckpointInParts(
-      file, network, updater, loss_scale, [&](const SafetensorsReader& reader) {
-        ReadParameters(reader, network);
-        const std::vector<const NDArray*> state = updater.state();
-        for (size_t i = 0; i < state.size(); ++i) {
-          NDArray array = *state[i];
-          ReadSafetensor(reader, reader.Find(UpdaterStateName(static_cast<int>(i))), array);
-        }
-      });
+      file, network, updater, loss_scale,
+      [&](const SafetensorsReader& reader) { ReadCheckpointArrays(reader, network, updater); });
 }
 
-CheckpointNotes LoadCheckpointInParts(
-    const std::string& file, Network& network, Updater& updater, LossScale* loss_scale,
-    absl::FunctionRef<void(const SafetensorsReader& reader)> read) {
+void ReadCheckpointArrays(const SafetensorsReader& reader, Network& network, Updater& updater) {
+  ReadParameters(reader, network);
+  const std::vector<const NDArray*> state = updater.state();
+  for (size_t i = 0; i < state.size(); ++i) {
+    NDArray array = *state[i];
+    ReadSafetensor(reader, reader.Find(UpdaterStateName(static_cast<int>(i))), array);
+  }
+}
+
+CheckpointNotes LoadCheckpointInParts(const std::string& file, Network& network, Updater& updater,
+                                      LossScale* loss_scale,
+                                      absl::FunctionRef<void(const SafetensorsReader& reader)> read,
+                                      absl::Span<const std::string> more) {
   const std::string path = OneLine(file);
   const SafetensorsReader reader = SafetensorsReader::Open(file);
   const Counters counters = CountersOf(reader, path);
@@ -230,6 +234,8 @@ CheckpointNotes LoadCheckpointInParts(
   for (int i = 0; i < updater.state_arrays(); ++i) {
     expected.push_back({UpdaterStateName(i), {.shape = {network.trained_elements()}}});
   }
+  for (const std::string& name : more)
+    expected.push_back({name, {.shape = {network.trained_elements()}}});
   CheckParameters(reader, path, expected, network.dtype());
   read(reader);
   updater.set_steps(counters.steps);

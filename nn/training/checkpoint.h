@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "tidepool/ndarray/io/safetensors_file.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/training/loss_scale.h"
@@ -48,16 +49,20 @@ CheckpointNotes LoadCheckpoint(const std::string& path, Network& network, Update
 CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer);
 
 // The same in parts, for state that is not whole in one place (distributed/sharded_files.h): as safetensors metadata, under
-// which names the updater's arrays are, and with arrays read by the caller, once all was found to be as expected.
+// which names the updater's arrays are, and with arrays read by the caller, once all was found to be as expected. `more`: names of
+// arrays that the file has beside those, as long as the updater's.
 std::map<std::string, std::string> CheckpointMetadata(const Network& network,
                                                       const Updater& updater,
                                                       const std::string& path,
                                                       const CheckpointNotes& notes,
                                                       const LossScale* loss_scale);
 std::string UpdaterStateName(int i);
-CheckpointNotes LoadCheckpointInParts(
-    const std::string& path, Network& network, Updater& updater, LossScale* loss_scale,
-    absl::FunctionRef<void(const SafetensorsReader& reader)> read);
+CheckpointNotes LoadCheckpointInParts(const std::string& path, Network& network, Updater& updater,
+                                      LossScale* loss_scale,
+                                      absl::FunctionRef<void(const SafetensorsReader& reader)> read,
+                                      absl::Span<const std::string> more = {});
+// What it reads where all of the state is here.
+void ReadCheckpointArrays(const SafetensorsReader& reader, Network& network, Updater& updater);
 
 // A folder of checkpoints, "step-000000120.safetensors", of which the newest are kept.
 class CheckpointFolder {
