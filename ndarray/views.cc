@@ -67,13 +67,17 @@ bool NDArray::ViewAs(const Shape& shape, NDArray* view) const {
 Shape NDArray::Completed(absl::Span<const int64_t> dims) const {
   const auto* const open = std::find(dims.begin(), dims.end(), -1);
   if (open == dims.end() || dims.size() > kMaxRank) return Shape(dims);
+  if (std::find(open + 1, dims.end(), -1) != dims.end()) {
+    ThrowInvalidArgument(absl::StrCat("Op [reshape]: found more than one -1 in [",
+                                      absl::StrJoin(dims, ", "), "], expected at most one"));
+  }
   CheckAlive("reshape", "X");
   int64_t sizes[kMaxRank];
   std::copy(dims.begin(), dims.end(), sizes);
   int64_t& size = sizes[open - dims.begin()];
   size = 1;
   const absl::Span<const int64_t> others(sizes, dims.size());
-  // Of none the size could be any; of a second -1 Shape says that it is negative.
+  // Of none the size could be any.
   const int64_t count = Shape(others).NumElements();
   if (count == 0 || NumElements() % count != 0) {
     ThrowInvalidArgument(absl::StrCat("Op [reshape]: no size for -1 makes ", shape_.ToString(),

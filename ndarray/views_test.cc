@@ -77,7 +77,11 @@ TEST(Views, ReshapeFindsTheSizeThatIsMissing) {
               }),
               HasSubstr("Op [reshape]: no size for -1 makes [2, 3, 4] [-1, 5]"));
   EXPECT_THAT(MessageOf([&] { Numbers({0, 3}).Reshape({-1, 0}); }), HasSubstr("no size for -1"));
-  EXPECT_THAT(MessageOf([&] { x.Reshape({-1, -1}); }), HasSubstr("negative"));
+  EXPECT_THAT(
+      MessageOf([&] {
+        x.Reshape({-1, 2, -1});
+      }),
+      HasSubstr("Op [reshape]: found more than one -1 in [-1, 2, -1], expected at most one"));
   EXPECT_THAT(MessageOf([&] { x.Reshape({-2, -1}); }), HasSubstr("negative"));
   EXPECT_THAT(MessageOf([&] { x.Reshape({-2, 12}); }), HasSubstr("negative"));
   EXPECT_THAT(MessageOf([&] {

@@ -84,6 +84,14 @@ const char* InstructionSetName(InstructionSet set) {
   return "unknown";
 }
 
+bool PairsOfBf16AreFast() {
+#if defined(__x86_64__)
+  return !__builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
 InstructionSet BestInstructionSet() {
   static const InstructionSet best = Decide();
   return best;

@@ -15,6 +15,9 @@ enum class InstructionSet : uint8_t {
   kAvx512Bf16,  // for products of bf16, as processors since 2021 (Intel) and 2022 (AMD)
   kAmxBf16,     // for products of bf16 by matrices of 16 rows, as processors since 2023 (Intel)
 };
+// Whether the instruction that multiplies pairs of bf16 (AVX512_BF16) does more products than a multiply-add of f32 in the same
+// time. Intel's processors begin one in two cycles and two multiply-adds in each: half as many.
+bool PairsOfBf16AreFast();
 // "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16".
 const char* InstructionSetName(InstructionSet set);
 

@@ -93,7 +93,7 @@ TEST(PointwiseAccuracy, FunctionsOverAllExponents) {
   using F = FunctionLoops;
   const Sweep sweeps[] = {
       {"exp", &F::Exp, [](double x) { return std::exp(x); }, 0.9, 1.2},
-      {"expm1", &F::Expm1, [](double x) { return std::expm1(x); }, 1.0, 1.1},
+      {"expm1", &F::Expm1, [](double x) { return std::expm1(x); }, 1.0, 1.1, 0, 1.01},
       {"log", &F::Log, [](double x) { return std::log(x); }, 0.9, 1.1, 0, 0.8},
       {"log1p", &F::Log1p, [](double x) { return std::log1p(x); }, 1.4, 1.4},
       {"sin", &F::Sin, [](double x) { return std::sin(x); }, 0.6, 0.6},
@@ -148,6 +148,25 @@ TEST(PointwiseAccuracy, OddFunctionsKeepTheSignOfZero) {
         EXPECT_EQ(std::bit_cast<uint32_t>(results[i]), std::bit_cast<uint32_t>(zeros[i]))
             << function.name << " of " << zeros[i] << " by " << table->name;
       }
+    }
+  }
+}
+
+TEST(PointwiseAccuracy, EluIsExpm1TimesItsParameterUpToZero) {
+  const std::vector<float> x = AllExponents();
+  std::vector<float> results(x.size()), below(x.size());
+  LoopParameters parameters;
+  parameters.reals[0] = 0.3;
+  for (const PointwiseLoops* table : Tables()) {
+    const void* in[] = {x.data()};
+    const int64_t n = static_cast<int64_t>(x.size());
+    table->functions->Elu[kLoopF32](in, results.data(), n, parameters);
+    table->functions->Expm1[kLoopF32](in, below.data(), n, {});
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float expected = x[i] > 0 ? x[i] : 0.3f * below[i];
+      if (std::isnan(expected) && std::isnan(results[i])) continue;
+      ASSERT_EQ(std::bit_cast<uint32_t>(results[i]), std::bit_cast<uint32_t>(expected))
+          << x[i] << " by " << table->name;
     }
   }
 }

@@ -255,14 +255,18 @@ size_t Bf16Scratch(const Batch& b, int threads) {
   return GemmBf16ScratchBytes(b.m, b.n, b.k, threads);
 }
 
+bool IsByBf16(const KernelCall& call) {
+  const Batch b(call);
+  return IsGemmBf16Ahead(b.m, b.n, b.k);
+}
+
 void RunBrainMatMul(const KernelCall& call) {
-  static const bool has_gemm = HasGemmBf16();
-  has_gemm ? RunMatMul<uint16_t, GemmBf16Problem, &GemmBf16, &Bf16Scratch>(call)
-           : RunHalfMatMul<true>(call);
+  IsByBf16(call) ? RunMatMul<uint16_t, GemmBf16Problem, &GemmBf16, &Bf16Scratch>(call)
+                 : RunHalfMatMul<true>(call);
 }
 
 size_t BrainMatMulScratch(const KernelCall& call) {
-  return HasGemmBf16() ? MatMulScratch<&Bf16Scratch>(call) : MatMulScratch<&HalfScratch>(call);
+  return IsByBf16(call) ? MatMulScratch<&Bf16Scratch>(call) : MatMulScratch<&HalfScratch>(call);
 }
 
 constexpr DeviceType kHost = DeviceType::kHost;

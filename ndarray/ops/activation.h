@@ -1,5 +1,5 @@
 // Activation functions and their gradients, element by element; Sigmoid, Tanh and Softplus stand in
-// unary.h. The plain forms allocate the result in the current place; the ...Into forms write to an
+// unary.h, ParametricRelu in elementwise.h. The plain forms allocate the result in the current place; the ...Into forms write to an
 // array of the same shape, which may be the very same view as an operand, and allocate nothing
 // unless they have to cast the operand.
 //

@@ -207,6 +207,12 @@ Results OfClip(Call c) {
   return {Where0(LogicalAnd(c.x() >= a.low, c.x() <= a.high), c.dz)};
 }
 
+Results OfParametricRelu(Call c) {
+  const NDArray &x = c.x(0), &slope = c.x(1);
+  return {If(c, 0, [&] { return Where(x > 0, NumberLike(slope, 1), slope) * c.dz; }),
+          If(c, 1, [&] { return Minimum(x, 0) * c.dz; })};
+}
+
 constexpr double kLn2 = 0.69314718055994530942, kLn10 = 2.30258509299404568402,
                  kTwoOverSqrtPi = 1.12837916709551257390;
 
@@ -289,6 +295,7 @@ constexpr ComposedGradient kComposedGradients[] = {
      }},
     {OpCode::kLogAddExp, {kX0 | kX1, kX0 | kX1}, OfLogAddExp<false>},
     {OpCode::kLogAddExp2, {kX0 | kX1, kX0 | kX1}, OfLogAddExp<true>},
+    {OpCode::kParametricRelu, {kBoth, kX0}, &OfParametricRelu},
     {OpCode::kWhere,
      {0, kX0, kX0},
      [](Call c) -> Results {

@@ -68,6 +68,9 @@ void HeavisideInto(const NDArray& x, const NDArray& y, NDArray& z);
 void LogAddExpInto(const NDArray& x, const NDArray& y, NDArray& z);
 NDArray LogAddExp2(const NDArray& x, const NDArray& y);  // log2(2^x + 2^y) without overflow
 void LogAddExp2Into(const NDArray& x, const NDArray& y, NDArray& z);
+// x > 0 ? x : slope * x, with a slope for each element, or for each of the last axis, as it broadcasts (PyTorch's prelu).
+NDArray ParametricRelu(const NDArray& x, const NDArray& slope);
+void ParametricReluInto(const NDArray& x, const NDArray& slope, NDArray& z);
 // As Maximum and Minimum, but the other one where one is NaN.
 NDArray FMax(const NDArray& x, const NDArray& y);
 NDArray FMin(const NDArray& x, const NDArray& y);

@@ -159,7 +159,8 @@ def make(folder, seed):
         add("index", [x] + arrays_of, subscripts=subscripts)
         dims = [1 if rng.random() < 0.3 else n for n in np.shape(selected)]
         dims = dims[rng.integers(0, len(dims) + 1):] if rng.random() < 0.4 else dims
-        add("set_index", [x, values(rng, rng.choice(DTYPES[-4:]), dims)] + arrays_of, subscripts=subscripts)
+        given = rng.choice(DTYPES if x.dtype.kind == "f" else DTYPES[-4:])  # floats to integers: not all NumPy's own are defined
+        add("set_index", [x, values(rng, given, dims)] + arrays_of, subscripts=subscripts)
     for op in ("sum", "prod", "mean", "max", "min", "any", "all", "var"):
         for a in DTYPES:
             for _ in range(6):

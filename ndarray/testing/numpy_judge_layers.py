@@ -21,6 +21,7 @@ def make(m):
                 x = np.asarray(m.rng.normal(size=m.tools.shape_of(m.rng)) * 3).astype(dtype)
                 alpha = {"alpha": float(m.rng.choice([0.01, 0.25, 1]))} if op in ("leaky_relu", "elu") else {}
                 m.add(op, [np.abs(x) + np.asarray(0.5, dtype) if op == "rsqrt" else x], **alpha, **close(dtype))
+            m.add("parametric_relu", [drawn(m, dtype, shape) for shape in m.tools.broadcasting_pair(m.rng)], **close(dtype))
             shape = tuple(max(1, n) for n in m.tools.shape_of(m.rng, 1, 4))
             for op in ("softmax", "log_softmax"):
                 m.add(op, [drawn(m, dtype, shape, 5)], axis=m.axis_of(shape), **close(dtype, 5))
@@ -138,6 +139,7 @@ def nesterovs(case, p, g, v):
 WIDE = {
     "relu": lambda c, x: np.maximum(x, 0),
     "leaky_relu": lambda c, x: np.where(x > 0, x, c["alpha"] * x),
+    "parametric_relu": lambda c, x, slope: np.where(x > 0, x, slope * x),
     "elu": lambda c, x: np.where(x > 0, x, c["alpha"] * np.expm1(np.minimum(x, 0))),
     "gelu": lambda c, x: x / 2 * (1 + erf(x / np.sqrt(2))),
     "gelu_tanh": lambda c, x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),

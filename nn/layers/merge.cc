@@ -144,7 +144,7 @@ std::vector<ParameterSpec> PRelu::Parameters(const Shape& input) const {
 }
 NDArray PRelu::Forward(LayerContext& context, const NDArray& input) const {
   const NDArray x = WithoutMasked(context.mask, input);
-  return Relu(x) + Minimum(x, 0.0) * context.parameters[0];
+  return ParametricRelu(x, context.parameters[0]);
 }
 
 bool Merge::ToFrozen(FrozenOp& op) const {

@@ -21,6 +21,7 @@ constexpr int64_t kMaxColumns = 256;  // likewise
 // Up to so many rows of A are multiplied vector by vector where B's columns are contiguous: packing B costs more.
 constexpr int64_t kMostDotRows = 4;
 constexpr int64_t kDotColumns = 256;  // of a task
+constexpr int64_t kMostRowsOfSlowPairs = 31;
 
 constexpr int64_t kPanel = kBf16PanelColumns;
 
@@ -180,6 +181,15 @@ const Bf16Tiles* SelectedBf16Tiles() {
 }
 
 bool HasGemmBf16() { return SelectedBf16Tiles() != nullptr; }
+
+bool IsGemmBf16Ahead(int64_t m, int64_t n, int64_t k, bool pairs_are_fast, bool has_amx) {
+  return pairs_are_fast || m <= kMostRowsOfSlowPairs || (has_amx && IsForAmx(m, n, k));
+}
+
+bool IsGemmBf16Ahead(int64_t m, int64_t n, int64_t k) {
+  static const bool pairs_are_fast = PairsOfBf16AreFast();
+  return HasGemmBf16() && IsGemmBf16Ahead(m, n, k, pairs_are_fast, SelectedAmxTiles() != nullptr);
+}
 
 size_t GemmBf16ScratchBytes(int64_t m, int64_t n, int64_t k, int threads) {
   if (m <= 0 || n <= 0 || k < 0) return 0;

@@ -32,6 +32,11 @@ struct GemmBf16Problem {
 
 // Whether this processor has AVX512_BF16. Without it the others must not be called.
 bool HasGemmBf16();
+// Whether GemmBf16 is quicker than a product of f32 whose operands are converted a block at a time. By shapes and the processor
+// alone. Where pairs are slow (instruction_set.h) it is up to 31 rows, as each converted element is used in every row; and by
+// AMX.
+bool IsGemmBf16Ahead(int64_t m, int64_t n, int64_t k);
+bool IsGemmBf16Ahead(int64_t m, int64_t n, int64_t k, bool pairs_are_fast, bool has_amx);
 // Bytes of scratch, aligned to 64; at most about 1.3 MiB a thread by AMX, else 0.75.
 size_t GemmBf16ScratchBytes(int64_t m, int64_t n, int64_t k, int threads);
 void GemmBf16(const GemmBf16Problem& problem, void* scratch, ThreadPool* pool);

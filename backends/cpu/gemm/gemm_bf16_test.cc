@@ -49,6 +49,17 @@ struct AlignedScratch {  // full of NaN
 
 enum class Way { kPairs, kAmx };
 
+TEST(GemmBf16Choice, SlowPairsAreForFewRowsAndAmxForAllButTinyProducts) {
+  for (const bool has_amx : {false, true}) {
+    EXPECT_TRUE(IsGemmBf16Ahead(512, 512, 512, /*pairs_are_fast=*/true, has_amx));
+    EXPECT_TRUE(IsGemmBf16Ahead(31, 2048, 2048, /*pairs_are_fast=*/false, has_amx));
+    EXPECT_TRUE(IsGemmBf16Ahead(1, 2048, 2048, /*pairs_are_fast=*/false, has_amx));
+    EXPECT_FALSE(IsGemmBf16Ahead(2048, 3, 1, /*pairs_are_fast=*/false, has_amx));
+    EXPECT_EQ(IsGemmBf16Ahead(32, 512, 512, /*pairs_are_fast=*/false, has_amx), has_amx);
+    EXPECT_EQ(IsGemmBf16Ahead(2048, 8, 2048, /*pairs_are_fast=*/false, has_amx), has_amx);
+  }
+}
+
 class GemmBf16Test : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
