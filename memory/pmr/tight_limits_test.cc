@@ -1,6 +1,11 @@
 // Limits of owners and of the process, of workspaces that serve arrays and blocks without records: what one of them keeps and nobody
 // uses makes room for the other.
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +16,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pmr/block_bytes.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/kinds_for_test.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_pool.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -107,6 +113,79 @@ TEST(TightLimits, SoInPools) {
     }
     EXPECT_EQ(refused, 0);
   }
+}
+
+// Whether the first byte of each array can be written, which the system is asked.
+class Memory {
+ public:
+  Memory() { EXPECT_EQ(pipe(ends_), 0); }
+  ~Memory() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  bool IsThere(const std::byte* data) {
+    std::byte byte;
+    return write(ends_[1], data, 1) == 1 && read(ends_[0], &byte, 1) == 1;
+  }
+
+ private:
+  int ends_[2];
+};
+
+// Blocks before the first array of a cycle, which is to tell which plan of a file it follows: what lay free in the pages went
+// back for them, so that no plan has its places there.
+TEST(TightLimits, PlansOfFilesHaveNoPlacesWhereGapsWentForBlocks) {
+  MemoryOwner& owner = MemoryOwner::Process().Child("tight gaps");
+  const MemoryOwnerScope scope(owner);
+  const auto limit = [&owner](int64_t bytes) {
+    return MemoryBudget::Global().SetOwnerLimit(owner, Host(), bytes).taken_bytes;
+  };
+  constexpr int64_t kNone = int64_t{1} << 40, kPage = 4096;
+  const std::string path = testing::TempDir() + "/tight_gaps.plans";
+  Memory memory;
+  int given = 0;
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    std::mt19937_64 random(seed);
+    limit(kNone);
+    Workspace workspace("tight gaps", Learning());
+    std::vector<Kind> kinds(2 + random() % 4);  // that begin alike
+    for (Kind& kind : kinds) {
+      kind.resize(10 + random() % 30);
+      for (KindRequest& request : kind) request.bytes = kPage;
+      kind[random() % kind.size()].bytes = kPage * (1 + random() % 4);
+      DrawLives(random, &kind);
+    }
+    for (int i = 0; i < 30; ++i) Cycle(workspace, kinds[random() % kinds.size()]);
+    const Kind& kind = kinds[0];
+    workspace.SavePlans(path);
+    workspace.Destroy();
+    workspace.LoadPlans(path);
+    Cycle(workspace, kind);
+    limit(limit(kNone) + kPage * static_cast<int64_t>(random() % 20));
+    const size_t at = random() % 2, bytes = kPage * (1 + random() % 20);
+    const WorkspaceScope cycle(workspace);
+    std::vector<BufferHandle> arrays(kind.size());
+    void* block = nullptr;
+    for (uint32_t i = 0; i < kind.size(); ++i) {
+      for (uint32_t before = 0; before < i; ++before) {
+        if (kind[before].until <= i) arrays[before].Reset();
+      }
+      try {
+        if (i == at) block = AllocateBytesHere(bytes);
+      } catch (const OutOfMemoryError&) {
+      }
+      try {
+        arrays[i] = BufferHandle(AllocateHere(kind[i].bytes));
+      } catch (const OutOfMemoryError&) {
+        continue;
+      }
+      ASSERT_TRUE(memory.IsThere(arrays[i]->data)) << "seed " << seed << ", request " << i;
+    }
+    given += block != nullptr;
+    ReleaseBytes(block, bytes);
+  }
+  limit(MemoryBudget::kUnlimited);
+  EXPECT_GT(given, 100);
 }
 
 // What is in use stays, and what does not fit is refused as before.

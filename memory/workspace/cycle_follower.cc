@@ -286,7 +286,7 @@ size_t CycleFollower::ReserveForPlan(size_t made) noexcept {
   if (!recorder_.active()) return planned;
   try {
     const size_t reserved = std::min(planned, std::max<size_t>(64, 2 * made));
-    recorder_.ReserveFor(reserved);
+    recorder_.ReserveFor(reserved + 1);  // and for the first that is not as the plan says
     return reserved;
   } catch (const std::bad_alloc&) {
     return 0;

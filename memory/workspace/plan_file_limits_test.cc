@@ -11,6 +11,7 @@
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/system_counters.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/kinds_for_test.h"
 #include "tidepool/memory/workspace/plan_file.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_pool.h"
@@ -59,7 +60,7 @@ std::string PlanFileOf(const std::string& name, const std::vector<uint64_t>& siz
   return path;
 }
 
-void Cycle(Workspace& workspace, const std::vector<size_t>& sizes) {
+void CycleOf(Workspace& workspace, const std::vector<size_t>& sizes) {
   WorkspaceScope scope(workspace);
   std::vector<BufferHandle> live;
   for (const size_t size : sizes) live.push_back(BufferHandle(AllocateHere(size)));
@@ -76,8 +77,8 @@ TEST_P(PlanFileLimits, APlanOfMoreThanIsThereIsIgnored) {
   EXPECT_THAT(loaded.ignored, HasSubstr("huge.plans: a plan of "));
   EXPECT_THAT(loaded.ignored, HasSubstr("expected at most "));
   EXPECT_EQ(workspace.size(), 0);
-  Cycle(workspace, {4096});
-  Cycle(workspace, {4096});
+  CycleOf(workspace, {4096});
+  CycleOf(workspace, {4096});
   EXPECT_EQ(workspace.size(), 4096);
   WorkspacePool pool("p", Quiet());
   EXPECT_EQ(pool.LoadPlans(path).plans, 0);
@@ -99,12 +100,12 @@ TEST(PlanFileLimits, PlansTakeNothingBeforeACycleBeginsAsTheySay) {
   const int64_t resident = ResidentBytes();
   EXPECT_EQ(workspace.LoadPlans(path).plans, 1);
   EXPECT_EQ(workspace.size(), 0);
-  for (int i = 0; i < 5; ++i) Cycle(workspace, {128, 4096});  // others
+  for (int i = 0; i < 5; ++i) CycleOf(workspace, {128, 4096});  // others
   { const WorkspaceScope empty(workspace); }
   EXPECT_LT(workspace.size(), kMiB);
   EXPECT_LT(MemoryBudget::Global().Of(Host()).taken_bytes, taken + static_cast<int64_t>(kMiB));
   // One that begins so has pages for it, which are touched by requests alone.
-  Cycle(workspace, {64, 4096});
+  CycleOf(workspace, {64, 4096});
   EXPECT_LT(ResidentBytes(), resident + static_cast<int64_t>(256 * kMiB));
 }
 
@@ -148,10 +149,50 @@ TEST(PlanFileLimits, ABudgetIsNotExceeded) {
   const BufferHandle others(NewHeapBuffer(40 * kMiB));
   Workspace workspace("w", Quiet());
   EXPECT_EQ(workspace.LoadPlans(path).plans, 1);
-  for (int i = 0; i < 3; ++i) Cycle(workspace, {64, 4096});
+  for (int i = 0; i < 3; ++i) CycleOf(workspace, {64, 4096});
   EXPECT_LT(workspace.size(), kMiB);
   EXPECT_EQ(workspace.stats().spills, 2) << "of the cycle that learns";
   MemoryBudget::Global().SetOwnerLimit(owner, Host(), MemoryBudget::kUnlimited);
+}
+
+// Pages for what was learned before are refused when a file is loaded: that is no matter of the file's plans, and learning goes
+// on. (What is expected next is then in the learner's list alone, and gone with it: the address sanitizer sees who reads it.)
+TEST(PlanFileLimits, PagesThatAreRefusedMeanwhileAreNoErrorOfLoading) {
+  MemoryOwner& owner = MemoryOwner::Process().Child("refused meanwhile");
+  const MemoryOwnerScope scope(owner);
+  const auto limit = [&owner](int64_t bytes) {
+    MemoryBudget::Global().SetOwnerLimit(owner, Host(), bytes);
+  };
+  constexpr int64_t kNone = int64_t{1} << 40;
+  limit(kNone);
+  const auto of = [](size_t bytes) { return Kind{{bytes, 3}, {bytes, 3}, {bytes, 3}}; };
+  const std::string path = testing::TempDir() + "/refused_meanwhile.plans";
+  {
+    Workspace other("other", Learning());
+    for (int i = 0; i < 4; ++i) Cycle(other, of(20000));
+    other.SavePlans(path);
+  }
+  for (int small = 0; small < 4; ++small) {
+    Workspace workspace("w", Learning());
+    for (int i = 0; i < 4; ++i) Cycle(workspace, of(1000));
+    {
+      const BufferHandle held(NewHeapBuffer(40000));
+      {
+        const WorkspaceScope cycle(workspace);  // its pages are refused at its end
+        const BufferHandle a(AllocateHere(16000)), b(AllocateHere(16000)), c(AllocateHere(16000));
+        limit(65536);
+      }
+      for (int i = 0; i < small; ++i) Cycle(workspace, of(1000));
+      EXPECT_EQ(workspace.LoadPlans(path).plans, 1);
+    }
+    limit(kNone);
+    for (int i = 0; i < 4; ++i) Cycle(workspace, of(30000));
+    const uint64_t misses = workspace.stats().misses, spills = workspace.stats().spills;
+    for (int i = 0; i < 10; ++i) Cycle(workspace, of(30000));
+    EXPECT_EQ(workspace.stats().misses, misses);
+    EXPECT_EQ(workspace.stats().spills, spills);
+  }
+  limit(MemoryBudget::kUnlimited);
 }
 
 }  // namespace

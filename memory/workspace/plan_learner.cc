@@ -231,9 +231,13 @@ void PlanLearner::Changed() noexcept {
   ++version_;
 }
 
-// Of the plans that are left the last used one is next, where that which was is not among them.
+// Of the plans that are left the last used one is next, where that which was is not among them. It may be gone: who follows
+// has it in its list, unless that is an older one, as pages for a newer one were refused.
 void PlanLearner::ForgotSome() noexcept {
-  if (!plans_.Holds(next_)) next_ = plans_.empty() ? nullptr : plans_.cycles().front().get();
+  const PlanSet::Cycles& left = plans_.cycles();
+  const bool is_left = std::any_of(left.begin(), left.end(),
+                                   [this](const auto& each) { return each.get() == next_; });
+  if (!is_left) next_ = left.empty() ? nullptr : left.front().get();
   Changed();
 }
 

@@ -38,7 +38,8 @@ void WorkspaceCore::OpenUndecided() noexcept {
 void WorkspaceCore::DecideByFirst(size_t rounded) noexcept {
   undecided_ = false;
   if (pool_ == nullptr) {
-    TakePagesForLoaded(rounded);
+    // What lay free in the pages may have gone back for blocks before: then no plan has its places in this cycle.
+    pages_.has_holes() ? follower_.Expect(nullptr) : TakePagesForLoaded(rounded);
     return BeginFollowing();
   }
   try {

@@ -192,7 +192,7 @@ void WorkspaceCore::PrepareQuickRequests() {
   if (findings_.tracing()) return findings_.TellBegin(memory_owner, generation());
   if (follower_.plan() == nullptr) {
     if (!uses_ranges_ || limits_live_) return;
-    BeginRanges();
+    if (!ranges_.begun()) BeginRanges();  // else what went back to the system is none of them
     return ExpectInRanges();
   }
   const uint64_t planned = std::min(follower_.placed().size(), slots_.size());

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/failing_new.h"
 #include "tidepool/memory/workspace/allocate.h"
+#include "tidepool/memory/workspace/kinds_for_test.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
@@ -123,6 +125,41 @@ TEST(WorkspaceFault, LearningGoesOnAfterAnyFault) {
     ASSERT_LE(workspace.stats().misses, misses + 4) << "fault " << n;
     if (!fault_happened) break;
     ASSERT_LT(n, 100000);
+  }
+}
+
+// Requests that a plan served are written down when one comes that it has not: there is room for that one too, wherever memory
+// for it is missing.
+TEST(WorkspaceFault, ARequestThatLeavesItsPlanIsRefusedOrServed) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    std::mt19937_64 random(seed);
+    Workspace workspace("w", Learning());
+    std::vector<Kind> kinds(2 + seed % 3);
+    for (Kind& kind : kinds) {
+      Extend(random, 20 + random() % 200, 3, &kind);
+      DrawLives(random, &kind);
+    }
+    int refused = 0;
+    for (int i = 0; i < 600; ++i) {
+      Kind kind = kinds[random() % kinds.size()];
+      kind.resize(1 + random() % kind.size());
+      const auto last = static_cast<uint32_t>(kind.size() + 1);
+      if (random() % 2 != 0) kind.push_back({64 + 64 * (random() % 3), last});
+      if (random() % 4 == 0) kind[random() % kind.size()].bytes = 64 + 64 * (random() % 8);
+      const WorkspaceScope scope(workspace);
+      std::vector<BufferHandle> arrays(kind.size());
+      for (uint32_t at = 0; at < kind.size(); ++at) {
+        for (uint32_t before = 0; before < at; ++before) {
+          if (kind[before].until == at) arrays[before].Reset();
+        }
+        const auto allocate = [&] { arrays[at] = BufferHandle(AllocateHere(kind[at].bytes)); };
+        until_fault = 0;  // each allocation of a request fails
+        refused += random() % 4 == 0 && !Try(allocate);
+        if (!arrays[at]) allocate();
+      }
+    }
+    EXPECT_GT(refused, 0);
+    EXPECT_EQ(workspace.stats().leaked_arrays, 0);
   }
 }
 

@@ -172,7 +172,13 @@ PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
       learner_.Load(std::move(parsed.cycles), path,
                     MostBelievedPlanBytes(memory_owner, memory_device_), &result.ignored);
   loaded_refused_ = false;
-  FollowLearned();
+  try {
+    FollowLearned();
+  } catch (const OutOfMemoryError&) {
+    // What was learned before wants larger pages: that is tried again after the next cycle.
+  } catch (const std::bad_alloc&) {
+    // Likewise.
+  }
   AccountState();
   return result;
 }
