@@ -124,7 +124,7 @@ TEST(PlanFileLimits, GapsOfPlansAreNotTouched) {
       Workspace workspace("w", Quiet());
       const int64_t resident = ResidentBytes();
       EXPECT_EQ(workspace.LoadPlans(path).plans, 1);
-      for (int i = 0; i < 5; ++i) Cycle(workspace, sizes);
+      for (int i = 0; i < 5; ++i) CycleOf(workspace, sizes);
       EXPECT_LT(ResidentBytes(), resident + static_cast<int64_t>(64 * kMiB));
     }
   }
