@@ -11,23 +11,34 @@ namespace {
 
 int64_t Width(const NDArray& array) { return static_cast<int64_t>(DTypeBytes(array.dtype())); }
 
-// `a` begins at or before `b`; both have the same strides and type. Writes the distance between
+// Of one element the stride says nothing.
+bool HaveStridesAlike(const NDArray& a, const NDArray& b) {
+  for (int i = 0; i < a.rank(); ++i) {
+    if (a.strides()[i] != b.strides()[i] && a.dim(i) > 1 && b.dim(i) > 1) return false;
+  }
+  return true;
+}
+
+// `a` begins at or before `b`; both have strides alike and the same type. Writes the distance between
 // them as one index per axis, so that each view is a box of indices. True when the boxes are known
 // to be apart.
 bool BoxesAreApart(const NDArray& a, const NDArray& b) {
   const int64_t bytes = b.raw_data() - a.raw_data();
   if (bytes % Width(a) != 0) return false;
-  int axes[kMaxRank];  // largest stride first
+  const auto stride_of = [&](int axis) { return (a.dim(axis) > 1 ? a : b).strides()[axis]; };
+  int axes[kMaxRank];  // on which one of them has several, largest stride first
+  int count = 0;
   for (int i = 0; i < a.rank(); ++i) {
-    int at = i;
-    for (; at > 0 && a.strides()[axes[at - 1]] < a.strides()[i]; --at) axes[at] = axes[at - 1];
+    if (a.dim(i) == 1 && b.dim(i) == 1) continue;
+    int at = count++;
+    for (; at > 0 && stride_of(axes[at - 1]) < stride_of(i); --at) axes[at] = axes[at - 1];
     axes[at] = i;
   }
   int64_t distance = bytes / Width(a);
   int64_t outer_stride = INT64_MAX;
   bool apart = false;
-  for (int i = 0; i < a.rank(); ++i) {
-    const int64_t stride = a.strides()[axes[i]];
+  for (int i = 0; i < count; ++i) {
+    const int64_t stride = stride_of(axes[i]);
     if (stride <= 0) return false;
     const int64_t shift = distance / stride;
     distance %= stride;
@@ -85,10 +96,7 @@ bool ViewsOverlap(const NDArray& a, const NDArray& b) {
   const auto [a_begin, a_end] = ExtentOf(a);
   const auto [b_begin, b_end] = ExtentOf(b);
   if (a_begin >= b_end || b_begin >= a_end) return false;
-  if (a.dtype() != b.dtype() || a.rank() != b.rank() ||
-      !std::equal(a.strides(), a.strides() + a.rank(), b.strides())) {
-    return true;
-  }
+  if (a.dtype() != b.dtype() || a.rank() != b.rank() || !HaveStridesAlike(a, b)) return true;
   return !(a_begin <= b_begin ? BoxesAreApart(a, b) : BoxesAreApart(b, a));
 }
 

@@ -248,5 +248,21 @@ TEST(Views, Errors) {
   EXPECT_THAT(MessageOf([&] { Numbers({3}).Diagonal(); }), HasSubstr("expected at least rank 2"));
 }
 
+// The stride of an axis with one element says nothing.
+TEST(Views, PartsOfOneElementOnAnAxisAreToldApart) {
+  const NDArray x = Arange(0, 6, 1, DType::kInt64).Reshape({2, 3});
+  for (int64_t from = 0; from < 3; ++from) {
+    for (int64_t to = 0; to < 3; ++to) {
+      for (int64_t step = 1; step <= 3; ++step) {
+        const NDArray a = x.Slice(1, from, from + 1), b = x.Slice(1, to, to + 1, step);
+        EXPECT_EQ(ViewsOverlap(a, b), from == to) << from << " " << to << " " << step;
+        EXPECT_EQ(ViewsOverlap(b, a), from == to);
+      }
+    }
+  }
+  EXPECT_TRUE(ViewsOverlap(x.Slice(0, 0, 1), x.Slice(1, 1, 2)));
+  EXPECT_FALSE(ViewsOverlap(x.Slice(0, 0, 1).Slice(1, 0, 2), x.Slice(1, 2, 3)));
+}
+
 }  // namespace
 }  // namespace tidepool

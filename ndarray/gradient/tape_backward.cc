@@ -218,6 +218,8 @@ void GradientTape::Recorder::BackThroughCall(TapeRecord& record, bool keep) {
   WatchedArray* watched[kMostInputs] = {};
   for (int i = 0; i < record.input_count && i < kMostInputs; ++i) {
     if ((record.wanted & InputBit(i)) != 0) watched[i] = FindWatched(record.view(i));
+    // It was watched later: what this call adds is not of its gradient.
+    if (watched[i] != nullptr && watched[i]->is_final) watched[i] = nullptr;
   }
   if (record.relu_before && !keep) ReleaseBeforeRelu(record);
   FillTask(record, keep, watched);

@@ -8,6 +8,7 @@
 
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/ndarray/ops/statistics.h"
@@ -119,6 +120,40 @@ TEST(Corners, SumsOfExponentialsOfInfinities) {
     const auto right = [&](const NDArray& a) { return function(x, a); };
     EXPECT_EQ(GradientOf(left, x), (Numbers{1, 0, 0, 1, 0.5, 1}));
     EXPECT_EQ(GradientOf(right, y), (Numbers{0, 1, 1, 0, 0.5, 0}));
+  }
+}
+
+// What was computed with an array before it was watched is not of its gradient, wherever that goes.
+TEST(Corners, AGradientIsOfWhatComesBehindWatch) {
+  for (const bool is_given : {false, true}) {
+    for (const bool is_read_later : {false, true}) {
+      const NDArray x = F({0.5});
+      GradientTape tape;
+      tape.Watch(x);
+      const NDArray h = x * 3.0;
+      const NDArray y = Elu(h);
+      NDArray given = F({9});
+      is_given ? tape.Watch(h, given) : tape.Watch(h);
+      const NDArray z = is_read_later ? y + h * 5.0 : y;
+      tape.Backward(z);
+      EXPECT_EQ(tape.Gradient(h).ToVector<double>(), (Numbers{is_read_later ? 5.0 : 0.0}));
+      EXPECT_EQ(tape.Gradient(x).ToVector<double>(), (Numbers{is_read_later ? 18.0 : 3.0}));
+      if (is_given) EXPECT_EQ(given.ToVector<double>(), (Numbers{is_read_later ? 5.0 : 0.0}));
+    }
+  }
+}
+
+// Nothing of an empty part can be overwritten.
+TEST(Corners, AnEmptyPartKeepsNothing) {
+  for (int64_t at = 0; at <= 4; ++at) {
+    NDArray h = F({2, 2, 2, 2});
+    GradientTape tape;
+    tape.Watch(h);
+    NDArray empty = h.Slice(0, at, at);
+    SwishInto(empty, empty);
+    h += 1.0;
+    tape.Backward(Sum(h) + Sum(empty));
+    EXPECT_EQ(tape.Gradient(h).ToVector<double>(), (Numbers{1, 1, 1, 1})) << at;
   }
 }
 

@@ -67,7 +67,8 @@ void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const Tape
   if (view.buffer->closed.load(std::memory_order_relaxed) != Buffer::kNotClosed) return;
   if (!view.guarded) return CheckSharedUnchanged(record, view, operand);
   const uint32_t now = view.buffer->version.load(std::memory_order_relaxed);
-  if (now == view.version) return;
+  if (now == view.version || view.shape().NumElements() == 0)
+    return;  // or nothing can be overwritten
   const Places where(view);
   uint32_t seen = 0;
   std::string writer;

@@ -358,6 +358,12 @@ void GradientTape::Recorder::BackThroughSegment(TapeRecord& record, bool keep) {
   {
     std::vector<NDArray> outputs;
     {
+      // A tape that was stopped, or has run before, has left: what it records again it steps out of, as while it recorded.
+      const bool had_left = !frame_.is_in();
+      if (had_left) frame_.Enter();
+      const absl::Cleanup leave = [this, had_left] {
+        if (had_left) frame_.Leave();
+      };
       const RecorderFrame::Only only(this);
       outputs = segment(inputs);
     }

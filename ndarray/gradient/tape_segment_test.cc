@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,6 +36,27 @@ std::string MessageOf(const std::function<void()>& call) {
 }
 
 NDArray Of(double value) { return Full({3}, value, DType::kFloat64); }
+
+// Such a tape records nothing of what others call, and does again what segments call.
+TEST(TapeSegment, RunsAgainOnATapeThatRecordsNoMore) {
+  const auto sine = [](Inputs in) { return Arrays{Sin(in[0])}; };
+  for (const bool is_inside : {false, true}) {
+    const NDArray x = Of(2);
+    GradientTape outer;
+    outer.Watch(x);
+    GradientTape tape;
+    tape.Watch(x);
+    const NDArray y = Sum(Recomputed(sine, {&x, 1})[0]);
+    tape.Stop();
+    if (!is_inside) outer.Stop();
+    tape.Backward({&y, 1}, {}, /*keep=*/true);
+    const std::vector<double> first = tape.Gradient(x).ToVector<double>();
+    EXPECT_THAT(first, Each(testing::DoubleEq(std::cos(2.0))));
+    tape.Backward(y);
+    EXPECT_EQ(tape.Gradient(x).ToVector<double>(), first);
+    EXPECT_EQ((x * 1.0).ToVector<double>(), (std::vector<double>{2, 2, 2}));
+  }
+}
 
 TEST(TapeSegment, RefusesToOverwriteWhatTheTapeKnows) {
   const NDArray x = Of(2);
