@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ops/convolution.h"
+#include "tidepool/nn/layers/sequence_mask.h"
 #include "tidepool/nn/layers/window_fields.h"
 
 namespace tidepool::nn {
@@ -78,7 +79,7 @@ NDArray Conv2D::Forward(LayerContext& context, const NDArray& input) const {
   Conv2dAttributes attributes = attributes_;
   attributes.relu = activation_ == Activation::kRelu;
   attributes.filter_is_constant = context.parameters_stay;
-  const NDArray output = Conv2d(input, context.parameters[0],
+  const NDArray output = Conv2d(WithoutMasked(context.mask, input), context.parameters[0],
                                 options_.bias ? &context.parameters[1] : nullptr, attributes);
   return attributes.relu ? output : Activate(activation_, output);
 }

@@ -292,7 +292,7 @@ template <int kAxes, bool kTransposed>
 NDArray Convolution<kAxes, kTransposed>::Forward(LayerContext& context,
                                                  const NDArray& input) const {
   const bool is_masked = kAxes == 1 && IsMaskOf(context.mask, input);
-  const NDArray x = is_masked ? WithoutMasked(context.mask, input) : input;
+  const NDArray x = WithoutMasked(context.mask, input);
   const bool on_tape = kTransposed && (IsRecorded({&x, 1}) || IsRecorded(context.parameters));
   const bool relu = activation_ == Activation::kRelu && !on_tape;
   const NDArray output = on_tape ? ConvolveOnTape(context, x) : Convolve(context, x, relu);
@@ -371,8 +371,8 @@ NDArray DepthwiseConv2D::Forward(LayerContext& context, const NDArray& input) co
   attributes.groups = input.dim(3);
   attributes.relu = activation_ == Activation::kRelu;
   attributes.filter_is_constant = context.parameters_stay;
-  const NDArray output =
-      Conv2d(input, context.parameters[0], bias_ ? &context.parameters[1] : nullptr, attributes);
+  const NDArray output = Conv2d(WithoutMasked(context.mask, input), context.parameters[0],
+                                bias_ ? &context.parameters[1] : nullptr, attributes);
   return attributes.relu ? output : Activate(activation_, output);
 }
 

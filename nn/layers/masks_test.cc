@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -262,6 +263,51 @@ TEST(Masks, TheInputOfANetworkHasNoGradientBehindItsEnd) {
     }
     EXPECT_THAT(found, testing::Each(found[0])) << function;
     EXPECT_THAT(Numbers(found[0].end() - 4, found[0].end()), testing::Each(0)) << function;
+  }
+}
+
+// Windows over steps and other axes see zeros there, and their filters nothing of what stands there.
+TEST(Masks, WindowsOverSeveralAxesDoNotSeeWhatIsBehindTheEnd) {
+  const std::string kernel2 = R"("kernel":[2,1])", kernel3 = R"("kernel":[2,1,1])";
+  const std::vector<std::pair<std::string, int>> kinds = {
+      {R"("conv2d","filters":2,)" + kernel2, 2},
+      {R"("conv3d","filters":2,)" + kernel3, 3},
+      {R"("depthwise_conv2d",)" + kernel2, 2},
+      {R"("conv2d_transpose","filters":2,)" + kernel2, 2},
+      {R"("conv3d_transpose","filters":2,)" + kernel3, 3},
+      {R"("max_pool2d",)" + kernel2, 2},
+      {R"("max_pool3d",)" + kernel3, 3},
+      {R"("average_pool2d",)" + kernel2, 2},
+      {R"("average_pool3d",)" + kernel3, 3}};
+  for (const auto& [kind, axes] : kinds) {
+    const std::string shape = axes == 2 ? "[4,2,1]" : "[4,1,2,1]";
+    const Network network(
+        NetworkFromJson(absl::StrCat(R"({"inputs":[{"name":"x","shape":)", shape,
+                                     R"(}],"layers":[{"kind":)", kind,
+                                     R"(},{"kind":"flatten"},{"kind":"dense","units":3}]})")),
+        {.seed = 1});
+    const NDArray mask = FromValues(Numbers{1, 1, 1, 1, 1, 1, 0, 0}, {2, 4});
+    std::vector<Numbers> found;
+    for (const float behind : {0.5f, 7.0f, HUGE_VALF, kNaN}) {
+      NDArray x = RandomNormal(axes == 2 ? Shape({2, 4, 2, 1}) : Shape({2, 4, 1, 2, 1}), 0, 1, 4);
+      x.Slice(0, 1, 2).Slice(1, 2, 4) = behind;
+      GradientTape tape;
+      tape.Watch(x);
+      tape.Watch(network.parameters());
+      Network::RunOptions options{.training = true};
+      options.masks = {mask};
+      const NDArray output = network.Run({x}, options)[0];
+      tape.Backward(Loss(LossKind::kSoftmaxCrossEntropy).Mean(output, Zeros({2}, DType::kInt64)));
+      Numbers& all = found.emplace_back();
+      for (const NDArray& each : {output, tape.Gradient(x), tape.Gradient(network.parameters())}) {
+        const Numbers values = each.ToVector<float>();
+        all.insert(all.end(), values.begin(), values.end());
+      }
+      EXPECT_THAT(tape.Gradient(x).Slice(0, 1, 2).Slice(1, 2, 4).Dup().ToVector<float>(),
+                  testing::Each(0))
+          << kind;
+    }
+    EXPECT_THAT(found, testing::Each(found[0])) << kind;
   }
 }
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/ndarray/frozen/frozen_graph.h"
 #include "tidepool/ndarray/ops/pooling.h"
+#include "tidepool/nn/layers/sequence_mask.h"
 #include "tidepool/nn/layers/window_fields.h"
 
 namespace tidepool::nn {
@@ -39,8 +40,8 @@ LayerCost MaxPool2D::CostOf(absl::Span<const Shape> inputs) const {
   return cost;
 }
 
-NDArray MaxPool2D::Forward(LayerContext&, const NDArray& input) const {
-  return MaxPool2d(input, attributes_);
+NDArray MaxPool2D::Forward(LayerContext& context, const NDArray& input) const {
+  return MaxPool2d(WithoutMasked(context.mask, input), attributes_);
 }
 
 bool MaxPool2D::ToFrozen(FrozenOp& op) const {

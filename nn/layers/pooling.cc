@@ -144,12 +144,13 @@ LayerCost Pooling<kAxes, kKind>::CostOf(absl::Span<const Shape> inputs) const {
 }
 
 template <int kAxes, PoolingKind kKind>
-NDArray Pooling<kAxes, kKind>::Forward(LayerContext& context, const NDArray& input) const {
+NDArray Pooling<kAxes, kKind>::Forward(LayerContext& context, const NDArray& features) const {
   if constexpr (kAxes == 1) {
-    if (IsMaskOf(context.mask, input)) return PoolMasked(context, input);
+    if (IsMaskOf(context.mask, features)) return PoolMasked(context, features);
     context.mask = NDArray();
-    return PoolImages(input.ExpandDims(2), 0, -1).Squeeze(2);
+    return PoolImages(features.ExpandDims(2), 0, -1).Squeeze(2);
   } else {
+    const NDArray input = WithoutMasked(context.mask, features);
     context.mask = NDArray();
     if constexpr (kAxes == 2) {
       return PoolImages(input, 0, 1);

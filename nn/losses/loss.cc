@@ -291,7 +291,12 @@ NDArray Loss::Mean(const NDArray& output, const NDArray& labels, const NDArray* 
   const NDArray total = Sum(parts.mask.is_defined() ? losses * parts.mask : losses);
   NDArray weights = parts.class_weights;
   if (parts.mask.is_defined()) weights = weights.is_defined() ? weights * parts.mask : parts.mask;
-  return Cast(total / WithoutZeros(Sum(weights)), is_ctc ? losses.dtype() : output.dtype());
+  const NDArray sum = Sum(weights);
+  NDArray mean = total / WithoutZeros(sum);
+  // Smoothed labels are partly of other classes, which have weights where a label's own has none.
+  if (parts.class_weights.is_defined() && config_.label_smoothing > 0)
+    mean = Where(sum == 0, 0, mean);
+  return Cast(mean, is_ctc ? losses.dtype() : output.dtype());
 }
 
 namespace {

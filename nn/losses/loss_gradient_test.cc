@@ -95,5 +95,22 @@ TEST(LossGradients, OfAlignments) {
   }
 }
 
+// Smoothed labels are partly of classes that have weights; those of the labels are what the mean is of.
+TEST(LossGradient, OfWeightsWhoseSumIsZeroIsZero) {
+  const NDArray output = FromValues<double>({0.1, 0.5, -0.3}, {1, 3});
+  const NDArray labels = FromValues<int64_t>({0}, {1}), mask = FromValues<double>({3}, {1});
+  for (const double smoothing : {0.0, 0.3}) {
+    const Loss loss({.label_smoothing = smoothing, .class_weights = {0, 2, 1}});
+    for (const NDArray* of : {static_cast<const NDArray*>(nullptr), &mask}) {
+      GradientTape tape;
+      tape.Watch(output);
+      const NDArray mean = loss.Mean(output, labels, of);
+      EXPECT_EQ(mean.Item<double>(), 0) << smoothing;
+      tape.Backward(mean);
+      EXPECT_EQ(NormInf(tape.Gradient(output)).Item<double>(), 0) << smoothing;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tidepool::nn

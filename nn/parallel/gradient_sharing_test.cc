@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/dropout.h"
+#include "tidepool/nn/losses/loss.h"
 #include "tidepool/nn/parallel/parallel_testing.h"
 #include "tidepool/nn/parallel/parallel_wrapper.h"
 
@@ -163,6 +165,30 @@ TEST(GradientSharing, NumbersThatLayersDrawGoOnFromTheTrainersOwnSteps) {
   EXPECT_EQ(network.step(), 4u);
   FitOver(parallel, 3, batch);
   for (int worker = 0; worker < 3; ++worker) EXPECT_EQ(parallel.network(worker).step(), 5u);
+}
+
+// The same batches behind it draw the same numbers as if nothing had failed.
+TEST(GradientSharing, ARoundThatFailsLeavesTheStepsWhereTheyWere) {
+  std::vector<double> losses;
+  for (const bool fails_first : {false, true}) {
+    bool fails = fails_first;
+    Network network(NetworkConfig::Sequential({64}, {DropoutLayer(0.5), Dense(2)}), {.seed = 3});
+    network.set_loss([&](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
+      if (fails && inputs.features[0].At<float>({0, 0}) == 2) ThrowInternal("as it was asked to");
+      return Loss(LossKind::kSoftmaxCrossEntropy).Of(outputs[0], inputs.labels[0]);
+    });
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+    ParallelWrapper parallel(trainer, {.workers = 2});
+    const auto batch = [](int64_t i) {
+      return Batch(Full({4, 64}, static_cast<double>(1 + i)), Zeros({4}, DType::kInt64));
+    };
+    if (fails) EXPECT_THROW(FitOver(parallel, 2, batch), Error);
+    EXPECT_EQ(network.step(), 0u);
+    EXPECT_EQ(parallel.network(1).step(), 0u);
+    fails = false;
+    losses.push_back(FitOver(parallel, 2, batch).loss);
+  }
+  EXPECT_EQ(losses[0], losses[1]);
 }
 
 }  // namespace

@@ -232,6 +232,11 @@ double ParallelWrapper::Share(std::vector<Set>& batches, int64_t first, Parallel
   const absl::Cleanup restore = [&] {
     for (int worker = 0; worker < workers; ++worker) network(worker).set_loss_scale(before);
   };
+  // What fails is done again, by the same random numbers.
+  absl::Cleanup undo = [&, step = whole.step()] {
+    for (int worker = 0; worker < config_.workers; ++worker) network(worker).set_step(step);
+    whole.set_step(step);
+  };
   group_->Run(workers, [&](int worker) {
     Network& its = network(worker);
     const Set& batch = batches[static_cast<size_t>(worker)];
@@ -251,6 +256,7 @@ double ParallelWrapper::Share(std::vector<Set>& batches, int64_t first, Parallel
   if (round.updated) AverageBeside(workers);  // else they stay as they were
   if (!round.updated) round.skipped = round.batches;
   whole.set_step(network(0).step());
+  std::move(undo).Cancel();
   double sum = 0;
   for (const double loss : losses) sum += loss;
   return sum;

@@ -258,10 +258,15 @@ bool Trainer::Update() {
       UndoBeside();
       updated_version_ = version;
     }
+    const LossScale before = *loss_scale_;
     if (!Observe(finite)) return false;
     updater_.set_gradient_scale(1 / scale);
+    absl::Cleanup undo = [&] { loss_scale_ = before; };  // the step is done again
+    updater_.Apply(network_.gradients(), network_.parameters());
+    std::move(undo).Cancel();
+  } else {
+    updater_.Apply(network_.gradients(), network_.parameters());
   }
-  updater_.Apply(network_.gradients(), network_.parameters());
   may_undo_ = false;
   updated_version_ = version;
   return true;

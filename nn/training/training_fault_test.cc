@@ -10,8 +10,10 @@
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/failing_provider.h"
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/nn/data/digits.h"
 #include "tidepool/nn/data/image_batches.h"
+#include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/model_file.h"
 #include "tidepool/nn/training/trainer.h"
 
@@ -95,6 +97,38 @@ TEST(TrainingFault, ARefusedStepChangesNothingAndIsDoneAgainWithTheSameBits) {
       EXPECT_GT(refused, 0);
     }
   }
+}
+
+// Whatever memory is refused in a step that an update follows: the loss scale is where it was when the step is done again.
+TEST(TrainingFault, AStepThatFailsLeavesTheLossScale) {
+  Network network(NetworkConfig::Sequential({3}, {Dense(4), Dense(2)}),
+                  {.mode = WorkspaceMode::kNone});
+  UpdaterConfig config = UpdaterConfig::Of(UpdaterKind::kSgd);
+  config.clipping = {ClippingKind::kGlobalNorm, 1};
+  Trainer trainer(network, config);
+  trainer.set_loss_scale({.first = 4, .growth_interval = 1});
+  const auto step = [&trainer] {
+    trainer.Step([] { return Batch(Ones({2, 3}), Zeros({2}, DType::kInt64)); });
+  };
+  step();
+  FailingProvider host(Host());
+  int failed = 0;
+  for (int64_t request = 0;; ++request) {
+    const LossScale before = *trainer.loss_scale();
+    host.faults().FailRequest(request);
+    bool fails = false;
+    try {
+      step();
+    } catch (const Error&) {
+      fails = true;
+    }
+    host.faults().Clear();
+    if (!fails) break;
+    ++failed;
+    EXPECT_TRUE(before == *trainer.loss_scale()) << "request " << request;
+    ASSERT_LT(request, 1000);
+  }
+  EXPECT_GT(failed, 3);
 }
 
 }  // namespace
