@@ -18,7 +18,11 @@
 namespace tidepool {
 namespace {
 
-std::string PagesOf(const std::string& id) { return absl::StrCat("workspace [", id, "]: pages"); }
+// A budget's error names the workspace among owners.
+void TellWhosePages(const std::string& id, OutOfMemoryError& error) {
+  if (error.message().starts_with("memory budget: ")) return;
+  error.AddContext(absl::StrCat("workspace [", id, "]: pages"));
+}
 
 // Of a cycle that was traced, before what is alive is dropped.
 void TellOfCycle(MemoryListener& listener, RecordedCycle cycle, RequestView view) noexcept {
@@ -79,7 +83,7 @@ WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device de
         absl::StrCat("workspace ", id), [this](ReclaimDepth depth) { return Reclaim(depth); });
   } catch (OutOfMemoryError& error) {
     MemoryTracker::Global().Unregister(&account_);
-    error.AddContext(PagesOf(this->id));
+    TellWhosePages(this->id, error);
     throw;
   } catch (...) {
     MemoryTracker::Global().Unregister(&account_);
@@ -165,7 +169,7 @@ void WorkspaceCore::PreparePages() {
     pages_.Prepare(std::max<size_t>(learner_.plans().peak_bytes(), counters.bytes_last_cycle));
   } catch (OutOfMemoryError& error) {
     if (is_ring_slot_ || !pages_.may_do_without()) {
-      error.AddContext(PagesOf(id));
+      TellWhosePages(id, error);
       throw;
     }
     learner_.Trim(counters.bytes_last_cycle);

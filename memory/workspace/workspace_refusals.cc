@@ -38,7 +38,9 @@ Allocation WorkspaceCore::AllocateOutside(size_t bytes, size_t rounded) {
         try {
           return spills_.Allocate(bytes, rounded);
         } catch (OutOfMemoryError& error) {
-          error.AddContext(absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes"));
+          // A budget's error names the workspace among owners.
+          if (!error.message().starts_with("memory budget: "))
+            error.AddContext(absl::StrCat("workspace [", id, "]: a request of ", bytes, " bytes"));
           throw;
         }
       }();
