@@ -131,7 +131,12 @@ TEST(OutsideBlocksTest, ACallbackMayTakeALockUnderWhichOthersMakeThem) {
       std::pmr::list<int> numbers(64, 1, ResourceHere());
     }
   });
-  while (!ready) std::pmr::list<int>(64, 1, ResourceHere());
+  // It gets one when it has often come without the bias, which each thread that comes to the common one takes from it. This
+  // thread may have one of its own by now, and comes there no more.
+  const auto come = [] {
+    for (int i = 0; i < 1000; ++i) std::pmr::list<int>(64, 1, ResourceHere());
+  };
+  while (!ready) std::thread(come).join();
   for (int round = 0; round < 20; ++round) {
     Texts more(ResourceHere());
     const ProcessLimit limit(int64_t{4} << 20);
