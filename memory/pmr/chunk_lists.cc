@@ -1,6 +1,7 @@
 #include "tidepool/memory/pmr/chunk_lists.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <new>
 #include <utility>
@@ -15,6 +16,9 @@ constinit BlockChunk no_chunk{.heap = nullptr,
                               .block_bytes = 0,
                               .size_class = 0,
                               .token = nullptr};
+
+static_assert(kSizeClasses <= 64, "a bit for each");
+constexpr uint64_t BitOf(int size_class) { return uint64_t{1} << size_class; }
 
 }  // namespace
 
@@ -61,10 +65,18 @@ void ChunkLists::RetireCurrent(int size_class) noexcept {
   chunk->tell_at = chunk->out - 1;
 }
 
-void* ChunkLists::TakeAvailable(int size_class) noexcept {
-  BlockChunk* const chunk = available_[size_class];
-  if (chunk == nullptr) return nullptr;
-  RemoveAvailable(chunk);
+void* ChunkLists::TakeAvailable(int size_class, const void* thread) noexcept {
+  BlockChunk* chunk = available_[size_class];
+  if (chunk != nullptr) {
+    RemoveAvailable(chunk);
+  } else if (waits(size_class)) {
+    waits_ &= ~BitOf(size_class);
+    chunk = waiting_[size_class];
+    chunk->thread.store(thread, std::memory_order_relaxed);
+    all_.Add(chunk);
+  } else {
+    return nullptr;
+  }
   RetireCurrent(size_class);
   chunk->state = BlockChunk::kCurrent;
   chunk->tell_at = tell_current_at();
@@ -91,7 +103,7 @@ void* ChunkLists::TakeFrom(const Allocation& memory, int size_class, const void*
   all_.Add(chunk);
   ++count_;
   current_[size_class] = chunk;
-  const uint64_t bit = uint64_t{1} << size_class;
+  const uint64_t bit = BitOf(size_class);
   kept_ += (gone_ & bit) != 0;
   gone_ &= ~bit;
   return chunk->Take();
@@ -114,7 +126,7 @@ size_t ChunkLists::ToldCountedSlowly(BlockChunk* chunk) noexcept {
   if (chunk->state != BlockChunk::kCurrent) {
     went = Told(chunk);
   } else if (empty_ >= kept_) {
-    gone_ |= uint64_t{1} << chunk->size_class;
+    gone_ |= BitOf(chunk->size_class);
     Drop(chunk);
     went = true;
   } else {
@@ -125,8 +137,6 @@ size_t ChunkLists::ToldCountedSlowly(BlockChunk* chunk) noexcept {
   if (!went && !looks) return 0;
   return std::exchange(released_, 0) + (went ? kBlockChunkBytes : 0);
 }
-
-static_assert(kSizeClasses <= 64, "a bit of gone_ for each");
 
 void ChunkLists::DropIdle() noexcept {
   turns_ = 0;
@@ -160,13 +170,24 @@ void ChunkLists::GiveBack(BlockChunk* chunk) noexcept {
   chunks_.Release(chunk->token, kBlockChunkBytes, kBlockChunkBytes);
 }
 
+// Its class's current one, without blocks.
+void ChunkLists::Wait(BlockChunk* chunk, uint32_t used_in) noexcept {
+  const int size_class = chunk->size_class;
+  current_[size_class] = &no_chunk;
+  all_.Remove(chunk);
+  waiting_[size_class] = chunk;
+  used_in_[size_class] = used_in;
+  if (waits_ == 0 || cycle_ - used_in > cycle_ - oldest_) oldest_ = used_in;
+  waits_ |= BitOf(size_class);
+}
+
 ChunkLists::Left ChunkLists::EndCycle() noexcept {
   Left left;
+  ++cycle_;
   for (BlockChunk *chunk = all_.head, *next; chunk != nullptr; chunk = next) {
     next = chunk->next;
     if (chunk->out == 0) {  // its class's current one: others went when their last block came back
-      chunk->idle_cycles = chunk->is_fresh() ? chunk->idle_cycles + 1 : 0;
-      if (!chunk->is_fresh()) chunk->Reset();
+      chunk->is_fresh() ? Wait(chunk, cycle_ - 1) : chunk->Reset();
       continue;
     }
     if (chunk->state == BlockChunk::kCurrent) current_[chunk->size_class] = &no_chunk;
@@ -195,14 +216,30 @@ void ChunkLists::PutLate(BlockChunk* chunk) noexcept {
 }
 
 void ChunkLists::Age(uint32_t cycles, bool idle) noexcept {
-  for (BlockChunk *chunk = all_.head, *next; chunk != nullptr; chunk = next) {
-    next = chunk->next;
-    if (idle) ++chunk->idle_cycles;
-    if (chunk->out > 0 || chunk->idle_cycles < cycles) continue;
-    Drop(chunk);
+  if (idle || cycles == 0) {
+    for (BlockChunk *chunk = all_.head, *next; chunk != nullptr; chunk = next) {
+      next = chunk->next;
+      if (chunk->out == 0) Wait(chunk, cycle_);
+    }
   }
+  cycle_ += idle;
+  if (waits_ == 0 || cycle_ - oldest_ < cycles) return;
+  uint32_t longest = 0;
+  for (uint64_t left = waits_; left != 0; left &= left - 1) {
+    const int size_class = std::countr_zero(left);
+    const uint32_t idle_cycles = cycle_ - used_in_[size_class];
+    if (idle_cycles < cycles) {
+      longest = std::max(longest, idle_cycles);
+      continue;
+    }
+    waits_ &= ~BitOf(size_class);
+    --count_;
+    GiveBack(waiting_[size_class]);
+  }
+  oldest_ = cycle_ - longest;
 }
 
+// Those that wait learn it when they are taken from.
 void ChunkLists::SetThread(const void* thread) noexcept {
   for (BlockChunk* chunk = all_.head; chunk != nullptr; chunk = chunk->next) {
     chunk->thread.store(thread, std::memory_order_relaxed);

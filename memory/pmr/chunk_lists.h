@@ -30,9 +30,11 @@ class ChunkLists {
 
   // A block of that class; null when its current chunk has none.
   void* Take(int size_class) { return current_[size_class]->Take(); }
-  // Makes another chunk the class's current one and takes from it; null when there is none with
+  // Makes another chunk the class's current one, for `thread`, and takes from it; null when there is none with
   // room.
-  void* TakeAvailable(int size_class) noexcept;
+  void* TakeAvailable(int size_class, const void* thread) noexcept;
+  // Whether one of cycles that have ended waits for the class's next block, so that its current one is none: TakeAvailable() takes it.
+  bool waits(int size_class) const { return (waits_ >> size_class & 1) != 0; }
   // `chunk` was had from the resource for that class, whose current one has no room: a block of it.
   void* TakeFrom(const Allocation& chunk, int size_class, const void* thread) noexcept;
   // BlockChunk::Put() said so. True when the chunk went back to the resource.
@@ -66,7 +68,8 @@ class ChunkLists {
   struct Left {
     int64_t chunks = 0, blocks = 0, bytes = 0;
   };
-  // Chunks without blocks are as new and stay current; those with blocks are set aside as late.
+  // Chunks without blocks are as new and stay current, or wait for their class's next block where they had none in this cycle;
+  // those with blocks are set aside as late. Cost: as many as this cycle or the one before has used.
   Left EndCycle() noexcept;
   // A block of a late chunk came back. The last one gives the chunk back.
   void PutLate(BlockChunk* chunk) noexcept;
@@ -89,6 +92,7 @@ class ChunkLists {
   void AddAvailable(BlockChunk* chunk) noexcept;
   void RemoveAvailable(BlockChunk* chunk) noexcept;
   void RetireCurrent(int size_class) noexcept;
+  void Wait(BlockChunk* chunk, uint32_t used_in) noexcept;
   void Drop(BlockChunk* chunk) noexcept;
   void GiveBack(BlockChunk* chunk) noexcept;
   size_t ToldCountedSlowly(BlockChunk* chunk) noexcept;
@@ -101,10 +105,16 @@ class ChunkLists {
   MemoryResource& chunks_;
   BlockChunk* current_[kSizeClasses];
   BlockChunk* available_[kSizeClasses] = {};
-  List all_;
+  List all_;  // but for those that wait and late ones
   List late_;
   int64_t count_ = 0;
   int64_t late_blocks_ = 0;
+  // A class's chunk that waits, where its bit is set, and after how many cycles it had its last block.
+  BlockChunk* waiting_[kSizeClasses];
+  uint32_t used_in_[kSizeClasses];
+  uint64_t waits_ = 0;
+  uint32_t cycle_ = 0;   // cycles that have ended
+  uint32_t oldest_ = 0;  // no chunk that waits was used before it
   // Outside of cycles:
   static constexpr int kTurns = 4096;
   int empty_ = 0;          // current chunks without blocks

@@ -73,11 +73,14 @@ void* CycleHeap::AllocateOutside(size_t bytes, size_t alignment) {
 }
 
 void* CycleHeap::AllocateSlowly(size_t bytes, size_t alignment) {
+  const void* const here = CurrentThreadToken();
   if (is_open_here()) {
+    const int size_class = SizeClassOf(bytes, alignment);
+    if (size_class >= 0 && chunks_.waits(size_class))
+      return chunks_.TakeAvailable(size_class, here);
     DrainReturned();
     return AllocateInCycle(bytes, alignment);
   }
-  const void* const here = CurrentThreadToken();
   WorkspaceCore* const open = serves_ ? workspace_.OpenHere() : nullptr;
   if (open == nullptr || !open->serves_blocks_on(here)) return AllocateOutside(bytes, alignment);
   // The first block of the cycle, which has begun here even if this one is refused: who was asked to
@@ -93,7 +96,7 @@ void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
   const int size_class = SizeClassOf(bytes, alignment);
   if (size_class < 0) return AllocateLarge(bytes, alignment);
   if (void* const block = chunks_.Take(size_class)) return block;
-  if (void* const block = chunks_.TakeAvailable(size_class)) return block;
+  if (void* const block = chunks_.TakeAvailable(size_class, CurrentThreadToken())) return block;
   const Allocation chunk = TakeWithinLimits(kBlockChunkBytes, kBlockChunkBytes);
   // Whoever was asked to give memory back may have released blocks.
   if (void* const block = chunks_.Take(size_class)) [[unlikely]] {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <barrier>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -24,92 +23,14 @@
 namespace tidepool {
 namespace {
 
-using internal::BlockChunk;
-using internal::ChunkLists;
-using internal::kBlockChunkBytes;
 using internal::KeptLarge;
-using internal::kSizeClasses;
 using internal::LargeBlock;
-using internal::OutsideArena;
 using internal::OutsideBlocks;
 
 constexpr int64_t kMiB = 1 << 20;
 
 int64_t AllocatedBytes() {
   return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kAllocated);
-}
-
-// ---- chunks without blocks --------------------------------------------------------------------
-
-// Chunks of the heap; counts those that came back.
-class CountingChunks final : public MemoryResource {
- public:
-  ~CountingChunks() override {
-    for (auto& [data, chunk] : chunks_) std::free(data);
-  }
-  Allocation Allocate(size_t, size_t) override {
-    auto* const data =
-        static_cast<std::byte*>(std::aligned_alloc(kBlockChunkBytes, kBlockChunkBytes));
-    chunks_[data] = true;
-    return {data, data};
-  }
-  void Release(void* token, size_t, size_t) noexcept override {
-    ++released;
-    UnpoisonBlock(token, kBlockChunkBytes - kPoisonTailBytes);
-    chunks_.erase(token);
-    std::free(token);
-  }
-  Device device() const override { return Host(); }
-  std::string Describe() const override { return "chunks"; }
-
-  int released = 0;
-
- private:
-  std::map<void*, bool> chunks_;
-};
-
-class CountedChunks {
- public:
-  // One block of that class comes and goes.
-  void Pair(int size_class) {
-    void* block = lists_.TakeCounted(size_class);
-    if (block == nullptr) {
-      block = lists_.TakeFrom(chunks_.Allocate(kBlockChunkBytes, kBlockChunkBytes), size_class,
-                              nullptr);
-    }
-    BlockChunk* const chunk = internal::ChunkOf(block);
-    if (chunk->Put(block)) lists_.ToldCounted(chunk);
-  }
-  int64_t count() const { return lists_.count(); }
-  int released() const { return chunks_.released; }
-
- private:
-  CountingChunks chunks_;
-  ChunkLists lists_{static_cast<OutsideArena*>(nullptr), chunks_};
-};
-
-TEST(ChunkListsTest, ChunksOfSizesThatComeAgainAreKept) {
-  CountedChunks chunks;
-  const auto round = [&] {
-    for (int i = 0; i < kSizeClasses; ++i) chunks.Pair(i);
-  };
-  round();
-  EXPECT_EQ(chunks.count(), ChunkLists::kLeastKept);  // once is not a habit
-  for (int i = 0; i < 3; ++i) round();
-  const int released = chunks.released();
-  for (int i = 0; i < 50; ++i) round();
-  EXPECT_EQ(chunks.released(), released);
-}
-
-TEST(ChunkListsTest, ChunksThatAreNotUsedAnyMoreGo) {
-  CountedChunks chunks;
-  for (int i = 0; i < 10 * kSizeClasses; ++i) chunks.Pair(i % kSizeClasses);
-  ASSERT_GT(chunks.count(), ChunkLists::kLeastKept);
-  for (int i = 0; i < 20000; ++i) chunks.Pair(i % 2);
-  EXPECT_LE(chunks.count(), ChunkLists::kLeastKept);
-  const int released = chunks.released();
-  for (int i = 0; i < 20000; ++i) chunks.Pair(i % 3);
-  EXPECT_LE(chunks.released(), released + 1);
 }
 
 // ---- large blocks -----------------------------------------------------------------------------

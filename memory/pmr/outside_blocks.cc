@@ -130,7 +130,7 @@ void* OutsideBlocks::AllocateSmallSlowly(int size_class) {
     if (void* const block = arena.chunks.TakeCounted(size_class)) return block;
     arena.TakeLeft();
     if (void* const block = arena.chunks.TakeCounted(size_class)) return block;
-    return arena.chunks.TakeAvailable(size_class);
+    return arena.chunks.TakeAvailable(size_class, nullptr);
   };
   {
     const OutsideArenas::Hold hold(arenas_, arena);
