@@ -14,7 +14,6 @@
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
-#include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
 namespace {
@@ -333,49 +332,6 @@ TEST(NDArray, ToString) {
   EXPECT_EQ(Arange(0, 6).ToString(5), "[0., 1., 2., 3., 4., 5.]");
   EXPECT_EQ(Full({1}, 0.1).ToString(), "[0.1]");
   EXPECT_EQ(Full({2}, NAN).ToString(), "[nan, nan]");
-}
-
-TEST(ViewOverlap, MatchesBruteForce) {
-  // All pairs of blocks of one matrix, and of its transpose.
-  const NDArray base = Zeros({4, 5});
-  std::vector<NDArray> views;
-  for (int64_t i = 0; i < 4; ++i) {
-    for (int64_t i_end = i + 1; i_end <= 4; ++i_end) {
-      for (int64_t j = 0; j < 5; ++j) {
-        for (int64_t j_end = j + 1; j_end <= 5; ++j_end) {
-          views.push_back(base.Slice(0, i, i_end).Slice(1, j, j_end));
-        }
-      }
-    }
-  }
-  auto elements = [&](const NDArray& view) {
-    std::vector<bool> used(20);
-    for (int64_t i = 0; i < view.dim(0); ++i) {
-      for (int64_t j = 0; j < view.dim(1); ++j) {
-        const auto* at = reinterpret_cast<const float*>(view.raw_data()) + i * view.strides()[0] +
-                         j * view.strides()[1];
-        used[at - base.data<float>()] = true;
-      }
-    }
-    return used;
-  };
-  int apart = 0, conservative = 0;
-  for (const NDArray& a : views) {
-    for (const NDArray& b : views) {
-      const std::vector<bool> in_a = elements(a), in_b = elements(b);
-      bool common = false;
-      for (int k = 0; k < 20; ++k) common |= in_a[k] && in_b[k];
-      const bool claimed = ViewsOverlap(a, b);
-      EXPECT_TRUE(claimed || !common);  // never misses one
-      EXPECT_EQ(claimed, ViewsOverlap(a.Transpose(), b.Transpose()));
-      apart += !common;
-      conservative += claimed && !common;
-    }
-  }
-  EXPECT_EQ(conservative, 0) << "of " << apart;
-  EXPECT_FALSE(ViewsOverlap(base, base.Dup()));
-  EXPECT_FALSE(ViewsOverlap(base.Slice(0, 0, 0), base));
-  EXPECT_TRUE(ViewsOverlap(base.Index(0, 1), base.Index(1, 1)));
 }
 
 }  // namespace

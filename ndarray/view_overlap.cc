@@ -5,51 +5,12 @@
 #include <cstdlib>
 
 #include "tidepool/ndarray/repeated_places.h"
+#include "tidepool/ndarray/step_reach.h"
 
 namespace tidepool {
 namespace {
 
 int64_t Width(const NDArray& array) { return static_cast<int64_t>(DTypeBytes(array.dtype())); }
-
-// Of one element the stride says nothing.
-bool HaveStridesAlike(const NDArray& a, const NDArray& b) {
-  for (int i = 0; i < a.rank(); ++i) {
-    if (a.strides()[i] != b.strides()[i] && a.dim(i) > 1 && b.dim(i) > 1) return false;
-  }
-  return true;
-}
-
-// `a` begins at or before `b`; both have strides alike and the same type. Writes the distance between
-// them as one index per axis, so that each view is a box of indices. True when the boxes are known
-// to be apart.
-bool BoxesAreApart(const NDArray& a, const NDArray& b) {
-  const int64_t bytes = b.raw_data() - a.raw_data();
-  if (bytes % Width(a) != 0) return false;
-  const auto stride_of = [&](int axis) { return (a.dim(axis) > 1 ? a : b).strides()[axis]; };
-  int axes[kMaxRank];  // on which one of them has several, largest stride first
-  int count = 0;
-  for (int i = 0; i < a.rank(); ++i) {
-    if (a.dim(i) == 1 && b.dim(i) == 1) continue;
-    int at = count++;
-    for (; at > 0 && stride_of(axes[at - 1]) < stride_of(i); --at) axes[at] = axes[at - 1];
-    axes[at] = i;
-  }
-  int64_t distance = bytes / Width(a);
-  int64_t outer_stride = INT64_MAX;
-  bool apart = false;
-  for (int i = 0; i < count; ++i) {
-    const int64_t stride = stride_of(axes[i]);
-    if (stride <= 0) return false;
-    const int64_t shift = distance / stride;
-    distance %= stride;
-    // An index must never carry into the next axis, or one element would have two indices.
-    const int64_t end = std::max(a.dim(axes[i]), shift + b.dim(axes[i]));
-    if (end > outer_stride / stride) return false;
-    if (shift >= a.dim(axes[i])) apart = true;
-    outer_stride = stride;
-  }
-  return apart || distance != 0;
-}
 
 }  // namespace
 
@@ -96,8 +57,18 @@ bool ViewsOverlap(const NDArray& a, const NDArray& b) {
   const auto [a_begin, a_end] = ExtentOf(a);
   const auto [b_begin, b_end] = ExtentOf(b);
   if (a_begin >= b_end || b_begin >= a_end) return false;
-  if (a.dtype() != b.dtype() || a.rank() != b.rank() || !HaveStridesAlike(a, b)) return true;
-  return !(a_begin <= b_begin ? BoxesAreApart(a, b) : BoxesAreApart(b, a));
+  // In elements where all lie on one raster, else in bytes.
+  const int64_t width = Width(a);
+  const bool is_raster = width == Width(b) && (b_begin - a_begin) % width == 0;
+  const int64_t unit = is_raster ? width : 1;
+  StepReach reach;
+  for (const NDArray* view : {&a, &b}) {
+    for (int i = 0; i < view->rank(); ++i) {
+      reach.Add(std::abs(view->strides()[i]) * Width(*view) / unit, view->dim(i) - 1);
+    }
+    if (!is_raster) reach.Add(1, Width(*view) - 1);
+  }
+  return reach.Reaches((b_end - a_begin) / unit - 1);
 }
 
 }  // namespace tidepool

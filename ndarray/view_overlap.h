@@ -16,10 +16,10 @@ inline bool MayShareMemory(const Buffer* a, const Buffer* b) {
   return a != nullptr && b != nullptr && (a->imported || b->imported) && a->device == b->device;
 }
 
-// Exact for views with the same strides (two columns, two blocks of one matrix); others count as
-// overlapping when the bytes from their first to their last element do. Views of different buffers
-// overlap where one buffer is imported and shares the other's memory. Cost: rank squared; views of two
-// buffers neither of which is imported: a few loads.
+// Exact, for views of any strides and types, but for those whose strides hardly differ over thousands of
+// elements, which count as overlapping where that is not decided quickly. Views of different buffers
+// overlap where one buffer is imported and shares the other's memory. Cost: rank squared, at most some
+// thousand steps; views of two buffers neither of which is imported: a few loads.
 bool ViewsOverlap(const NDArray& a, const NDArray& b);
 
 // Whether two indices may name one element. Never of a dense array, nor of a view of one but

@@ -32,6 +32,8 @@ constexpr size_t kMostCleared = size_t{16} << 20;
 
 // Steps and requests that are the same from here on.
 constexpr int kCycles = 4;
+// Batches behind the largest that fits by halving, which are tried too.
+constexpr int64_t kMoreTried = 8;
 
 const char* ModeText(WorkspaceMode mode) {
   switch (mode) {
@@ -262,6 +264,10 @@ int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64
   while (bad - good > 1) {
     const int64_t middle = good + (bad - good) / 2;
     (fits(middle) ? good : bad) = middle;
+  }
+  // One more example may take less, where its plan lies closer.
+  for (int64_t more = std::min(limit - good, kMoreTried); more > 1; --more) {
+    if (fits(good + more)) return good + more;
   }
   return good;
 }

@@ -71,7 +71,8 @@ struct MemoryReport {
 MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options);
 
 // The largest batch whose training (or inference) takes at most `budget_bytes`, at most `limit`; 0:
-// not even one example does. What cannot be at all (arrays larger than there can be) does not fit. The limit itself is told where
+// not even one example does. A few more examples sometimes take less, as their plan lies closer: where one does not fit, the
+// seven behind it are tried too. What cannot be at all (arrays larger than there can be) does not fit. The limit itself is told where
 // still more would fit.
 int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64_t budget_bytes,
                      bool training = true, int64_t limit = 1 << 16);

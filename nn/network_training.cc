@@ -199,7 +199,14 @@ void Network::set_loss_scale(double scale) {
   loss_scale_ = scale;
 }
 
-double Network::MeanLoss(const NDArray& losses) {
+double Network::MeanLoss(const NDArray& given) {
+  const bool is_wide = given.dtype() == DType::kFloat64 || given.dtype() == DType::kFloat32;
+  if (!is_wide ||
+      !given.is_dense()) {  // a loss of the program's may be part of an array, or of a small type
+    const NoGradientScope constants;
+    return MeanLoss(is_wide ? given.Dup() : Cast(given, DType::kFloat32));
+  }
+  const NDArray& losses = given;
   double sum = 0;
   const auto add = [&](auto values) {
     for (const auto loss : values) sum += static_cast<double>(loss);

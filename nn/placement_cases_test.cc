@@ -230,6 +230,19 @@ TEST(Placement, TheLargestBatchIsTheLargestThatFits) {
   EXPECT_EQ(LargestBatch(network, {}, budget, true, std::numeric_limits<int64_t>::max()), batch);
 }
 
+// Halving meets a batch that takes more than the next one.
+TEST(Placement, TheLargestBatchIsFoundBehindOneThatTakesMore) {
+  Network network(NetworkConfig::Sequential({4096}, {Dense(2)}), Options(WorkspaceMode::kEnabled));
+  network.set_loss([](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
+    const NDArray scratch = Zeros({inputs.features[0].dim(0) == 62 ? 400'000 : 1});
+    return Sum(outputs[0] * outputs[0], 1);
+  });
+  const int64_t budget = ReportMemory(network, {.batch = 63}).training_bytes();
+  EXPECT_GT(ReportMemory(network, {.batch = 62}).training_bytes(), budget);
+  EXPECT_EQ(LargestBatch(network, {}, budget), 63);
+  EXPECT_EQ(LargestBatch(network, {}, budget, true, 62), 61);
+}
+
 int64_t MostResidentBytes() {
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);

@@ -23,18 +23,58 @@ Places::Places(const TapedView& view) {
   }
   int64_t reach = width;  // of the axes so far
   int64_t next = 0;       // the step by which the last axis with gaps would go on
+  bool is_regular = true;
   for (int a = 0; a < count; ++a) {
     const int64_t dim = view.dims()[axes[a]], step = std::abs(view.strides()[axes[a]]) * width;
     // What does not come again at the same place of each is no gap.
-    gap_count_ =
+    const auto left =
         static_cast<int>(std::remove_if(gaps_, gaps_ + gap_count_,
                                         [step](const Gap& gap) { return step % gap.pitch != 0; }) -
                          gaps_);
+    is_regular = is_regular && left == gap_count_;
+    gap_count_ = left;
     if (step > reach && step != next && gap_count_ < kMost) gaps_[gap_count_++] = {step, reach};
     if (step > reach) next = step * dim;
     reach += (dim - 1) * step;
   }
   end_ = begin_ + reach;
+  if (is_regular) return;
+  int64_t run = width;
+  int used = 0;
+  for (int a = 0; a < count; ++a) {
+    const int64_t most = view.dims()[axes[a]] - 1, step = std::abs(view.strides()[axes[a]]) * width;
+    if (used == 0 && step <= run) {
+      run += most * step;
+    } else if (used == kMost) {
+      return;  // the gaps that are left have to do
+    } else {
+      axes_[used++] = {step, most};
+    }
+  }
+  std::fill(axes_ + used, axes_ + kMost, Axis{0, 0});
+  run_ = run;
+}
+
+// Of gaps: the runs, and where they come again, which may be more places than the view has.
+void Places::AddSteps(StepReach& reach) const {
+  if (run_ > 0) {
+    reach.Add(1, run_ - 1);
+    for (const Axis& axis : axes_) reach.Add(axis.step, axis.most);
+    return;
+  }
+  int64_t run = gap_count_ > 0 ? gaps_[0].run : end_ - begin_;
+  reach.Add(1, run - 1);
+  for (int i = 0; i < gap_count_; ++i) {
+    const int64_t next = i + 1 < gap_count_ ? gaps_[i + 1].run : end_ - begin_;
+    reach.Add(gaps_[i].pitch, (next - gaps_[i].run + gaps_[i].pitch - 1) / gaps_[i].pitch);
+  }
+}
+
+bool Places::StepsMeet(const Places& other) const {
+  StepReach reach;
+  AddSteps(reach);
+  other.AddSteps(reach);
+  return reach.Reaches(other.end_ - 1 - begin_);
 }
 
 int64_t Places::RunOf(int64_t pitch) const {

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "tidepool/ndarray/step_reach.h"
+
 namespace tidepool {
 
 struct TapedView;
@@ -31,11 +33,11 @@ class Places {
   // Within how many bytes from its first one on it lies, of each `pitch` bytes as counted from there; 0: that is not known to be
   // less than all.
   int64_t RunOf(int64_t pitch) const;
-  // Whether there may be a byte that is of both. Exact for slices of one dense array that show the same axes without steps, of up to
-  // kMost + 1 axes; of steps where they divide the sizes.
+  // Whether there may be a byte that is of both. Exact for slices of one dense array that show the same axes, with steps or without,
+  // of up to kMost + 1 axes (of kMost where steps do not divide the sizes), but as StepReach says.
   bool MayOverlap(const Places& other) const {
     return begin_ < other.end_ && other.begin_ < end_ && !AreInGapsOf(other) &&
-           !other.AreInGapsOf(*this);
+           !other.AreInGapsOf(*this) && ((run_ == 0 && other.run_ == 0) || StepsMeet(other));
   }
 
  private:
@@ -45,10 +47,20 @@ class Places {
     int64_t pitch, run;
   };
   bool AreInGapsOf(const Places& other) const;
+  // Beside one of the two whose gaps do not come again in the same places.
+  bool StepsMeet(const Places& other) const;
+  void AddSteps(StepReach& reach) const;
 
   int64_t begin_ = 0, end_ = 0;
   int gap_count_ = 0;
   Gap gaps_[kMost] = {};
+  // Where gaps do not come again in the same places of larger ones: not 0, but the bytes that lie behind one another at each place, and
+  // the axes that lead to them.
+  struct Axis {
+    int64_t step, most;
+  };
+  int64_t run_ = 0;
+  Axis axes_[kMost];  // written only where run_ is
 };
 
 }  // namespace tidepool

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "tidepool/ndarray/ops/attention.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/reduction.h"
+#include "tidepool/ndarray/ops/unary.h"
 
 namespace tidepool {
 namespace {
@@ -111,6 +113,28 @@ TEST(TapeParts, OtherPartsHaveTheirGradients) {
       ElementsAre(2 + 4, 4 + 5, 6 + 6, 8 + 1, 10 + 2, 12 + 3));
   EXPECT_THAT(gradient([&](const NDArray& y) { return Sum(part(y, 0, 3) + part(y, 3, 6)); }),
               ElementsAre(1, 1, 1, 1, 1, 1));
+}
+
+// Every step-th column kept, those between written to, whether the step divides the rows or not.
+TEST(TapeParts, ColumnsWhoseStepDoesNotDivideTheRowsAreApart) {
+  for (int64_t columns = 2; columns <= 12; ++columns) {
+    for (int64_t step = 2; step <= std::min<int64_t>(columns, 4); ++step) {
+      NDArray x = Full({3, columns}, 2.0, DType::kFloat64);
+      {
+        GradientTape tape;
+        tape.Watch(x);
+        const NDArray y = Sum(Square(x(All(), Range(0, {}, step))));
+        x(All(), Range(1, {}, step)) = 0;
+        tape.Backward(y);
+        EXPECT_EQ(tape.Gradient(x).At<double>({2, 0}), 4);
+      }
+      GradientTape tape;
+      tape.Watch(x(All(), Range(0, {}, step)));
+      tape.Watch(x(All(), Range(1, {}, step)));
+      tape.Backward(Sum(x));
+      EXPECT_THAT(tape.Gradient(x(All(), Range(1, {}, step))).ToVector<double>(), testing::Each(1));
+    }
+  }
 }
 
 }  // namespace

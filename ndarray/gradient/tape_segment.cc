@@ -52,6 +52,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     return function(inputs);
   }
   CallRecorder* InUnrecordedScope() override { return &unrecorded_; }
+  bool flows() const { return flows_; }  // something watched, to what it has read
 
   // What must be unchanged in Backward(). Throws where the segment itself has changed it.
   std::vector<SegmentRead> TakeReads(absl::Span<const NDArray> inputs,
@@ -176,6 +177,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
       if (read.version == version && read.unrecorded == unrecorded && read.view.IsSame(view))
         return;
     }
+    flows_ = flows_ || (!unrecorded && tape_.FlowsToOne({&array, 1}));
     seen.last_read = reads_.size();
     reads_.push_back({buffer->id, version, view, op, unrecorded});
   }
@@ -237,6 +239,7 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   // By buffer. Of std, whose insertions that throw leave it as it was; Abseil's of 2022 is broken by a refused allocation.
   std::unordered_map<uint64_t, Seen> seen_;
   std::vector<SegmentRead> reads_;
+  bool flows_ = false;
   // To what no operator in the segment has made. By number: a handle would hold the memory of what is made otherwise to
   // the segment's end.
   WriteLog own_writes_;
@@ -298,6 +301,7 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
       if (output.is_defined() && IsFloating(output.dtype()) && MayRepeat(output))
         output = output.Dup();
     }
+    if (!run.flows() && !FlowsToOne(inputs) && !FlowsToOne(outputs)) return outputs;
   }
   TapeRecord* const record = NewRecord(TapeRecord::Kind::kSegment, "segment", inputs,
                                        static_cast<int>(outputs.size()), /*keep_inputs=*/true);

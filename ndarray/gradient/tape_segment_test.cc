@@ -58,6 +58,31 @@ TEST(TapeSegment, RunsAgainOnATapeThatRecordsNoMore) {
   }
 }
 
+// As an operator to which nothing watched flows, by its inputs nor by what it captures.
+TEST(TapeSegment, IsKeptOnlyWhereSomethingWatchedFlowsToIt) {
+  const NDArray x = Of(2), weight = Of(3), constant = Of(5);
+  GradientTape tape;
+  tape.Watch(weight);
+  const auto square = [](Inputs in) { return Arrays{in[0] * in[0]}; };
+  const NDArray of_constant = Recomputed(square, {&x, 1})[0];
+  EXPECT_EQ(tape.calls(), 0);
+  EXPECT_EQ(tape.saved_bytes(), 0);
+  const NDArray beside = Recomputed(
+      [&](Inputs in) {
+        const NoGradientScope constants;
+        return Arrays{in[0] * weight};
+      },
+      {&x, 1})[0];
+  EXPECT_EQ(tape.calls(), 0);
+  const NDArray captured =
+      Recomputed([&](Inputs in) { return Arrays{in[0] * weight}; }, {&x, 1})[0];
+  EXPECT_EQ(tape.calls(), 1);
+  const NDArray same = Recomputed([&](Inputs) { return Arrays{weight}; }, {&x, 1})[0];
+  EXPECT_EQ(tape.calls(), 2);
+  tape.Backward(Sum(captured + of_constant * constant + beside + same));
+  EXPECT_THAT(tape.Gradient(weight).ToVector<double>(), Each(testing::DoubleEq(3)));
+}
+
 TEST(TapeSegment, RefusesToOverwriteWhatTheTapeKnows) {
   const NDArray x = Of(2);
   GradientTape tape;

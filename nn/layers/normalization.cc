@@ -1,8 +1,12 @@
 #include "tidepool/nn/layers/normalization.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/frozen/frozen_graph.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/normalization.h"
 #include "tidepool/nn/layers/sequence_mask.h"
 
@@ -60,14 +64,29 @@ std::vector<ParameterSpec> BatchNormalization::Parameters(const Shape& input) co
 
 NDArray BatchNormalization::Forward(LayerContext& context, const NDArray& input) const {
   const NDArray &scale = context.parameters[0], &shift = context.parameters[1];
-  NDArray mean = context.parameters[2], variance = context.parameters[3];
+  // The averages are of the network's type, what is averaged is of that in which statistics of `x` are: another one where
+  // the network computes in another type.
   const NDArray x = WithoutMasked(context.mask, input);
+  const DType type = x.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  const bool is_other = context.parameters[2].dtype() != type;
+  NDArray mean = context.parameters[2], variance = context.parameters[3];
+  if (is_other) {
+    const NoGradientScope constants;
+    mean = Cast(mean, type);
+    variance = Cast(variance, type);
+  }
   if (!context.training) return BatchNormInference(x, scale, shift, mean, variance, attributes_);
   const Normalized result = BatchNorm(x, scale, shift, attributes_);
   UpdateRunningAverages(
       result.mean, result.inverse_deviation,
       {momentum_, attributes_.epsilon, input.NumElements() / LastOf(input.shape())}, mean,
       variance);
+  if (is_other) {
+    const NoGradientScope constants;
+    NDArray averages[] = {context.parameters[2], context.parameters[3]};
+    std::move(averages[0]) = mean;
+    std::move(averages[1]) = variance;
+  }
   return result.output;
 }
 

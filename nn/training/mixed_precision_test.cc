@@ -176,6 +176,53 @@ TEST(MixedPrecision, ASkippedStepLeavesRunningAveragesAsTheyWere) {
   }
 }
 
+// Running averages are of the network's type whatever it computes in: as those of f64 alone, as far as that type tells.
+TEST(MixedPrecision, ANetworkOfF64AveragesWhatItComputesInAnotherType) {
+  const auto trained = [](std::optional<DType> compute_type) {
+    NetworkOptions options{.seed = 3, .dtype = DType::kFloat64};
+    options.compute_type = compute_type;
+    Network network(NetworkConfig::Sequential({6}, {Dense(16), BatchNormalization(), Dense(3)}),
+                    options);
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+    for (int64_t i = 0; i < 5; ++i) {
+      trainer.Step(
+          [&] { return Batch(Cast(BatchOf(i).features, DType::kFloat64), BatchOf(i).labels); });
+    }
+    std::vector<double> numbers = network.beside().ToVector<double>();
+    const NDArray output = network.Output(Cast(BatchOf(9).features, DType::kFloat64));
+    for (const double value : output.ToVector<double>()) numbers.push_back(value);
+    return numbers;
+  };
+  const std::vector<double> expected = trained(std::nullopt);
+  ASSERT_EQ(expected.size(), 2 * 16 + 16 * 3u);
+  EXPECT_NE(expected[0], 0);
+  for (const auto& [type, tolerance] :
+       {std::pair(DType::kFloat32, 1e-5), std::pair(DType::kFloat16, 1e-2),
+        std::pair(DType::kBFloat16, 1e-1)}) {
+    EXPECT_THAT(trained(type), ::testing::Pointwise(::testing::DoubleNear(tolerance), expected))
+        << DTypeName(type);
+  }
+}
+
+// A loss of the program's in 16 bits, or one that is a column of something.
+TEST(MixedPrecision, ALossMayBeOfAnyTypeAndPartOfAnArray) {
+  const auto loss_of = [](int way) {
+    Network network = SmallNetwork(std::nullopt);
+    network.set_loss([way](absl::Span<const NDArray> outputs, const NetworkInputs&) {
+      const NDArray squares = outputs[0] * outputs[0];
+      if (way == 2) return Cast(squares.Index(1, 0), DType::kFloat16);
+      return way == 1 ? squares.Index(1, 0) : squares.Index(1, 0).Dup();
+    });
+    Trainer trainer(network, Adam());
+    const double loss = trainer.Step([] { return BatchOf(0); });
+    return std::pair(loss, network.parameters().ToVector<float>());
+  };
+  const auto [loss, parameters] = loss_of(0);
+  EXPECT_EQ(loss_of(1).first, loss);
+  EXPECT_EQ(loss_of(1).second, parameters);
+  EXPECT_NEAR(loss_of(2).first, loss, 1e-2);
+}
+
 TEST(MixedPrecision, InPartsAnUpdateSaysWhetherItWasDone) {
   Model model("small", 3, std::make_unique<Network>(SmallNetwork(DType::kFloat16)));
   Trainer trainer(model, Adam());

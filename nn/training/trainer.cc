@@ -251,6 +251,7 @@ bool Trainer::Update() {
                      "] since the last one, expected ComputeGradients before it"));
   }
   const HandlesOwnScope handles;
+  const std::optional<LossScale> before = loss_scale_;
   if (loss_scale_.has_value()) {
     const double scale = loss_scale_->scale();
     const bool finite = AllFinite(network_.gradients());
@@ -258,15 +259,12 @@ bool Trainer::Update() {
       UndoBeside();
       updated_version_ = version;
     }
-    const LossScale before = *loss_scale_;
     if (!Observe(finite)) return false;
     updater_.set_gradient_scale(1 / scale);
-    absl::Cleanup undo = [&] { loss_scale_ = before; };  // the step is done again
-    updater_.Apply(network_.gradients(), network_.parameters());
-    std::move(undo).Cancel();
-  } else {
-    updater_.Apply(network_.gradients(), network_.parameters());
   }
+  absl::Cleanup undo = [&] { loss_scale_ = before; };  // the step is done again
+  updater_.Apply(network_.gradients(), network_.parameters());
+  std::move(undo).Cancel();
   may_undo_ = false;
   updated_version_ = version;
   return true;
