@@ -215,6 +215,19 @@ void PrepareMirrors(const char* operation, absl::Span<const NDArray* const> read
   if (!uses.empty()) BufferMirror::PrepareForDevice(uses);
 }
 
+void SendToDevice(const char* operation, absl::Span<const NDArray* const> arrays) {
+  PinScope pins;
+  std::vector<const NDArray*> there;
+  for (const NDArray* array : arrays) {
+    if (array == nullptr || !array->is_defined() || array->device() == Host()) continue;
+    there.push_back(array);
+    pins.Pin(array->buffer().get());
+  }
+  pins.Publish();
+  for (const NDArray* array : there) array->CheckAlive(operation, "X");
+  PrepareMirrors(operation, there, {});
+}
+
 void* HostCopyData(const NDArray& array, const char* what, bool to_write) {
   if (array.NumElements() == 0) return nullptr;
   RefuseWhileCapturing(what, "nothing of it has been done when the host would look");

@@ -40,6 +40,11 @@ void PrepareMirrors(OpCode op, absl::Span<const NDArray* const> inputs,
 void PrepareMirrors(const char* operation, absl::Span<const NDArray* const> reads,
                     absl::Span<NDArray* const> writes);
 
+// What the host has newer of arrays that the work to come reads is queued to be copied: those of one device in one call
+// where it has that (memory/provider/host_copies_together.h), and not in one at each first use. Arrays of the host, and null
+// and undefined ones, are left out. Throws kFailedPrecondition where one was closed, and as PrepareMirrors. Threads: any.
+void SendToDevice(const char* operation, absl::Span<const NDArray* const> arrays);
+
 // Pointer to the first element in the host copy of a dense device array (NDArray::data). Pins it,
 // and throws when it was closed before.
 void* HostCopyData(const NDArray& array, const char* what, bool to_write);

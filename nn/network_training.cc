@@ -10,6 +10,7 @@
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/device_transfer.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -29,6 +30,16 @@ constexpr absl::string_view kLoss = "loss";
 const NDArray* MaskOfLabels(const NetworkInputs& inputs) {
   const bool is_masked = !inputs.labels_masks.empty() && inputs.labels_masks[0].is_defined();
   return is_masked ? &inputs.labels_masks[0] : nullptr;
+}
+
+// At once, and not at the first use of each.
+void SendInputs(const NetworkInputs& inputs, const NDArray* share) {
+  std::vector<const NDArray*> read = {share};
+  for (const Arrays* arrays :
+       {&inputs.features, &inputs.labels, &inputs.features_masks, &inputs.labels_masks}) {
+    for (const NDArray& array : *arrays) read.push_back(&array);
+  }
+  SendToDevice("gradients", read);
 }
 
 // A host of parameters, told by the tape of where the backward pass is: what a layer records is a part of its own.
@@ -305,6 +316,7 @@ void Network::QueueGradients(const Inputs& inputs,
     host.has_value() ? tape.Watch(host->value(number), host->gradient(number))
                      : tape.Watch(named_[k].value, gradient_views_[k]);
   }
+  if (device() != Host()) SendInputs(inputs, given_share);
   NDArray losses;
   std::vector<NDArray> carried;
   BodyCall call;  // segments of a program are computed again within it

@@ -36,6 +36,7 @@ EmulatedCuda::Counters Difference(const EmulatedCuda::Counters& now,
   d.kernels = now.kernels - before.kernels;
   d.products = now.products - before.products;
   d.copies = now.copies - before.copies;
+  d.copied_together = now.copied_together - before.copied_together;
   d.fills = now.fills - before.fills;
   d.graph_launches = now.graph_launches - before.graph_launches;
   d.synchronizations = now.synchronizations - before.synchronizations;
@@ -74,14 +75,24 @@ void ExpectAtMost(const std::string& model, int64_t pytorch) {
   testing::Test::RecordProperty(model, static_cast<int>(step.kernels + step.products));
   EXPECT_LE(step.kernels + step.products + step.fills, pytorch)
       << step.kernels << " kernels, " << step.products << " products, " << step.fills << " fills";
-  // Features and labels, losses; none from place to place on the device.
-  EXPECT_EQ(step.copies, 3);
+  // Features and labels together, losses; none from place to place on the device.
+  EXPECT_EQ(step.copies, 2);
+  EXPECT_EQ(step.copied_together, 2);
   EXPECT_EQ(step.synchronizations, 1);
 }
 
 TEST(StepLaunches, OfLenetAreNoMoreThanPyTorchsCompiledStep) { ExpectAtMost("lenet", 30); }
 TEST(StepLaunches, OfTransformerBlocksAreNoMoreThanPyTorchsCompiledStep) {
   ExpectAtMost("transformer", 95);
+}
+
+// A driver of before 12.8 copies them one by one, to the same results.
+TEST(StepLaunches, UploadsAreOneByOneWhereTheDriverHasNoOther) {
+  EmulatedCuda::Get().set_copies_together(false);
+  const EmulatedCuda::Counters step = Train("lenet", 4, 3, false).step;
+  EmulatedCuda::Get().set_copies_together(true);
+  EXPECT_EQ(step.copies, 3);
+  EXPECT_EQ(step.copied_together, 0);
 }
 
 // Every network of the benchmarks: nothing in a step of theirs bars a capture, and a replayed step is one launch, the upload of
@@ -92,6 +103,7 @@ TEST(StepLaunches, EveryNetworkIsCaptured) {
     const Counted counted = Train(model, 2, 7, true);
     EXPECT_EQ(counted.graphs.failures, 0) << counted.graphs.last_failure;
     EXPECT_EQ(counted.step.graph_launches, 1);
+    EXPECT_EQ(counted.step.copies, 2);  // inputs and numbers of the update together, losses
     EXPECT_EQ(counted.step.synchronizations, 1);
     EXPECT_EQ(counted.step.device_synchronizations, 0);
     EXPECT_EQ(counted.step.allocations, 0);

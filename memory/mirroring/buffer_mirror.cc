@@ -12,6 +12,7 @@
 #include "tidepool/memory/mirroring/host_copies.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/provider/device_dependence.h"
+#include "tidepool/memory/provider/host_copies_together.h"
 #include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/queue_use.h"
 #include "tidepool/memory/resource/heap.h"
@@ -192,19 +193,25 @@ void BufferMirror::Fetch(MirrorEvent event, size_t begin, size_t end) {
   }
 }
 
+// The point behind which copies begin, with room for `points` of theirs.
+QueuePoint BufferMirror::PrepareToSend(const QueueTurn& turn, size_t points) {
+  CheckNotLost(device_name_, "host copy");
+  const QueuePoint after = used_on_device_ ? PointAfterUses(buffer_) : ready_;
+  while (!sent_.empty() && device_.HasPassed(sent_.back())) sent_.pop_back();
+  sent_.reserve(sent_.size() + points);
+  // The thread's queue comes behind the copies, the others behind that one.
+  OrderUsesAlone(turn, device_name_, QueueHere(device_name_), {&buffer_, true});
+  return after;
+}
+
 void BufferMirror::Send(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end,
                         std::vector<QueuePoint>* points) {
   const std::vector<FreshnessMap::Range> copies = freshness_.CopiesFor(event, begin, end);
   if (copies.empty()) {
     if (host_ != nullptr) CountMirrorAvoided(device_name_, true);
   } else {
-    CheckNotLost(device_name_, "host copy");
-    const QueuePoint after = used_on_device_ ? PointAfterUses(buffer_) : ready_;
-    while (!sent_.empty() && device_.HasPassed(sent_.back())) sent_.pop_back();
+    const QueuePoint after = PrepareToSend(turn, copies.size());
     points->reserve(points->size() + copies.size());
-    sent_.reserve(sent_.size() + copies.size());
-    // The thread's queue comes behind the copies, the others behind that one.
-    OrderUsesAlone(turn, device_name_, QueueHere(device_name_), {&buffer_, true});
     for (const FreshnessMap::Range& range : copies) {
       const QueuePoint point = device_.QueueCopyFromHost(data_ + range.begin, host_ + range.begin,
                                                          range.end - range.begin, after);
@@ -307,7 +314,9 @@ void BufferMirror::PrepareForDevice(absl::Span<const DeviceUse> uses) {
   }
   if (device == nullptr) return;
   const QueueTurn turn(device->device(), /*alone=*/true);
+  HostCopiesTogether* const together = uses.size() > 1 ? HostCopiesTogether::Of(*device) : nullptr;
   SendInOrder(*device, [&](std::vector<QueuePoint>* points) {
+    if (together != nullptr) return SendTogether(turn, *together, uses, points);
     for (const DeviceUse& use : uses) {
       BufferMirror* const mirror = Find(*use.buffer);
       if (mirror == nullptr) continue;

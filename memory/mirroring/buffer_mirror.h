@@ -36,6 +36,7 @@
 
 namespace tidepool {
 
+class HostCopiesTogether;
 class QueueTurn;
 
 // A view that is alive: while it is, nothing else may touch its range in a way that one of the two
@@ -116,9 +117,13 @@ class BufferMirror {
   void LookOutside();
   void ReleaseHostCopy() noexcept;
   void Fetch(MirrorEvent event, size_t begin, size_t end);
+  QueuePoint PrepareToSend(const QueueTurn& turn, size_t points);
   void Send(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end,
             std::vector<QueuePoint>* points);
   void SendNow(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end);
+  // What the uses of several buffers need, by one call of the device's.
+  static void SendTogether(const QueueTurn& turn, HostCopiesTogether& device,
+                           absl::Span<const DeviceUse> uses, std::vector<QueuePoint>* points);
   void WaitForSent();
 
   Buffer& buffer_;  // its owner, id and queues; not once the buffer is gone

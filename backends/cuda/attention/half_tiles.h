@@ -8,7 +8,7 @@
 
 #include "tidepool/backends/cuda/attention/attention_geometry.h"
 #include "tidepool/backends/cuda/attention/attention_tiles.h"
-#include "tidepool/backends/cuda/attention/warp_matrix.h"
+#include "tidepool/backends/cuda/common/warp_matrix.h"
 
 namespace tidepool::cuda {
 

@@ -1,6 +1,9 @@
+#include <cmath>
+#include <cstdint>
 #include <initializer_list>
 
 #include "gtest/gtest.h"
+#include "tidepool/backends/cuda/matmul/cublas.h"
 #include "tidepool/backends/cuda/testing/kernel_check.h"
 #include "tidepool/ndarray/kernel/attributes.h"
 
@@ -23,6 +26,16 @@ struct Sizes {
   int64_t batch, height, width, channels, filters, kernel, groups = 1;
 };
 
+// Whether elements are whole numbers.
+bool rounded = false;
+
+OperandValues Operand(DType dtype, const Shape& shape, uint64_t seed) {
+  OperandValues values = RandomOperand(dtype, shape, seed);
+  if (!rounded) return values;
+  for (double& value : values.reals) value = std::round(value * 16);
+  return values;
+}
+
 void CheckSizes(OpCode op, DType dtype, const Sizes& s, const Conv2dAttributes& attributes) {
   Conv2dAttributes a = attributes;
   a.groups = s.groups;
@@ -36,17 +49,17 @@ void CheckSizes(OpCode op, DType dtype, const Sizes& s, const Conv2dAttributes& 
       out(s.width, a.pad_left + a.pad_right, a.stride_width, a.dilation_width), s.filters};
   OpCase c{op, dtype, {}, {}, {}, 1};
   if (op == OpCode::kConv2d) {
-    c.inputs = {RandomOperand(dtype, input, 1), RandomOperand(dtype, filter, 2),
-                RandomOperand(dtype, {s.filters}, 3)};
+    c.inputs = {Operand(dtype, input, 1), Operand(dtype, filter, 2),
+                Operand(dtype, {s.filters}, 3)};
     c.outputs = {ResultOperand(dtype, output)};
     c.inner = static_cast<double>(filter.NumElements() / s.filters) + 1;
   } else if (op == OpCode::kConv2dGradInput) {
-    c.inputs = {RandomOperand(dtype, output, 1), RandomOperand(dtype, filter, 2)};
+    c.inputs = {Operand(dtype, output, 1), Operand(dtype, filter, 2)};
     c.outputs = {ResultOperand(dtype, input)};
     c.inner = static_cast<double>(s.kernel * s.kernel * s.filters);
   } else {
-    c.inputs = {RandomOperand(dtype, input, 1), RandomOperand(dtype, output, 2)};
-    c.outputs = {a.accumulate ? RandomOperand(dtype, filter, 3) : ResultOperand(dtype, filter)};
+    c.inputs = {Operand(dtype, input, 1), Operand(dtype, output, 2)};
+    c.outputs = {a.accumulate ? Operand(dtype, filter, 3) : ResultOperand(dtype, filter)};
     c.inner = static_cast<double>(output.NumElements() / s.filters) + 1;
   }
   c.attributes = a;
@@ -89,6 +102,42 @@ TEST_F(Convolution, TilesOfEveryShape) {
     CheckSizes(OpCode::kConv2dGradInput, DType::kFloat32, {1, 130, 65, narrow, 2, 1}, {});
     CheckSizes(OpCode::kConv2dGradFilter, DType::kFloat32, {1, 2, 1, 8320, narrow, 1}, {});
   }
+}
+
+// Tensor cores: both kinds of tiles, slices and parts that are not whole, groups; channels and filters that come 16 bytes at
+// a time, and those that do not.
+void CheckTensorTiles(DType dtype, int64_t access) {
+  Conv2dAttributes same;
+  same.pad_top = same.pad_bottom = same.pad_left = same.pad_right = 1;
+  Conv2dAttributes stride = same;
+  stride.stride_height = 2, stride.dilation_width = 2;
+  for (const OpCode op : kAll) {
+    CheckSizes(op, dtype, {1, 9, 7, 2 * access, 9 * access, 3}, same);
+    CheckSizes(op, dtype, {1, 9, 7, 2 * access + 1, 9 * access, 3}, same);
+    CheckSizes(op, dtype, {1, 9, 7, 2 * access, 4 * access + 1, 3}, stride);
+    CheckSizes(op, dtype, {1, 5, 6, 3, 17, 3}, stride);
+    CheckSizes(op, dtype, {2, 12, 12, 4 * access, 8 * access, 3, 2}, stride);
+  }
+  CheckSizes(OpCode::kConv2d, dtype, {1, 12, 12, access, 130, 1}, {});
+  CheckSizes(OpCode::kConv2dGradInput, dtype, {1, 12, 12, 136, access, 1}, {});
+  CheckSizes(OpCode::kConv2dGradFilter, dtype, {1, 24, 24, 17 * access, 136, 1}, {});
+  same.accumulate = true;
+  CheckSizes(OpCode::kConv2dGradFilter, dtype, {1, 24, 24, access, access, 3}, same);
+}
+
+TEST_F(Convolution, TensorCoresOf16Bits) {
+  CheckTensorTiles(DType::kFloat16, 8);
+  CheckTensorTiles(DType::kBFloat16, 8);
+}
+
+// Of whole numbers below 2^11, which TF32 has, products and sums are exact: the same bits as in f32.
+TEST_F(Convolution, TensorCoresOfTf32) {
+  const bool before = Cublas::tf32();
+  Cublas::set_tf32(true);
+  rounded = true;
+  CheckTensorTiles(DType::kFloat32, 4);
+  rounded = false;
+  Cublas::set_tf32(before);
 }
 
 }  // namespace

@@ -3,13 +3,14 @@
 #include "tidepool/backends/cuda/common/block_tree.h"
 #include "tidepool/backends/cuda/common/cuda_kernel.h"
 #include "tidepool/backends/cuda/convolution/conv_geometry.h"
-#include "tidepool/backends/cuda/convolution/tiled_product.h"
+#include "tidepool/backends/cuda/convolution/convolution_product.h"
 
 namespace tidepool::cuda {
 namespace {
 
 template <typename T>
 struct ForwardProduct {
+  using Element = T;
   using W = Compute<T>;
   static constexpr bool kFewRows = false;
   static constexpr bool kLeftAlongDepth = true, kRightAlongDepth = true;
@@ -41,16 +42,16 @@ struct ForwardProduct {
     t.column *= g.dilation_width;
     return t;
   }
-  __device__ W LoadLeft(const Left& l, const Tap& t) const {
+  __device__ const T* AtLeft(const Left& l, const Tap& t) const {
     const int row = l.row + t.row, column = l.column + t.column;
-    if (l.image == nullptr || !g.Inside(row, column)) return 0;
-    return Wide(l.image[(static_cast<int64_t>(row) * g.width + column) * g.channels + t.channel]);
+    if (l.image == nullptr || !g.Inside(row, column)) return nullptr;
+    return l.image + (static_cast<int64_t>(row) * g.width + column) * g.channels + t.channel;
   }
   __device__ Right FindRight(int group, int64_t column) const {
     return column < columns ? filter + (group * columns + column) * depth : nullptr;
   }
   __device__ RightDepth FindRightDepth(int, int64_t k) const { return k; }
-  __device__ W LoadRight(Right r, int64_t k) const { return r == nullptr ? 0 : Wide(r[k]); }
+  __device__ const T* AtRight(Right r, int64_t k) const { return r == nullptr ? nullptr : r + k; }
   __device__ void Store(int group, int64_t, int64_t row, int64_t column, W value) const {
     const int64_t f = group * columns + column;
     if (bias != nullptr) value += Wide(bias[f]);
@@ -106,10 +107,8 @@ void Conv2d(const KernelCall& call) {
   }
   const ForwardProduct<T> product{g,      g.out_pixels(), g.group_filters, g.taps(), input,
                                   filter, bias,           output,          a.relu};
-  LaunchProduct(product,
-                ProductPlan::Of(product.rows, product.columns, product.depth, g.groups, 1,
-                                sizeof(Compute<T>) != 4, /*few_rows=*/false),
-                stream);
+  QueueProduct(product, g.groups, 1,
+               IsPacked(g.group_channels, input) && IsPacked(g.group_channels, filter), stream);
 }
 
 const KernelRegistrar registrar({TIDEPOOL_CUDA_FLOAT_KERNELS(OpCode::kConv2d, Conv2d)});

@@ -2,7 +2,7 @@
 // parts that a second kernel adds up in order. Small groups are a reduction over pixels.
 #include "tidepool/backends/cuda/common/cuda_kernel.h"
 #include "tidepool/backends/cuda/convolution/conv_geometry.h"
-#include "tidepool/backends/cuda/convolution/tiled_product.h"
+#include "tidepool/backends/cuda/convolution/convolution_product.h"
 #include "tidepool/backends/cuda/reduction/reduce_kernel.h"
 
 namespace tidepool::cuda {
@@ -10,6 +10,7 @@ namespace {
 
 template <typename T>
 struct GradFilterProduct {
+  using Element = T;
   using W = Compute<T>;
   static constexpr bool kFewRows = true;
   static constexpr bool kLeftAlongDepth = false, kRightAlongDepth = false;
@@ -34,7 +35,9 @@ struct GradFilterProduct {
     return row < rows ? gradient + group * g.group_filters + row : nullptr;
   }
   __device__ LeftDepth FindLeftDepth(int, int64_t k) const { return k * g.filters; }
-  __device__ W LoadLeft(Left l, int64_t offset) const { return l == nullptr ? 0 : Wide(l[offset]); }
+  __device__ const T* AtLeft(Left l, int64_t offset) const {
+    return l == nullptr ? nullptr : l + offset;
+  }
   __device__ Right FindRight(int, int64_t column) const {
     if (column >= columns) return {0, 0, -1};
     const Tap t = FindTap(static_cast<int>(column), g.kernel_width, g.group_channels);
@@ -45,10 +48,10 @@ struct GradFilterProduct {
     return {input + p.image * g.height * g.width * g.channels + group * g.group_channels,
             p.row * g.stride_height - g.pad_top, p.column * g.stride_width - g.pad_left};
   }
-  __device__ W LoadRight(const Right& r, const RightDepth& d) const {
+  __device__ const T* AtRight(const Right& r, const RightDepth& d) const {
     const int row = d.row + r.row, column = d.column + r.column;
-    if (r.channel < 0 || !g.Inside(row, column)) return 0;
-    return Wide(d.image[(static_cast<int64_t>(row) * g.width + column) * g.channels + r.channel]);
+    if (r.channel < 0 || !g.Inside(row, column)) return nullptr;
+    return d.image + (static_cast<int64_t>(row) * g.width + column) * g.channels + r.channel;
   }
   __device__ void Store(int group, int64_t split, int64_t row, int64_t column, W value) const {
     parts[((split * g.groups + group) * rows + row) * columns + column] = value;
@@ -109,6 +112,8 @@ struct GradFilterOp {
   }
 };
 
+constexpr int64_t kMostParts = 256;
+
 struct Plan {
   explicit Plan(const KernelCall& call)
       : g(GeometryOf(call.attrs<Conv2dAttributes>(), call.inputs[0], call.outputs[0],
@@ -117,9 +122,10 @@ struct Plan {
 
   int64_t elements() const { return g.filters * g.taps(); }
   ReducePlan reduction() const { return PlanOfOutputs(elements(), g.out_pixels()); }
-  ProductPlan product(bool only_last) const {
-    return ProductPlan::Of(g.group_filters, g.taps(), g.out_pixels(), g.groups, 256, only_last,
-                           /*few_rows=*/true);
+  template <typename T>
+  int64_t MostParts() const {
+    return cuda::MostParts<T>(g.group_filters, g.taps(), g.out_pixels(), g.groups, kMostParts,
+                              GradFilterProduct<T>::kFewRows);
   }
 
   ConvGeometry g;
@@ -130,9 +136,7 @@ template <typename T>
 size_t ScratchBytes(const KernelCall& call) {
   const Plan plan(call);
   if (plan.direct) return ReduceScratchBytes<GradFilterOp<T>>(plan.reduction());
-  constexpr bool kOnlyLast = sizeof(Compute<T>) != 4;
-  return static_cast<size_t>(plan.product(kOnlyLast).tiles.splits * plan.elements()) *
-         sizeof(Compute<T>);
+  return static_cast<size_t>(plan.MostParts<T>() * plan.elements()) * sizeof(Compute<T>);
 }
 
 template <typename T>
@@ -151,12 +155,13 @@ void Conv2dGradFilter(const KernelCall& call) {
     return;
   }
   auto* const parts = static_cast<Compute<T>*>(call.scratch);
-  const ProductPlan product = plan.product(sizeof(Compute<T>) != 4);
-  LaunchProduct(
-      GradFilterProduct<T>{g, g.group_filters, g.taps(), g.out_pixels(), input, gradient, parts},
-      product, stream);
+  const GradFilterProduct<T> product{g,     g.group_filters, g.taps(), g.out_pixels(),
+                                     input, gradient,        parts};
+  const int64_t splits = QueueProduct(
+      product, g.groups, kMostParts,
+      IsPacked(g.group_channels, input) && IsPacked(g.group_filters, gradient), stream);
   Launch(AddParts<T>, BlocksFor(plan.elements(), kBlockThreads), kBlockThreads, 0, stream,
-         plan.elements(), product.tiles.splits, parts, result, accumulate);
+         plan.elements(), splits, parts, result, accumulate);
 }
 
 const KernelRegistrar registrar({

@@ -3,13 +3,14 @@
 #include "tidepool/backends/cuda/common/block_tree.h"
 #include "tidepool/backends/cuda/common/cuda_kernel.h"
 #include "tidepool/backends/cuda/convolution/conv_geometry.h"
-#include "tidepool/backends/cuda/convolution/tiled_product.h"
+#include "tidepool/backends/cuda/convolution/convolution_product.h"
 
 namespace tidepool::cuda {
 namespace {
 
 template <typename T>
 struct GradInputProduct {
+  using Element = T;
   using W = Compute<T>;
   static constexpr bool kFewRows = false;
   static constexpr bool kLeftAlongDepth = true, kRightAlongDepth = false;
@@ -40,12 +41,12 @@ struct GradInputProduct {
     t.column *= g.dilation_width;
     return t;
   }
-  __device__ W LoadLeft(const Left& l, const Tap& t) const {
-    if (l.image == nullptr) return 0;
+  __device__ const T* AtLeft(const Left& l, const Tap& t) const {
+    if (l.image == nullptr) return nullptr;
     const int i = OutputFor(l.row - t.row, g.stride_height, g.out_height);
     const int j = OutputFor(l.column - t.column, g.stride_width, g.out_width);
-    if (i < 0 || j < 0) return 0;
-    return Wide(l.image[(static_cast<int64_t>(i) * g.out_width + j) * g.filters + t.channel]);
+    if (i < 0 || j < 0) return nullptr;
+    return l.image + (static_cast<int64_t>(i) * g.out_width + j) * g.filters + t.channel;
   }
   __device__ Right FindRight(int group, int64_t column) const {
     return column < columns ? filter + group * g.group_filters * g.taps() + column : nullptr;
@@ -55,8 +56,8 @@ struct GradInputProduct {
     return t.channel * g.taps() +
            (static_cast<int64_t>(t.row) * g.kernel_width + t.column) * g.group_channels;
   }
-  __device__ W LoadRight(Right r, int64_t offset) const {
-    return r == nullptr ? 0 : Wide(r[offset]);
+  __device__ const T* AtRight(Right r, int64_t offset) const {
+    return r == nullptr ? nullptr : r + offset;
   }
   __device__ void Store(int group, int64_t, int64_t row, int64_t column, W value) const {
     result[row * g.channels + group * g.group_channels + column] = Narrow<T>(value);
@@ -113,10 +114,8 @@ void Conv2dGradInput(const KernelCall& call) {
   }
   const GradInputProduct<T> product{g,      g.pixels(), g.group_channels, depth, gradient,
                                     filter, result};
-  LaunchProduct(product,
-                ProductPlan::Of(product.rows, product.columns, depth, g.groups, 1,
-                                sizeof(Compute<T>) != 4, /*few_rows=*/false),
-                stream);
+  QueueProduct(product, g.groups, 1,
+               IsPacked(g.group_channels, filter) && IsPacked(g.group_filters, gradient), stream);
 }
 
 const KernelRegistrar registrar({

@@ -3,14 +3,15 @@
 // A block makes a tile of the product, kRows x kColumns elements a thread, from slices of kDepth that
 // pass through shared memory while the next ones are on their way to registers. A problem is a struct:
 //
+//   using Element = ...;  of both matrices
 //   kFewRows: its tiles may have fewer rows than columns; else fewer columns than rows
 //   using Left = ...;   what a row of the left matrix needs to be known of; Right: a column of the right
 //   using LeftDepth, RightDepth = ...;  what an index of the summed axis does
 //   kLeftAlongDepth, kRightAlongDepth: neighbours along the summed axis lie side by side in memory
 //   int64_t rows, columns, depth;  of each group
-//   Left FindLeft(int group, int64_t row) const;    any row; beyond the last all loads give 0
+//   Left FindLeft(int group, int64_t row) const;    any row; beyond the last all elements are 0
 //   LeftDepth FindLeftDepth(int group, int64_t k) const;  k < depth
-//   W LoadLeft(const Left&, const LeftDepth&) const;      likewise of the right
+//   const Element* AtLeft(const Left&, const LeftDepth&) const;  null where it is 0; likewise of the right
 //   void Store(int group, int64_t split, int64_t row, int64_t column, W value) const;
 //
 // The summed axis may be cut in parts, which are stored apart. Sums have a fixed order.
@@ -32,6 +33,21 @@ struct ProductTiles {
   int64_t row_tiles = 1, column_tiles = 1, groups = 1, splits = 1;
   int64_t chunk = 1;  // of the summed axis, for a split
   __host__ __device__ int64_t count() const { return row_tiles * column_tiles * groups * splits; }
+
+  struct Place {
+    int64_t row_tile, column_tile, split;
+    int group;
+  };
+  __device__ __forceinline__ Place Find(int64_t tile) const {
+    Place at;
+    int64_t rest = tile / column_tiles;
+    at.column_tile = tile - rest * column_tiles;
+    const int64_t next = rest / row_tiles;
+    at.row_tile = rest - next * row_tiles;
+    at.split = next / groups;
+    at.group = static_cast<int>(next - at.split * groups);
+    return at;
+  }
 };
 
 // Where this thread loads: place in the slice, and rows (or columns) place + kSide * u.
@@ -68,12 +84,10 @@ __global__ void __launch_bounds__(kSide* kSide) TiledProduct(Problem p, ProductT
   const LoadPlace<Problem::kRightAlongDepth> r(t);
 
   for (int64_t tile = blockIdx.x; tile < tiles.count(); tile += gridDim.x) {
-    int64_t rest = tile / tiles.column_tiles;
-    const int64_t first_column = (tile - rest * tiles.column_tiles) * kTileColumns;
-    int64_t next = rest / tiles.row_tiles;
-    const int64_t first_row = (rest - next * tiles.row_tiles) * kTileRows;
-    const int64_t split = next / tiles.groups;
-    const int group = static_cast<int>(next - split * tiles.groups);
+    const ProductTiles::Place at = tiles.Find(tile);
+    const int64_t first_row = at.row_tile * kTileRows, first_column = at.column_tile * kTileColumns;
+    const int64_t split = at.split;
+    const int group = at.group;
     const int64_t begin = split * tiles.chunk, end = min(p.depth, begin + tiles.chunk);
 
     typename Problem::Left lefts[kRows];
@@ -86,10 +100,14 @@ __global__ void __launch_bounds__(kSide* kSide) TiledProduct(Problem p, ProductT
       const int64_t lk = k0 + l.depth, rk = k0 + r.depth;
       const auto left_depth = p.FindLeftDepth(group, min(lk, end - 1));
       const auto right_depth = p.FindRightDepth(group, min(rk, end - 1));
-      for (int u = 0; u < kRows; ++u)
-        left_next[u] = lk < end ? p.LoadLeft(lefts[u], left_depth) : W{0};
-      for (int u = 0; u < kColumns; ++u)
-        right_next[u] = rk < end ? p.LoadRight(rights[u], right_depth) : W{0};
+      for (int u = 0; u < kRows; ++u) {
+        const auto* const from = lk < end ? p.AtLeft(lefts[u], left_depth) : nullptr;
+        left_next[u] = from != nullptr ? Wide(*from) : W{0};
+      }
+      for (int u = 0; u < kColumns; ++u) {
+        const auto* const from = rk < end ? p.AtRight(rights[u], right_depth) : nullptr;
+        right_next[u] = from != nullptr ? Wide(*from) : W{0};
+      }
     };
     if (begin < end) load(begin);
     for (int64_t k0 = begin; k0 < end; k0 += kDepth) {
@@ -128,6 +146,30 @@ struct TileShape {
 // Tall ones; those of problems with few rows lie on their side. The last is the one of f64.
 inline constexpr TileShape kTileShapes[] = {{8, 8}, {8, 4}, {8, 2}, {4, 4}};
 
+inline constexpr int64_t kMultiprocessors = 128;  // that plans are made for, whatever the device
+
+// Tiles of high x wide elements, parts of the summed axis in whole slices.
+inline ProductTiles TilesOf(int64_t rows, int64_t columns, int64_t depth, int64_t groups,
+                            int64_t high, int64_t wide, int64_t splits_at_most, int64_t slice) {
+  constexpr int64_t kLeastDepth = 256;
+  auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  ProductTiles tiles;
+  tiles.row_tiles = ceil(rows, high);
+  tiles.column_tiles = ceil(columns, wide);
+  tiles.groups = groups;
+  const int64_t blocks = std::max<int64_t>(1, tiles.count());
+  const int64_t splits =
+      std::clamp<int64_t>(2 * kMultiprocessors / blocks, 1,
+                          std::clamp<int64_t>(depth / kLeastDepth, 1, splits_at_most));
+  tiles.chunk = std::max<int64_t>(1, ceil(ceil(depth, splits), slice) * slice);
+  tiles.splits = std::max<int64_t>(1, ceil(depth, tiles.chunk));
+  return tiles;
+}
+// Of blocks, as many at a time as there are multiprocessors.
+inline int64_t WavesOf(const ProductTiles& tiles) {
+  return (tiles.count() + kMultiprocessors - 1) / kMultiprocessors;
+}
+
 // Of a product of these sizes: shape of the tiles and parts of the summed axis, by an estimate of the time on
 // kMultiprocessors. The same on every device, as sums' order depends on it. `splits_at_most` above 1 allows parts.
 struct ProductPlan {
@@ -136,27 +178,16 @@ struct ProductPlan {
 
   static ProductPlan Of(int64_t rows, int64_t columns, int64_t depth, int64_t groups,
                         int64_t splits_at_most, bool only_last, bool few_rows) {
-    constexpr int64_t kMultiprocessors = 128, kLeastDepth = 256;
-    auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
     ProductPlan best;
     int64_t least = -1;
     for (int shape = only_last ? 3 : 0; shape < 4; ++shape) {
       const TileShape tall = kTileShapes[shape];
       const int64_t high = few_rows ? tall.columns : tall.rows,
                     wide = few_rows ? tall.rows : tall.columns;
-      ProductTiles tiles;
-      tiles.row_tiles = ceil(rows, kSide * high);
-      tiles.column_tiles = ceil(columns, kSide * wide);
-      tiles.groups = groups;
-      const int64_t blocks = std::max<int64_t>(1, tiles.count());
-      const int64_t splits =
-          std::clamp<int64_t>(2 * kMultiprocessors / blocks, 1,
-                              std::clamp<int64_t>(depth / kLeastDepth, 1, splits_at_most));
-      tiles.chunk = std::max<int64_t>(1, ceil(ceil(depth, splits), kDepth) * kDepth);
-      tiles.splits = std::max<int64_t>(1, ceil(depth, tiles.chunk));
+      const ProductTiles tiles =
+          TilesOf(rows, columns, depth, groups, kSide * high, kSide * wide, splits_at_most, kDepth);
       // Products, and what brings operands to registers: about two products' time each.
-      const int64_t time =
-          ceil(tiles.count(), kMultiprocessors) * tiles.chunk * (high * wide + 2 * (high + wide));
+      const int64_t time = WavesOf(tiles) * tiles.chunk * (high * wide + 2 * (high + wide));
       if (least >= 0 && time >= least) continue;
       least = time;
       best = {shape, tiles};

@@ -34,7 +34,9 @@ class EmulatedCuda {
     int64_t pool_allocations = 0, pool_frees = 0;  // in stream order
     int64_t host_allocations = 0, host_frees = 0;  // page-locked
     int64_t maps = 0, unmaps = 0;
-    int64_t peer_copies = 0;     // that have run
+    int64_t peer_copies = 0;  // that have run
+    int64_t copied_together =
+        0;  // pieces of copies that were one call, which `copies` counts as one
     int64_t fused_products = 0;  // of `products`: by cuBLASLt
     int64_t kernels = 0, products = 0, copies = 0, fills = 0, graph_launches = 0;  // that have run
     int64_t synchronizations = 0;         // of streams and events
@@ -56,6 +58,8 @@ class EmulatedCuda {
   void set_lost(bool lost);
   // Whether devices can access each other's memory; true at first.
   void set_peers(bool peers);
+  // Whether the driver has cudaMemcpyBatchAsync; true at first.
+  void set_copies_together(bool known);
   // Whether cuBLASLt has an algorithm for what it is asked for; true at first.
   void set_fused_products(bool known);
   size_t used_bytes(int device = 0) const;

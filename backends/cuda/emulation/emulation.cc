@@ -312,6 +312,10 @@ void EmulatedCuda::set_peers(bool peers) {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   Emulation::Get().peers = peers;
 }
+void EmulatedCuda::set_copies_together(bool known) {
+  std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
+  Emulation::Get().copies_together = known;
+}
 void EmulatedCuda::set_fused_products(bool known) {
   std::lock_guard<std::mutex> lock(Emulation::Get().mutex);
   Emulation::Get().fused_products = known;

@@ -81,6 +81,7 @@ class Emulation {
   bool has_context[16] = {};
   bool fused_products = true;
   bool peers = true;
+  bool copies_together = true;
   EmulatedCuda::Counters counters;
   DeviceMemory memory;
 

@@ -1,5 +1,6 @@
 // Memory, copies and fills of the emulated runtime, and the driver's virtual memory functions.
 #include <cstring>
+#include <vector>
 
 #include "cuda.h"
 #include "cuda_runtime_api.h"
@@ -178,6 +179,43 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (!to_device && !capturing && !emulation.memory.IsPinned(to, bytes)) {
     emulation.RunUntil([&] { return queue->queue.empty(); }, "cudaMemcpyAsync");
   }
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const size_t* bytes,
+                                 size_t count, cudaMemcpyAttributes* attributes, size_t* first,
+                                 size_t attributes_count, cudaStream_t stream) {
+  Emulation& emulation = Emulation::Get();
+  Lock lock(emulation.mutex);
+  if (emulation.lost) return Fail(cudaErrorIllegalAddress);
+  if (EmulatedCuda::Get().call_faults().Next()) return Fail(cudaErrorUnknown);
+  if (!emulation.copies_together) return Fail(cudaErrorNotSupported);
+  CUstream_st* const queue = emulation.Stream(stream);
+  if (stream == nullptr || count == 0 || attributes_count != 1 || *first != 0 ||
+      attributes->srcAccessOrder != cudaMemcpySrcAccessOrderStream)
+    return Fail(cudaErrorInvalidValue);
+  if (queue->capture != nullptr) Die("cudaMemcpyBatchAsync in a captured stream");
+  struct Copy {
+    void* to;
+    const void* from;
+    size_t bytes;
+  };
+  std::vector<Copy> copies;
+  for (size_t i = count; i-- > 0;) {
+    if (bytes[i] == 0) return Fail(cudaErrorInvalidValue);
+    CheckSide(emulation, "to", to[i], bytes[i], true);
+    if (!emulation.memory.IsPinned(from[i], bytes[i]))
+      Die("cudaMemcpyBatchAsync from %p: not page-locked", from[i]);
+    copies.push_back({to[i], from[i], bytes[i]});
+  }
+  emulation.Add(queue, [copies, &emulation] {
+    for (const Copy& copy : copies) {
+      CheckSide(emulation, "to", copy.to, copy.bytes, true);
+      std::memcpy(copy.to, copy.from, copy.bytes);
+    }
+    ++emulation.counters.copies;
+    emulation.counters.copied_together += static_cast<int64_t>(copies.size());
+  });
   return cudaSuccess;
 }
 

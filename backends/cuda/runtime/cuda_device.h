@@ -40,12 +40,15 @@
 #include "tidepool/memory/accounting/memory_charge.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/host_copies_together.h"
 #include "tidepool/memory/provider/kept_blocks.h"
 #include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool::cuda {
 
-class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
+class CudaDevice final : public DeviceProvider,
+                         public HostCopiesTogether,
+                         public KeptBlocks::Source {
  public:
   // Null when there is no such device; WhyAbsent() says why. Made at the first call, never destroyed.
   static CudaDevice* Find(int index);
@@ -110,6 +113,8 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   void Fill(std::byte* to, std::byte value, size_t bytes) override;
   QueuePoint QueueCopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes,
                                QueuePoint after) override;
+  QueuePoint QueueCopiesFromHost(absl::Span<const Copy> copies,
+                                 absl::Span<const QueuePoint> after) override;
   QueuePoint QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
                              QueuePoint after) override;
   void OpenQueue(int queue, void* native) override;
@@ -159,7 +164,10 @@ class CudaDevice final : public DeviceProvider, public KeptBlocks::Source {
   cudaStream_t TakeCaptureStream();
   void GiveCaptureStream(cudaStream_t stream) noexcept;
   void SetAdoptedCaptured(int queue, bool captured) noexcept;
+  // In one call where the driver has that.
+  void CopyTogether(absl::Span<const Copy> copies);
   using Last = LastCopy<StdSync, QueuePoint>;
+  QueuePoint PointBehindCopy(cudaStream_t stream, Last& last);
   QueuePoint QueueCopy(cudaStream_t stream, Last& last, void* to, const void* from, size_t bytes,
                        cudaMemcpyKind kind, QueuePoint after);
 

@@ -1,4 +1,5 @@
 // Compute queues, copies and points. Part of CudaDevice.
+#include <algorithm>
 #include <new>
 #include <vector>
 
@@ -150,19 +151,23 @@ void CudaDevice::Fill(std::byte* to, std::byte value, size_t bytes) {
   });
 }
 
+QueuePoint CudaDevice::PointBehindCopy(cudaStream_t stream, Last& last) {
+  try {
+    return last.Note([&] { return points_.Record(stream); });
+  } catch (...) {
+    // The copy is queued already: without a point it must be over.
+    Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+  return {};
+}
+
 QueuePoint CudaDevice::QueueCopy(cudaStream_t stream, Last& last, void* to, const void* from,
                                  size_t bytes, cudaMemcpyKind kind, QueuePoint after) {
   if (bytes == 0) return after;
   Activate();
   points_.StreamWait(stream, after);
   Check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
-  QueuePoint point;
-  try {
-    point = last.Note([&] { return points_.Record(stream); });
-  } catch (...) {
-    // The copy is queued already: without a point it must be over.
-    Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  }
+  const QueuePoint point = PointBehindCopy(stream, last);
   blocks_->NoteCopy(static_cast<const std::byte*>(kind == cudaMemcpyHostToDevice ? to : from),
                     point);
   return point;
@@ -173,6 +178,54 @@ QueuePoint CudaDevice::QueueCopyFromHost(std::byte* to, const std::byte* from_ho
   return QueueCopy(from_host_, last_from_host_, to, from_host, bytes, cudaMemcpyHostToDevice,
                    after);
 }
+void CudaDevice::CopyTogether(absl::Span<const Copy> copies) {
+#if CUDART_VERSION >= 13000
+  if (copies.size() > 1) {
+    std::vector<void*> to;
+    std::vector<const void*> from;
+    std::vector<size_t> bytes;
+    for (const Copy& copy : copies) {
+      to.push_back(copy.to);
+      from.push_back(copy.from_host);
+      bytes.push_back(copy.bytes);
+    }
+    cudaMemcpyAttributes attributes = {};
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    size_t first = 0;
+    const cudaError_t error = cudaMemcpyBatchAsync(
+        to.data(), from.data(), bytes.data(), copies.size(), &attributes, &first, 1, from_host_);
+    if (error != cudaErrorNotSupported && error != cudaErrorCallRequiresNewerDriver)
+      return Check(error, "cudaMemcpyBatchAsync");
+    cudaGetLastError();  // it is nobody's
+  }
+#endif
+  for (const Copy& copy : copies) {
+    Check(cudaMemcpyAsync(copy.to, copy.from_host, copy.bytes, cudaMemcpyHostToDevice, from_host_),
+          "cudaMemcpyAsync");
+  }
+}
+
+QueuePoint CudaDevice::QueueCopiesFromHost(absl::Span<const Copy> copies,
+                                           absl::Span<const QueuePoint> after) {
+  Activate();
+  for (size_t i = 0; i < after.size(); ++i) {
+    const bool again = std::any_of(after.begin(), after.begin() + i, [&](QueuePoint earlier) {
+      return earlier.value == after[i].value;
+    });
+    if (!again) points_.StreamWait(from_host_, after[i]);
+  }
+  try {
+    CopyTogether(copies);
+  } catch (...) {
+    // Those before the one that failed are queued: without a point they must be over.
+    cudaStreamSynchronize(from_host_);
+    throw;
+  }
+  const QueuePoint point = PointBehindCopy(from_host_, last_from_host_);
+  for (const Copy& copy : copies) blocks_->NoteCopy(copy.to, point);
+  return point;
+}
+
 QueuePoint CudaDevice::QueueCopyToHost(std::byte* to_host, const std::byte* from, size_t bytes,
                                        QueuePoint after) {
   return QueueCopy(to_host_, last_to_host_, to_host, from, bytes, cudaMemcpyDeviceToHost, after);

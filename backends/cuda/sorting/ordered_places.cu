@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "tidepool/backends/cuda/sorting/block_sort.h"
 #include "tidepool/backends/cuda/sorting/radix_sort.h"
 #include "tidepool/backends/cuda/sorting/sort_kernel.h"
 
@@ -15,25 +16,22 @@ __global__ void __launch_bounds__(kBlockThreads) Count(int64_t* numbers, int64_t
 }  // namespace
 
 size_t OrderPlacesBytes(int64_t count) {
-  if (count <= kTileEntries) return 0;
+  if (count <= kBlockEntries) return 0;
   return static_cast<size_t>(Aligned(count * 8)) + RadixSortBytes<uint32_t>(count, /*placed=*/true);
 }
 
 void OrderPlaces(const int32_t* keys, int64_t count, int32_t most, int32_t* sorted, int64_t* places,
                  void* scratch, cudaStream_t stream) {
+  const int bits = static_cast<int>(std::bit_width(static_cast<uint32_t>(most) | 1));
   // One kernel.
-  if (count <= kTileEntries) {
-    return SortAll<int32_t, true>({1, count, 1, count, false, keys, sorted, places}, scratch,
-                                  stream);
-  }
+  const SortLines<int32_t> line{1, count, 1, count, false, keys, sorted, places};
+  if (count <= kNetworkEntries) return SortAll<int32_t, true>(line, scratch, stream);
+  if (count <= kBlockEntries) return QueueBlockSort<int32_t, true>(line, stream, bits);
   auto* const numbers = static_cast<int64_t*>(scratch);
   Launch(Count, BlocksFor(count, kBlockThreads), kBlockThreads, 0, stream, numbers, count);
-  const RadixSort<uint32_t> sort{count,
-                                 static_cast<int>(std::bit_width(static_cast<uint32_t>(most) | 1)),
-                                 reinterpret_cast<const uint32_t*>(keys),
-                                 reinterpret_cast<uint32_t*>(sorted),
-                                 numbers,
-                                 places};
+  const RadixSort<uint32_t> sort{
+      count,   bits,  reinterpret_cast<const uint32_t*>(keys), reinterpret_cast<uint32_t*>(sorted),
+      numbers, places};
   QueueRadixSort(sort, static_cast<std::byte*>(scratch) + Aligned(count * 8), stream);
 }
 

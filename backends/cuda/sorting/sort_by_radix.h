@@ -1,5 +1,6 @@
-// Sorted lines, for .cu files: those that fit a tile and those of several lines of 64-bit numbers by sort_kernel.h,
-// others by radix_sort.h. Of several lines the number of the line stands in front of the key.
+// Sorted lines, for .cu files: up to 128 elements by the networks of sort_kernel.h, up to 4096 by a block's radix sort
+// (block_sort.h), longer ones by the device's (radix_sort.h). Of several lines the number of the line stands in front of the
+// key; for those of 64-bit numbers there is no room, and longer ones are merged.
 #ifndef TIDEPOOL_BACKENDS_CUDA_SORTING_SORT_BY_RADIX_H_
 #define TIDEPOOL_BACKENDS_CUDA_SORTING_SORT_BY_RADIX_H_
 
@@ -8,78 +9,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tidepool/backends/cuda/sorting/block_sort.h"
 #include "tidepool/backends/cuda/sorting/radix_sort.h"
 #include "tidepool/backends/cuda/sorting/sort_kernel.h"
+#include "tidepool/backends/cuda/sorting/sort_key.h"
 
 namespace tidepool::cuda {
-
-// Unsigned numbers in the order of elements: NaN above all others.
-template <typename T>
-struct SortKey {
-  static constexpr int kBits = 8 * static_cast<int>(sizeof(T));
-  static constexpr bool kReal = kIsFloat<T>;
-  using Key = std::conditional_t<kBits == 64, uint64_t, uint32_t>;
-  static constexpr Key kMask = static_cast<Key>(~uint64_t{0} >> (64 - kBits));
-  static constexpr Key kSign = Key{1} << (kBits - 1);
-  // How many NaN there are with a sign, which would be below minus infinity.
-  static constexpr int kFraction = kBits == 64                  ? 52
-                                   : kBits == 32                ? 23
-                                   : std::is_same_v<T, Float16> ? 10
-                                                                : 7;
-  static constexpr Key kSignedNaNs = (Key{1} << kFraction) - 1;
-
-  __device__ __forceinline__ static Key BitsOf(T value) {
-    if constexpr (std::is_same_v<T, float>) {
-      return __float_as_uint(value);
-    } else if constexpr (std::is_same_v<T, double>) {
-      return static_cast<Key>(__double_as_longlong(value));
-    } else if constexpr (kReal) {
-      return value.bits;
-    } else {
-      return static_cast<Key>(value) & kMask;
-    }
-  }
-  __device__ __forceinline__ static T FromBits(Key bits) {
-    if constexpr (std::is_same_v<T, float>) {
-      return __uint_as_float(bits);
-    } else if constexpr (std::is_same_v<T, double>) {
-      return __longlong_as_double(static_cast<long long>(bits));
-    } else if constexpr (kReal) {
-      T value;
-      value.bits = static_cast<uint16_t>(bits);
-      return value;
-    } else {
-      return static_cast<T>(bits);
-    }
-  }
-  __device__ __forceinline__ static Key Of(T value, bool descending) {
-    Key key = BitsOf(value);
-    if constexpr (kReal) {
-      key = ((key & kSign) != 0 ? ~key : key | kSign) - kSignedNaNs;
-    } else if constexpr (std::is_signed_v<T>) {
-      key ^= kSign;
-    }
-    return (descending ? ~key : key) & kMask;
-  }
-  // Elements that compare equal have one key; there is no way back.
-  __device__ __forceinline__ static Key OfEquals(T value, bool descending) {
-    if constexpr (kReal) {
-      if (IsNaN(Wide(value))) return descending ? Key{0} : kMask;
-      if (Wide(value) == 0) value = FromBits(0);
-    }
-    return Of(value, descending);
-  }
-  __device__ __forceinline__ static T Value(Key key, bool descending) {
-    if (descending) key = ~key;
-    if constexpr (kReal) {
-      key += kSignedNaNs;
-      key = (key & kSign) != 0 ? key & ~kSign : ~key;
-    } else if constexpr (std::is_signed_v<T>) {
-      key ^= kSign;
-    }
-    return FromBits(key & kMask);
-  }
-};
 
 template <typename T, bool kPlaced, typename Key>
 __global__ void __launch_bounds__(kBlockThreads)
@@ -119,7 +54,10 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 template <typename T>
 bool IsSortedByRadix(int64_t lines, int64_t size) {
-  return size > kTileEntries && (lines == 1 || SortKey<T>::kBits < 64);
+  return size > kBlockEntries && (lines == 1 || SortKey<T>::kBits < 64);
+}
+inline bool IsSortedByBlock(int64_t size) {
+  return size > kNetworkEntries && size <= kBlockEntries;
 }
 // Calls use(Key()) with the type of the keys.
 template <typename T, typename Use>
@@ -132,6 +70,7 @@ auto WithSortKey(int64_t lines, Use use) {
 
 template <typename T, bool kPlaced>
 size_t SortLinesBytes(int64_t lines, int64_t size) {
+  if (IsSortedByBlock(size)) return 0;
   if (!IsSortedByRadix<T>(lines, size)) return SortScratchBytes<T, kPlaced>(lines, size);
   return WithSortKey<T>(lines, [&](auto key) {
     using Key = decltype(key);
@@ -145,6 +84,7 @@ size_t SortLinesBytes(int64_t lines, int64_t size) {
 template <typename T, bool kPlaced>
 void QueueSortLines(const SortLines<T>& lines, void* scratch, cudaStream_t stream) {
   if (lines.count == 0 || lines.size == 0 || lines.kept == 0) return;
+  if (IsSortedByBlock(lines.size)) return QueueBlockSort<T, kPlaced>(lines, stream);
   if (!IsSortedByRadix<T>(lines.count, lines.size))
     return SortAll<T, kPlaced>(lines, scratch, stream);
   WithSortKey<T>(lines.count, [&](auto type) {

@@ -28,7 +28,8 @@ OperandValues Tied(DType dtype, const Shape& shape) {
 }
 
 TEST_F(Sorting, LinesAroundTilesAndRuns) {
-  for (const int64_t size : {1, 2, 3, 31, 32, 33, 1023, 1024, 1025, 2048, 2049, 5000}) {
+  for (const int64_t size :
+       {1, 2, 3, 31, 32, 33, 128, 129, 512, 513, 1023, 1024, 1025, 2048, 2049, 4096, 4097, 5000}) {
     for (const bool descending : {false, true}) {
       OpCase c{OpCode::kArgSort,
                DType::kFloat32,
@@ -57,15 +58,17 @@ TEST_F(Sorting, LinesAcrossTheInnermostAxis) {
 }
 
 TEST_F(Sorting, TheLargestOfLongLines) {
-  for (const int64_t k : {1, 7, 3000}) {
-    OpCase c{OpCode::kTopK,
-             DType::kFloat64,
-             {Tied(DType::kFloat64, {2, 3000})},
-             {ResultOperand(DType::kFloat64, {2, k}), ResultOperand(DType::kInt64, {2, k})},
-             {},
-             1};
-    c.attributes = AxisAttributes{1};
-    CheckCase(c);
+  for (const int64_t size : {300, 3000, 5000}) {
+    for (const int64_t k : {int64_t{1}, int64_t{7}, size}) {
+      OpCase c{OpCode::kTopK,
+               DType::kFloat64,
+               {Tied(DType::kFloat64, {2, size})},
+               {ResultOperand(DType::kFloat64, {2, k}), ResultOperand(DType::kInt64, {2, k})},
+               {},
+               1};
+      c.attributes = AxisAttributes{1};
+      CheckCase(c);
+    }
   }
 }
 
@@ -88,6 +91,29 @@ TEST_F(Sorting, CumulativeSumsOfEveryLengthAroundTilesAndChunks) {
   }
 }
 
+// Of every type in pieces that are 16 bytes and others, in every order.
+TEST_F(Sorting, CumulativeSumsOfEveryType) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat64, DType::kInt8,
+                            DType::kInt32, DType::kInt64, DType::kBool}) {
+    const bool is_float =
+        dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat64;
+    if (KernelRegistry::Find(OpCode::kCumSum, DeviceType::kCuda, dtype).empty()) continue;
+    const DType sums = is_float ? dtype : DType::kInt64;
+    for (const Shape& shape : {Shape{2, 200}, Shape{2, 4099}, Shape{1, 20000}, Shape{2, 300, 3}}) {
+      for (const int mode : {0, 1, 2, 3}) {
+        OpCase c{OpCode::kCumSum,
+                 dtype,
+                 {RandomOperand(dtype, shape, 7)},
+                 {ResultOperand(sums, shape)},
+                 {},
+                 static_cast<double>(shape[1])};
+        c.attributes = CumSumAttributes{1, (mode & 1) != 0, (mode & 2) != 0};
+        CheckCase(c);
+      }
+    }
+  }
+}
+
 // A thread per line, and as many lines as that takes.
 TEST_F(Sorting, CumulativeSumsOfManyLines) {
   OpCase c{OpCode::kCumSum,
@@ -105,7 +131,9 @@ TEST_F(Sorting, LongLinesOfEveryType) {
   for (int d = 0; d < kDTypes; ++d) {
     const auto dtype = static_cast<DType>(d);
     if (KernelRegistry::Find(OpCode::kSort, DeviceType::kCuda, dtype).empty()) continue;
-    for (const Shape& shape : {Shape{1, 3000}, Shape{3, 1500}, Shape{2, 1200, 2}}) {
+    for (const Shape& shape :
+         {Shape{3, 200}, Shape{2, 600, 2}, Shape{1, 3000}, Shape{3, 1500}, Shape{2, 1200, 2},
+          Shape{1, 5000}, Shape{2, 4100}, Shape{2, 4200, 2}}) {
       for (const bool descending : {false, true}) {
         OpCase c{OpCode::kSort,
                  dtype,

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #define TIDEPOOL_CUDA_EMULATED 1
-#define CUDART_VERSION 12080
+#define CUDART_VERSION 13000
 
 enum cudaError {
   cudaSuccess = 0,
@@ -23,6 +23,7 @@ enum cudaError {
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
   cudaErrorLaunchOutOfResources = 701,
+  cudaErrorCallRequiresNewerDriver = 36,
   cudaErrorNotSupported = 801,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
@@ -199,6 +200,17 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream = nullptr);
+enum cudaMemcpySrcAccessOrder { cudaMemcpySrcAccessOrderStream = 1 };
+struct cudaMemcpyAttributes {
+  cudaMemcpySrcAccessOrder srcAccessOrder;
+  cudaMemLocation srcLocHint, dstLocHint;
+  unsigned flags;
+};
+// From page-locked memory to devices' only, not while the stream is captured; in no order.
+cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const size_t* bytes,
+                                 size_t count, cudaMemcpyAttributes* attributes,
+                                 size_t* first_of_attributes, size_t attributes_count,
+                                 cudaStream_t stream);
 // Ends the program where the stream's device has no access to the other one's memory.
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
                                 size_t bytes, cudaStream_t stream = nullptr);
