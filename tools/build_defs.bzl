@@ -23,6 +23,14 @@ _UNOPTIMIZED = [
 # GoogleTest's headers, which take longer to parse than most tests.
 _GOOGLETEST = str(Label("//tools/testing:googletest_headers"))
 
+# What most libraries include, which takes longer to parse than most of them. It is in a library's srcs: as one of its deps it would
+# be an input of whatever depends on the library.
+_LIBRARY_HEADERS = Label("//tools:library_headers")
+_INCLUDE_LIBRARY_HEADERS = [
+    "-include",
+    "/".join(["$(GENDIR)"] + [part for part in [_LIBRARY_HEADERS.workspace_root] if part] + ["tools/_precompiled/library_headers.h"]),
+]
+
 # Bazel's default mode, fastbuild, optimises nothing, and a dependent who does not ask for more would have kernels at a third of their
 # speed. Our libraries are optimised in it; dbg is for who debugs them.
 TIDEPOOL_OPTIMIZATION = select({
@@ -38,6 +46,10 @@ def _include_prefix():
 
 def tidepool_cc_library(name, srcs = [], hdrs = [], copts = [], **kwargs):
     """A library whose headers are included as "tidepool/<package>/<header>"."""
+    if not copts and type(srcs) == "list" and [source for source in srcs if source.endswith(".cc")]:
+        # With flags of its own the compiler would read the text.
+        copts = _INCLUDE_LIBRARY_HEADERS
+        srcs = srcs + [str(_LIBRARY_HEADERS)]
     cc_library(
         name = name,
         srcs = srcs,
@@ -56,6 +68,10 @@ def tidepool_kernel_library(name, srcs, **kwargs):
 def tidepool_test_headers(name, **kwargs):
     """A precompiled_header for tests that are not optimised."""
     precompiled_header(name = name, copts = TIDEPOOL_COPTS + _UNOPTIMIZED, **kwargs)
+
+def tidepool_library_headers(name, **kwargs):
+    """A precompiled_header for libraries."""
+    precompiled_header(name = name, copts = TIDEPOOL_COPTS + TIDEPOOL_OPTIMIZATION, among_sources = True, **kwargs)
 
 def tidepool_cc_test_cases(name, srcs, deps = [], copts = [], **kwargs):
     """Test cases that several tests link: compiled once, as a test is."""

@@ -11,6 +11,10 @@ def _precompile(ctx, toolchain, text, compiled, dependencies):
         requested_features = ctx.features,
         unsupported_features = ctx.disabled_features,
     )
+
+    # As the objects of a program: position-independent in every mode but opt, unless that is switched off.
+    pic = (toolchain.needs_pic_for_dynamic_libraries(feature_configuration = features) and
+           ctx.var["COMPILATION_MODE"] != "opt")
     variables = cc_common.create_compile_variables(
         feature_configuration = features,
         cc_toolchain = toolchain,
@@ -22,6 +26,7 @@ def _precompile(ctx, toolchain, text, compiled, dependencies):
         quote_include_directories = dependencies.quote_includes,
         system_include_directories = dependencies.system_includes,
         preprocessor_defines = dependencies.defines,
+        use_pic = pic,
     )
     action = ACTION_NAMES.cpp_compile
     ctx.actions.run(
@@ -55,10 +60,17 @@ def _precompiled_header_impl(ctx):
     # GCC's alone are known under this name; for clang the header is empty, so that a build with it
     # tells which sources do not include what they use.
     is_gcc = toolchain.compiler in ["compiler", "gcc"]
-    ctx.actions.write(text, "".join(["#include <%s>\n" % h for h in ctx.attr.headers if is_gcc]))
+    headers = list(ctx.attr.headers)
+
+    # Files of a repository that is built are inputs which those who use this do not declare.
+    if not dependencies.headers.to_list():
+        headers += ctx.attr.installed_headers
+    ctx.actions.write(text, "".join(["#include <%s>\n" % h for h in headers if is_gcc]))
     files = [text]
     if is_gcc:
-        compiled = ctx.actions.declare_file(text.basename + ".gch", sibling = text)
+        # GCC takes a folder of that name too, and the file in it whose flags fit. cc_library takes what is called .h.
+        name = text.basename + (".gch/gcc.h" if ctx.attr.among_sources else ".gch")
+        compiled = ctx.actions.declare_file(name, sibling = text)
         _precompile(ctx, toolchain, text, compiled, dependencies)
         files.append(compiled)
     context = cc_common.create_compilation_context(
@@ -75,11 +87,14 @@ precompiled_header = rule(
     doc = """<name>.h, which includes `headers`, and what GCC makes of it.
 
     A target that depends on this and is compiled with `-include <name>.h` and the flags `copts` skips
-    the headers' parsing. GCC compares: with other flags it reads the text instead.""",
+    the headers' parsing. GCC compares: with other flags it reads the text instead.
+    With `among_sources` a target has it in `srcs`, and `-include <bin>/<package>/_precompiled/<name>.h`.""",
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
     attrs = {
         "headers": attr.string_list(mandatory = True, doc = "as in #include <...>"),
+        "installed_headers": attr.string_list(doc = "likewise, if `deps` are the system's"),
+        "among_sources": attr.bool(doc = "for srcs of a library, whose users then know nothing of it"),
         "deps": attr.label_list(providers = [CcInfo], doc = "where they come from"),
         "copts": attr.string_list(),
         "_cc_toolchain": attr.label(default = Label("@bazel_tools//tools/cpp:current_cc_toolchain")),

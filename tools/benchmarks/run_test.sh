@@ -17,7 +17,7 @@ X
 for program in tools/benchmarks/train_benchmark x/y_benchmark; do
   cat >"$tree/bazel-bin/$program" <<'X'
 #!/bin/sh
-echo "${0##*/} $*" | sed -e 's/ --revision=[^ ]*//' >>"$CALLS"
+echo "${0##*/} $*" | sed -e 's/ --revision=[^ ]*//' -e 's/ --benchmark_context=revision=[^ ]*//' >>"$CALLS"
 for argument; do
   case $argument in
     --benchmark_out=*)
