@@ -63,8 +63,8 @@ TEST(TapeSegment, IsKeptOnlyWhereSomethingWatchedFlowsToIt) {
   const NDArray x = Of(2), weight = Of(3), constant = Of(5);
   GradientTape tape;
   tape.Watch(weight);
-  const auto square = [](Inputs in) { return Arrays{in[0] * in[0]}; };
-  const NDArray of_constant = Recomputed(square, {&x, 1})[0];
+  const NDArray of_constant =
+      Recomputed([](Inputs in) { return Arrays{in[0] * in[0]}; }, {&x, 1})[0];
   EXPECT_EQ(tape.calls(), 0);
   EXPECT_EQ(tape.saved_bytes(), 0);
   const NDArray beside = Recomputed(
