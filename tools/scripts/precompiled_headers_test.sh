@@ -3,6 +3,10 @@
 # tells bazel build --copt=-Winvalid-pch --copt=-Werror=invalid-pch //memory/...
 source tools/scripts/expect.sh
 folder=tools/_precompiled
+if [[ ! -e $folder/library_headers.h ]]; then
+  echo "found no $folder/library_headers.h, expected what //tools:library_headers makes" >&2
+  exit 1
+fi
 if [[ ! -s $folder/library_headers.h ]]; then
   echo "skipped: another compiler than GCC reads headers as they are"
   exit 0
