@@ -60,7 +60,9 @@ TEST(FreeRanges, RandomCyclesThatGoOnStayApart) {
       Model model(ranges);
       for (int i = 0; i < 60; ++i) {
         if (model.size() == 0 || random() % 100 < 60) {
-          if (model.live() < end / 8) EXPECT_TRUE(model.Take((1 + random() % 31) * kUnit)) << seed;
+          if (model.live() < end / 8) {
+            EXPECT_TRUE(model.Take((1 + random() % 31) * kUnit)) << seed;
+          }
         } else {
           model.Give(random() % model.size());
         }

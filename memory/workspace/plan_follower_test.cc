@@ -48,7 +48,9 @@ TEST(PlanFollower, TheQuickWayLooksAtAllTenants) {
       if (released > 1) quick.Release(first ? 1 : 0);
       const PlanLayout::Slot* const placed = quick.TryPlace(2, 128, 64);
       ASSERT_EQ(placed != nullptr, released == 2) << released << first;
-      if (placed != nullptr) EXPECT_EQ(placed->offset, 0u);
+      if (placed != nullptr) {
+        EXPECT_EQ(placed->offset, 0u);
+      }
     }
   }
 }

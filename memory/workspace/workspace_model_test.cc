@@ -356,8 +356,9 @@ class Model {
     ASSERT_EQ(workspace.stats().failed_cycles, model->failed);
     ASSERT_EQ(workspace.bytes_this_cycle(), model->bytes_this_cycle);
     ASSERT_EQ(workspace.bytes_last_cycle(), model->bytes_last_cycle);
-    if (const size_t most = workspace.config().max_size; most > 0)
+    if (const size_t most = workspace.config().max_size; most > 0) {
       ASSERT_LE(workspace.size(), most);
+    }
     ASSERT_LE(workspace.offset(), workspace.size() + workspace.config().alignment - 1);
   }
 

@@ -105,7 +105,9 @@ TEST_F(PlaceIndexTest, OfSeveralMatricesInOneBufferAsWell) {
     const int64_t before = index_.compared();
     for (const int64_t i : Order(kMany, kind)) {
       ASSERT_TRUE(Add(wide.Slice(1, i, i + 1)));
-      if (i < kMany / 2) ASSERT_TRUE(Add(narrow.Slice(1, i, i + 1)));
+      if (i < kMany / 2) {
+        ASSERT_TRUE(Add(narrow.Slice(1, i, i + 1)));
+      }
       ASSERT_TRUE(Add(flat.Slice(0, 30 * kMany + 3 * i, 30 * kMany + 3 * i + 2)));
     }
     EXPECT_LE(index_.compared() - before, 6 * kMany) << kind;

@@ -138,7 +138,9 @@ TEST(Corners, AGradientIsOfWhatComesBehindWatch) {
       tape.Backward(z);
       EXPECT_EQ(tape.Gradient(h).ToVector<double>(), (Numbers{is_read_later ? 5.0 : 0.0}));
       EXPECT_EQ(tape.Gradient(x).ToVector<double>(), (Numbers{is_read_later ? 18.0 : 3.0}));
-      if (is_given) EXPECT_EQ(given.ToVector<double>(), (Numbers{is_read_later ? 5.0 : 0.0}));
+      if (is_given) {
+        EXPECT_EQ(given.ToVector<double>(), (Numbers{is_read_later ? 5.0 : 0.0}));
+      }
     }
   }
 }

@@ -186,7 +186,9 @@ TEST(TapeViews, ArraysOfTwoTypesMayLieInOneBlock) {
     if (!is_first) f += 1.0;
     tape.Backward(kept + Cast(Sum(f * f), DType::kFloat64));
     EXPECT_THAT(tape.Gradient(d).ToVector<double>(), Each(4));
-    if (is_first) EXPECT_THAT(tape.Gradient(f).ToVector<float>(), Each(6));
+    if (is_first) {
+      EXPECT_THAT(tape.Gradient(f).ToVector<float>(), Each(6));
+    }
   }
 }
 
@@ -246,8 +248,10 @@ TEST(TapeViews, PlacesAreThoseOfTheirElements) {
       const bool may = Places(FreeView(one)).MayOverlap(Places(FreeView(other)));
       EXPECT_TRUE(may || !share);
       const int rank = one.rank();
-      if (rank == other.rank() && std::equal(one.strides(), one.strides() + rank, other.strides()))
+      if (rank == other.rank() &&
+          std::equal(one.strides(), one.strides() + rank, other.strides())) {
         EXPECT_EQ(may, share) << one.ToString() << other.ToString();
+      }
       ++(share ? together : may ? unknown : apart);
     }
   }

@@ -28,7 +28,7 @@ Numbers ByAxis(const std::vector<int64_t>& numbers, int axes, int each) {
 
 Shape WithBatch(const NDArray& input, const Shape& example) {
   Numbers dims = {input.dim(0)};
-  dims.insert(dims.end(), example.span().begin(), example.span().end());
+  for (const int64_t dim : example.span()) dims.push_back(dim);
   return Shape(absl::MakeConstSpan(dims));
 }
 
