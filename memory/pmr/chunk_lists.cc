@@ -109,6 +109,27 @@ void* ChunkLists::TakeFrom(const Allocation& memory, int size_class, const void*
   return chunk->Take();
 }
 
+void* ChunkLists::TakeFromOther(int size_class, const void* thread) noexcept {
+  if (waits_ == 0) {
+    for (BlockChunk* chunk = all_.head; chunk != nullptr; chunk = chunk->next) {
+      if (chunk->out > 0 || !chunk->is_fresh()) continue;
+      Wait(chunk, cycle_);
+      break;
+    }
+  }
+  if (waits_ == 0) return nullptr;
+  int other = std::countr_zero(waits_);
+  for (uint64_t left = waits_ & (waits_ - 1); left != 0; left &= left - 1) {
+    const int candidate = std::countr_zero(left);
+    if (cycle_ - used_in_[candidate] > cycle_ - used_in_[other]) other = candidate;
+  }
+  waits_ &= ~BitOf(other);
+  --count_;  // TakeFrom() counts it
+  BlockChunk* const chunk = waiting_[other];
+  const auto memory = reinterpret_cast<uintptr_t>(chunk) & ~uintptr_t{kBlockChunkBytes - 1};
+  return TakeFrom({reinterpret_cast<std::byte*>(memory), chunk->token}, size_class, thread);
+}
+
 bool ChunkLists::Told(BlockChunk* chunk) noexcept {
   if (chunk->state == BlockChunk::kFull) {
     AddAvailable(chunk);

@@ -35,6 +35,9 @@ class ChunkLists {
   void* TakeAvailable(int size_class, const void* thread) noexcept;
   // Whether one of cycles that have ended waits for the class's next block, so that its current one is none: TakeAvailable() takes it.
   bool waits(int size_class) const { return (waits_ >> size_class & 1) != 0; }
+  // A chunk of another class that has had no block in this cycle becomes this one's, which has none with room: that which was not
+  // used for longest of those that wait, else one that had blocks in the last cycle. Null when there is none.
+  void* TakeFromOther(int size_class, const void* thread) noexcept;
   // `chunk` was had from the resource for that class, whose current one has no room: a block of it.
   void* TakeFrom(const Allocation& chunk, int size_class, const void* thread) noexcept;
   // BlockChunk::Put() said so. True when the chunk went back to the resource.

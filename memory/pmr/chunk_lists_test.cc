@@ -179,5 +179,36 @@ TEST(ChunkListsTest, ChunksStayForSoManyCyclesWithoutABlock) {
   }
 }
 
+// Kinds of cycles of other sizes in turns: what one of them left serves the other at once where it is asked for.
+TEST(ChunkListsTest, ChunksOfOtherSizesServeWhereTheyAreWanted) {
+  for (const bool wanted : {false, true}) {
+    CountingChunks chunks;
+    int stands_for_a_heap = 0;
+    ChunkLists lists(reinterpret_cast<internal::CycleHeap*>(&stands_for_a_heap), chunks);
+    const int thread = 0;
+    for (int cycle = 0; cycle < 50; ++cycle) {
+      for (int size_class = cycle % 3; size_class < 30; size_class += 3) {
+        void* block = lists.Take(size_class);
+        if (block == nullptr) block = lists.TakeAvailable(size_class, &thread);
+        if (block == nullptr && wanted) block = lists.TakeFromOther(size_class, &thread);
+        if (block == nullptr) {
+          block = lists.TakeFrom(chunks.Allocate(kBlockChunkBytes, kBlockChunkBytes), size_class,
+                                 &thread);
+        }
+        BlockChunk* const chunk = internal::ChunkOf(block);
+        ASSERT_EQ(chunk->size_class, size_class);
+        ASSERT_EQ(chunk->thread.load(), &thread);
+        if (chunk->Put(block)) lists.Told(chunk);
+      }
+      lists.EndCycle();
+      lists.Age(64, false);
+    }
+    EXPECT_EQ(lists.count(), wanted ? 10 : 30);
+    EXPECT_EQ(chunks.released, 0);
+    lists.Age(0, true);
+    EXPECT_EQ(chunks.released, wanted ? 10 : 30);
+  }
+}
+
 }  // namespace
 }  // namespace tidepool

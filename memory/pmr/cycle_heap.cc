@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_events.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
@@ -97,6 +98,10 @@ void* CycleHeap::AllocateInCycle(size_t bytes, size_t alignment) {
   if (size_class < 0) return AllocateLarge(bytes, alignment);
   if (void* const block = chunks_.Take(size_class)) return block;
   if (void* const block = chunks_.TakeAvailable(size_class, CurrentThreadToken())) return block;
+  if (tight_cycles_ > 0) {
+    // Chunks that other sizes keep would lie between what is alive until they go before a refusal, too late for large blocks.
+    if (void* const block = chunks_.TakeFromOther(size_class, CurrentThreadToken())) return block;
+  }
   const Allocation chunk = TakeWithinLimits(kBlockChunkBytes, kBlockChunkBytes);
   // Whoever was asked to give memory back may have released blocks.
   if (void* const block = chunks_.Take(size_class)) [[unlikely]] {
@@ -113,6 +118,7 @@ Allocation CycleHeap::TakeFromSpans(size_t bytes, size_t alignment) {
     try {
       return AllocateOrThrow(storage_->spans, bytes, alignment);
     } catch (const OutOfMemoryError&) {
+      is_short_ = true;
       if (!std::exchange(asked_here, true) && GiveBackUnused() > 0) continue;
       if (std::exchange(asked_arrays, true) || !core_->GaveForBlocks(bytes)) throw;
     }
@@ -123,6 +129,8 @@ Allocation CycleHeap::TakeFromSpans(size_t bytes, size_t alignment) {
 Allocation CycleHeap::TakeWithinLimits(size_t bytes, size_t alignment) {
   core_->CheckBlockBytes(bytes);
   Allocation memory;
+  asks_ = true;
+  const absl::Cleanup asked = [this] { asks_ = false; };
   try {
     memory = TakeFromSpans(bytes, alignment);
   } catch (...) {
@@ -241,6 +249,10 @@ CycleMemory::Left CycleHeap::EndCycle() noexcept {
   large_blocks_ = 0;
   large_bytes_ = 0;
   ++cycle_;
+  if (std::exchange(is_short_, false)) {
+    storage_->spans.NoteShortage();
+    tight_cycles_ = kKeptCycles;
+  }
   AddUsed(-used_);
   thread_.store(nullptr, std::memory_order_relaxed);
   had_blocks_ = true;
@@ -269,10 +281,16 @@ size_t CycleHeap::GiveBackUnused() noexcept {
   return before - std::min(before, storage_->spans.owned_bytes());
 }
 
+bool CycleHeap::AsksForItself() noexcept {
+  is_short_ = is_short_ || asks_;
+  return asks_;
+}
+
 void CycleHeap::Age() noexcept {
   if (storage_->spans.owned_bytes() == 0) return;
   DrainReturned();
   chunks_.Age(kKeptCycles, !std::exchange(had_blocks_, false));
+  tight_cycles_ -= tight_cycles_ > 0;
   storage_->spans.TrimIdle(kKeptCycles);
   if (++ages_ >= kKeptCycles) {
     ages_ = 0;

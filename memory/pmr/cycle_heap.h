@@ -89,6 +89,7 @@ class CycleHeap final : public CycleMemory {
   Left EndCycle() noexcept override;
   void GiveUnused() noexcept override;
   size_t GiveBackUnused() noexcept override;
+  bool AsksForItself() noexcept override;
   void Age() noexcept override;
   void Trim() noexcept override;
   void Abandon() noexcept override;
@@ -155,6 +156,9 @@ class CycleHeap final : public CycleMemory {
   int64_t late_large_blocks_ = 0;
   const void* chunks_thread_ = nullptr;  // whose releases current chunks take
   bool had_blocks_ = false;              // in the cycle that has just ended
+  bool asks_ = false;                    // for memory for a block
+  bool is_short_ = false;                // in this cycle everybody was asked for memory for that
+  int tight_cycles_ = 0;                 // left, of those behind such a cycle
   int ages_ = 0;                         // since it was looked whether spans are of another time
 
   WorkspaceCore* core_;  // until Abandon(); only from within its gate

@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/pmr/block_bytes.h"
 #include "tidepool/memory/workspace/allocate.h"
@@ -204,6 +206,128 @@ TEST(TightLimits, WhatIsInUseStays) {
     ReleaseBytes(block, kMost);
     Array(kMost);
   }
+}
+
+// ---- equal cycles of blocks below limits that leave little --------------------------------------------------------
+
+// Blocks of drawn sizes, of which at most `most` bytes are alive at once. Throws what a request throws, with all gone.
+void DrawnBlocks(uint32_t seed, size_t most, int requests,
+                 const std::function<size_t(std::mt19937&)>& draw) {
+  std::mt19937 random(seed);
+  std::vector<std::pair<void*, size_t>> alive;
+  size_t live = 0;
+  const auto release = [&](size_t i) {
+    live -= alive[i].second;
+    ReleaseBytes(alive[i].first, alive[i].second);
+    alive.erase(alive.begin() + static_cast<std::ptrdiff_t>(i));
+  };
+  const absl::Cleanup rest = [&] {
+    while (!alive.empty()) release(alive.size() - 1);
+  };
+  for (int i = 0; i < requests; ++i) {
+    const size_t bytes = draw(random);
+    while (live + bytes > most || (!alive.empty() && random() % 3 == 0))
+      release(random() % alive.size());
+    alive.emplace_back(AllocateBytesHere(bytes), bytes);
+    live += bytes;
+  }
+}
+
+// What the stream settles in without a limit (4.9 MB, 4.1 alive) is enough, and what is a little more asks nobody any more: a
+// workspace that lacks memory in a cycle gives none of its own back for that at the end.
+TEST(TightLimits, EqualCyclesSettleBelowALimit) {
+  const absl::Cleanup unlimited = [] {
+    MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited);
+  };
+  MemoryBudget& budget = MemoryBudget::Global();
+  const int64_t others = budget.process().taken_bytes;
+  for (const bool is_pooled : {false, true}) {
+    for (const int64_t limit : {4'900'000, 5'000'000, 5'200'000, 5'400'000, 5'600'000}) {
+      budget.SetProcessLimit(others + limit + (is_pooled ? 100'000 : 0));
+      Workspace workspace("settles");
+      WorkspacePool pool("settles too");
+      int refused = 0;
+      int64_t asked = 0;
+      for (int cycle = 0; cycle < 300; ++cycle) {
+        if (cycle == 200) asked = MemoryTracker::Global().system_allocations();
+        const auto blocks = [&] {
+          try {
+            DrawnBlocks(4, size_t{4} << 20, 45,
+                        [](std::mt19937& random) { return 10000 + random() % 1000000; });
+          } catch (const OutOfMemoryError&) {
+            refused += cycle >= 50;
+          }
+        };
+        if (is_pooled) {
+          const PooledScope scope(pool);
+          blocks();
+        } else {
+          const WorkspaceScope scope(workspace);
+          blocks();
+        }
+      }
+      EXPECT_EQ(refused, 0) << "limit " << limit << ", pooled " << is_pooled;
+      if (limit >= 5'200'000) {
+        EXPECT_EQ(MemoryTracker::Global().system_allocations() - asked, 0)
+            << "limit " << limit << ", pooled " << is_pooled;
+      }
+    }
+  }
+}
+
+// Nor is any stream refused for ever at a little more than what it settles in.
+TEST(TightLimits, WhatSettlesFitsBelowALimit) {
+  MemoryBudget& budget = MemoryBudget::Global();
+  const absl::Cleanup unlimited = [&] { budget.SetProcessLimit(MemoryBudget::kUnlimited); };
+  const int64_t others = budget.process().taken_bytes;
+  int refused = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    int64_t kept = 0;
+    for (const bool limited : {false, true}) {
+      budget.SetProcessLimit(limited ? others + kept + kept / 100 + 32768
+                                     : MemoryBudget::kUnlimited);
+      Workspace workspace("fits");
+      for (int cycle = 0; cycle < 60; ++cycle) {
+        const WorkspaceScope scope(workspace);
+        try {
+          DrawnBlocks(seed, size_t{4} << 20, 45,
+                      [](std::mt19937& random) { return 10000 + random() % 1000000; });
+        } catch (const OutOfMemoryError&) {
+          refused += cycle >= 30;
+        }
+      }
+      kept = static_cast<int64_t>(workspace.stats().block_bytes);
+    }
+  }
+  EXPECT_EQ(refused, 0);
+}
+
+// Chunks that sizes of other cycles keep serve this cycle's: by themselves they would lie between what is alive, and no span
+// of theirs could go for a large block.
+TEST(TightLimits, ChunksOfOtherCyclesSizesAreInNobodysWay) {
+  const absl::Cleanup unlimited = [] {
+    MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited);
+  };
+  MemoryBudget& budget = MemoryBudget::Global();
+  constexpr size_t kAlive = 2 << 20;
+  budget.SetProcessLimit(budget.process().taken_bytes + 2 * kAlive);
+  Workspace workspace("kinds in turns");
+  int refused = 0;
+  for (int cycle = 0; cycle < 400; ++cycle) {
+    const WorkspaceScope scope(workspace);
+    if (cycle % 2 == 0) {
+      for (size_t i = 1; i <= 16; ++i) Block(8 * i);
+      continue;
+    }
+    try {
+      DrawnBlocks(1, kAlive, 400, [](std::mt19937& random) {
+        return random() % 8 == 0 ? 1000 + random() % 3000 : 4100 + random() % 36000;
+      });
+    } catch (const OutOfMemoryError&) {
+      refused += cycle >= 50;
+    }
+  }
+  EXPECT_EQ(refused, 0);
 }
 
 }  // namespace

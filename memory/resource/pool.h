@@ -168,6 +168,9 @@ class Pool final : public MemoryResource {
   // As MemoryResource says; TrimIdle ends a use.
   size_t Trim() noexcept override;
   size_t TrimIdle(int uses) noexcept override;
+  // Memory was short in this use: from the next one on all sizes share one chunk, whose memory is where blocks are, if what it wraps
+  // can do that. Of a pool that grows.
+  void NoteShortage() noexcept { is_short_ = true; }
   // Of a pool that grows: whether more is owned than it keeps for what was live, as after a time in
   // which more was. Then chunks more than twice as large as those of now serve small blocks no
   // more, and who keeps such blocks between uses without need may release them, so that they gather
@@ -231,7 +234,7 @@ class Pool final : public MemoryResource {
   bool Fill(Block& block);
   bool FillOrJoin(Block* block);
   void NoteFilled(size_t bytes) noexcept;
-  void MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept;
+  void MakeHoles(Chunk& chunk, size_t most, size_t lacks) noexcept;
   void FitHeld(size_t most) noexcept;
   void SetBusy(Chunk& chunk, bool busy) noexcept;
   void NoteFootprint(Chunk& chunk) noexcept;
@@ -353,6 +356,7 @@ class Pool final : public MemoryResource {
   KnownKinds overflowed_;    // uses that an arena had no room for
   uint64_t kind_ = 0;        // what this use asks for and releases, in order, as a hash
   uint64_t last_kind_ = 0;   // of the last
+  bool is_short_ = false;    // NoteShortage()
   bool makes_room_ = false;  // chunks went in this use because another came
   int looseness_ = 0;        // uses that did so since the pool was empty
   // The huge requests of uses, in any order, as hashes: of this one, and of the last ones that had

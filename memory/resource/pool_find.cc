@@ -100,16 +100,27 @@ bool Pool::Fill(Block& block) {
     NoteFootprint(chunk);
   };
   SetBusy(chunk, true);
-  MakeHoles(chunk, fine_bytes_ + block.size, lacks);
+  const size_t live = fine_bytes_ + block.size;
+  MakeHoles(chunk, MostHeld(std::max({peak_fine_bytes_, last_peak_fine_bytes_, live})), lacks);
   if (made_holes_ > 0) NoteFilled(lacks);
-  try {
-    chunk.pages->FillHole(offset, bytes);
-  } catch (const OutOfMemoryError&) {
-    note();
-    return false;
-  } catch (...) {
-    note();
-    throw;
+  for (bool is_tight = false;;) {
+    try {
+      chunk.pages->FillHole(offset, bytes);
+      break;
+    } catch (const OutOfMemoryError&) {
+      // Where memory is short, it has its own alone, and what lies between live blocks goes for it.
+      const size_t held = chunk.pages->committed_bytes();
+      offset = static_cast<size_t>(block.data - chunk.pages->base());
+      bytes = block.size;
+      if (!std::exchange(is_tight, true)) MakeHoles(chunk, live, lacks);
+      NoteFootprint(chunk);
+      if (chunk.pages->committed_bytes() < held) continue;
+      note();
+      return false;
+    } catch (...) {
+      note();
+      throw;
+    }
   }
   note();
   return true;
@@ -139,10 +150,8 @@ bool Pool::FillOrJoin(Block* block) {
 
 // Before so many bytes more are held, where as many are to be live: what lies between the live
 // blocks goes as far as too much would be.
-void Pool::MakeHoles(Chunk& chunk, size_t live, size_t lacks) noexcept {
+void Pool::MakeHoles(Chunk& chunk, size_t most, size_t lacks) noexcept {
   Pages& pages = *chunk.pages;
-  const size_t peak = std::max({peak_fine_bytes_, last_peak_fine_bytes_, live});
-  const size_t most = MostHeld(peak);
   // No more of them than their table is worth.
   const size_t least = std::max(kLeastHole, most / kMostHoles);
   const auto excess = [&] {

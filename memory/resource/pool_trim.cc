@@ -152,17 +152,20 @@ void Pool::FitArena(bool made_room, bool strange, uint64_t kept) noexcept {
   const bool kinds_share = std::exchange(kinds_share_, false);
   const bool huge = last_huge_use_ > 0 && use_ - last_huge_use_ < kept;
   const bool reached = std::exchange(reaches_, false);
+  const bool is_short = std::exchange(is_short_, false);
   if (keeps_blocks_) return;
   const size_t peak = std::max(peak_fine_bytes_, last_peak_fine_bytes_);
   const size_t most = MostWithGaps(peak);
   if (!has_arenas_) {
     size_t owned = 0;
     for (const auto& chunk : chunks_) owned += chunk->coarse ? 0 : chunk->bytes;
-    if (!asked_reserves_ && (made_room || owned > ArenaBytesFor(peak))) AskWhetherItReserves();
+    if (!asked_reserves_ && (is_short || made_room || owned > ArenaBytesFor(peak)))
+      AskWhetherItReserves();
     // Chunks that serve the same uses, or small and large blocks in turns, serve them for nothing.
     const bool settles = kinds_share || equal_uses_ > 0 || !reserves_;
     const bool wastes = made_room || owned > (settles ? most : ArenaBytesFor(peak));
     strikes_ += wastes && (!strange || reserves_);
+    if (is_short) strikes_ = kStrikes;
     if (strikes_ < kStrikes) return;
     has_arenas_ = true;
     had_others_ = equal_uses_ == 0;

@@ -27,6 +27,9 @@ class CycleMemory {
   virtual void GiveUnused() noexcept = 0;
   // In a cycle too, as what limits leave is wanted for something else: that goes back to the system. Returns how many bytes went.
   virtual size_t GiveBackUnused() noexcept = 0;
+  // Everybody is asked for memory, by the thread that has the cycle open. Whether that is for a block of this, which then
+  // lacks memory rather than keeps it.
+  virtual bool AsksForItself() noexcept = 0;
   // Another cycle has ended, with blocks or without: what nobody has used for some goes.
   virtual void Age() noexcept = 0;
   // What is kept without blocks goes.

@@ -117,7 +117,7 @@ void WorkspaceCore::EndPooled(bool failed) noexcept {
 bool WorkspaceCore::BeginTrimBlocks() noexcept {
   bool open = false;
   const bool begun = gate_.TryMaintain(&open);
-  if (open) reclaim_requested_.store(true, std::memory_order_relaxed);
+  if (open && !AsksForItself()) reclaim_requested_.store(true, std::memory_order_relaxed);
   return begun;
 }
 

@@ -39,6 +39,12 @@ void WorkspaceCore::NoteBlocks(int64_t bytes) noexcept {
   WatchLimit();
 }
 
+// Whoever is asked for memory gives it back when its cycle ends, but not to itself: it would begin each cycle without any.
+bool WorkspaceCore::AsksForItself() noexcept {
+  return gate_.is_open_on(CurrentThreadToken()) && block_memory() != nullptr &&
+         block_memory()->AsksForItself();
+}
+
 void WorkspaceCore::EndBlocks(CycleMemory& blocks, bool failed) noexcept {
   const CycleMemory::Left left = blocks.EndCycle();
   if (left.blocks == 0) return;

@@ -187,7 +187,7 @@ PlansLoaded WorkspaceCore::LoadPlans(const std::string& path) {
 int64_t WorkspaceCore::Reclaim(ReclaimDepth depth) noexcept {
   bool open = false;
   if (!gate_.TryMaintain(&open)) {
-    if (open) reclaim_requested_.store(true, std::memory_order_relaxed);
+    if (open && !AsksForItself()) reclaim_requested_.store(true, std::memory_order_relaxed);
     return 0;
   }
   const int64_t before = owned_.bytes();
