@@ -2,7 +2,7 @@
 //
 //   bazel run //memory/workspace:stream_benchmark -- --benchmark_filter=Kinds
 //
-// Kinds/NAME: 30 requests of up to 2,000 bytes a cycle (lengths: 20 to 219; blocks: 20 to 219; one_grows: 40 of up to 4 MiB),
+// Kinds/NAME: 30 requests of up to 2,000 bytes a cycle (6_ and 12_: so many; lengths: 20 to 219; blocks: 20 to 219; one_grows: 40 of up to 4 MiB),
 // each released some requests later or at the end, first byte written, by four: arrays in a new workspace of defaults, malloc,
 // raw bytes in another workspace, and arrays without a workspace. 200 cycles of one, then the same of the next, each first in
 // turns as who comes later finds the list of requests in the cache. at_first: processor time of arrays in the first fifth
@@ -47,15 +47,15 @@ constexpr size_t kMostBytes = 2000;
 constexpr uint32_t kRequests = 30;
 
 // Kind number `kind`, of which the first `common` requests are those of every other.
-Cycle KindOf(uint64_t kind, uint32_t common) {
-  Cycle cycle(kRequests);
-  for (uint32_t i = 0; i < kRequests; ++i) {
+Cycle KindOf(uint64_t kind, uint32_t common, uint32_t requests = kRequests) {
+  Cycle cycle(requests);
+  for (uint32_t i = 0; i < requests; ++i) {
     Random random(i < common ? i : 1000 * (kind + 1) + i);
     cycle[i].bytes = 1 + random() % kMostBytes;
     const uint64_t draw = random() % 4;
     if (draw == 0) continue;  // to the end
     const uint64_t until = i + 1 + (draw == 1 ? 0 : random() % 8);
-    if (until < kRequests) cycle[until].goes.push_back(i);
+    if (until < requests) cycle[until].goes.push_back(i);
   }
   return cycle;
 }
@@ -149,6 +149,10 @@ std::vector<Stream> Streams() {
       {"20000_drawn", drawn(20000, 10)},
       {"20000_drawn_unlike", drawn(20000, 0)},
       {"20000_in_turns", [](Random&, uint64_t cycle) { return KindOf(cycle % 20000, 10); }},
+      {"6_one", [](Random&, uint64_t) { return KindOf(0, 0, 6); }},
+      {"6_never_again", [](Random&, uint64_t cycle) { return KindOf(cycle, 0, 6); }},
+      {"12_100_drawn", [](Random& random, uint64_t) { return KindOf(random() % 100, 0, 12); }},
+      {"12_never_again", [](Random&, uint64_t cycle) { return KindOf(cycle, 0, 12); }},
       {"blocks", BlocksOf},
       {"one_grows", OneGrows, 10000},
   };
