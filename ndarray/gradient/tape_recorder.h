@@ -128,7 +128,8 @@ class GradientTape::Recorder final : public CallRecorder {
     return static_cast<int64_t>(reinterpret_cast<intptr_t>(buffer.data));
   }
   // Of a record, at `at`; kept as by Keep(). In line, as there are three for each call.
-  [[gnu::always_inline]] TapedView& AddView(std::byte* at, const NDArray& array, uint32_t slot, bool keep) const {
+  [[gnu::always_inline]] TapedView& AddView(std::byte* at, const NDArray& array, uint32_t slot,
+                                            bool keep) const {
     TapedView& view = *new (at) TapedView(array, slot, keep);
     if (keep && !view.guarded) [[unlikely]]
       view.version = static_cast<uint32_t>(writes_.size());
