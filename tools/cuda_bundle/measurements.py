@@ -119,30 +119,75 @@ def training(arguments, env, log):
     return outcome, text
 
 
+# What says how far a kernel is from what the device can do, in the order of the report's columns.
+TIME = "gpu__time_duration.sum"
+LIMITS = {
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "of the memory's bandwidth, %",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "of the multiprocessors' throughput, %",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "warps active, %",
+    "launch__registers_per_thread": "registers",
+}
+# Of peers_benchmark: a reduction of rows, one with two passes, one of columns, a transposition, a sort, a product by tiles.
+KERNELS = ("softmax", "layer_norm", "sum_columns", "copy_transposed", "sort_rows", "conv_3x3_own")
+
+
+def profile(profiler, options, program, arguments, env, **kwargs):
+    """The process, and what the profiler told of each launch: its kernel, and numbers by metric."""
+    command = [profiler, "--clock-control", "none"] + options + ["--csv", "--page", "raw"] + START + program
+    done = run(command, env, arguments.limit, HERE, **kwargs)
+    launches = []
+    begin = done.output.find('"ID"')
+    for row in csv.DictReader(io.StringIO(done.output[begin:])) if begin >= 0 else []:
+        numbers = {}
+        for metric in [TIME, *LIMITS]:
+            try:
+                numbers[metric] = float(row[metric].replace(",", ""))
+            except (KeyError, ValueError, AttributeError):
+                continue  # not asked for; the row of units, and what else is printed
+        if TIME in numbers:
+            launches.append((row["Kernel Name"], numbers))
+    return done, launches
+
+
+def kernel_limits(profiler, arguments, env, log, outcome):
+    """Six kernels by how near they are to what bounds them: the longest launch of each operator."""
+    text = ["| operator | kernel | us | " + " | ".join(LIMITS.values()) + " |", "| --- | --- | --- |" + " --- |" * len(LIMITS)]
+    for name in KERNELS:
+        if time_left() <= 0:
+            outcome.results[f"kernel of {name}"] = ("not run", 0, "")
+            continue
+        program = [os.path.join(HERE, "bin", "peers_benchmark"), f"--benchmark_filter=^{name}$", "--benchmark_min_time=0.001"]
+        done, launches = profile(profiler, ["--metrics", ",".join([TIME, *LIMITS]), "--launch-skip", "8", "--launch-count", "4"],
+                                 program, arguments, env)
+        outcome.results[f"kernel of {name}"] = ("passed" if launches else "failed", 0, done.output)
+        if not launches:
+            text.append(f"| {name} | {done.words()} |  |" + "  |" * len(LIMITS))
+            log.write(f"=== ncu {name}: {done.words()}\n{done.output[-4000:]}\n")
+            continue
+        kernel, numbers = max(launches, key=lambda launch: launch[1][TIME])
+        text.append(f"| {name} | `{kernel[:80]}` | {numbers[TIME] / 1000:.1f} | " +
+                    " | ".join(f"{numbers[metric]:.0f}" if metric in numbers else "" for metric in LIMITS) + " |")
+    return text + [""]
+
+
 def kernel_times(arguments, env, log):
-    """Microseconds by kernel of some of a training step's launches, where ncu is installed."""
-    outcome, text = Outcome(), []
+    """What bounds six kernels, and microseconds by kernel of some of a training step's launches, where ncu is installed."""
+    outcome = Outcome()
     profiler = shutil.which("ncu")
     if profiler is None:
         return outcome, ["no ncu"]
-    program = os.path.join(HERE, "bin", "train_benchmark_on_cuda")
+    text = kernel_limits(profiler, arguments, env, log, outcome)
+    program = [os.path.join(HERE, "bin", "train_benchmark_on_cuda"), "--serve", "--device=cuda"]
     for model in arguments.models.split(","):
-        command = [profiler, "--clock-control", "none", "--metrics", "gpu__time_duration.sum", "--launch-skip", "1000",
-                   "--launch-count", "240", "--csv", "--page", "raw"] + START + [program, "--serve", "--device=cuda"]
-        done = run(command, env, arguments.limit, HERE, f"begin {model} 128 4 sgd examples/data/mnist\nsteps 40\n", arguments.limit)
-        output = done.output
+        done, launches = profile(profiler, ["--metrics", TIME, "--launch-skip", "1000", "--launch-count", "240"], program, arguments, env,
+                                 text=f"begin {model} 128 4 sgd examples/data/mnist\nsteps 40\n", most=arguments.limit)
         times = {}
-        begin = output.find('"ID"')
-        for row in csv.DictReader(io.StringIO(output[begin:])) if begin >= 0 else []:
-            try:
-                nanoseconds = float(row["gpu__time_duration.sum"].replace(",", ""))
-            except (KeyError, ValueError, AttributeError):
-                continue  # the row of units, and what else is printed
-            times.setdefault(row["Kernel Name"], []).append(nanoseconds / 1000)
-        outcome.results[model] = ("passed" if times else "failed", 0, output)
+        for kernel, numbers in launches:
+            times.setdefault(kernel, []).append(numbers[TIME] / 1000)
+        outcome.results[model] = ("passed" if times else "failed", 0, done.output)
         if not times:
             text.append(f"{model}: {done.words()}")
-            log.write(f"=== ncu {model}: {done.words()}\n{output[-4000:]}\n")
+            log.write(f"=== ncu {model}: {done.words()}\n{done.output[-4000:]}\n")
         text += [f"{model}: {sum(map(len, times.values()))} launches of the middle of training, {sum(map(sum, times.values())):.0f} us", "",
                  "| kernel | launches | us each | us |", "| --- | --- | --- | --- |"]
         for name, each in sorted(times.items(), key=lambda entry: -sum(entry[1]))[:25]:

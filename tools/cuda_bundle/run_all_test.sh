@@ -143,6 +143,33 @@ minutes=0.05 parts=suites,benchmarks rehearse "time that is over" 1 "3 passed, 1
 expect_contains "what was not run" "1 not run" "$output"
 expect_contains "what was not run is named" "not run: the 0.05 minutes are over" "$(cat "$TEST_TMPDIR/out/report.md")"
 expect "time is kept" 1 $((SECONDS - begin < 30))
+# A profiler, of which NCU breaks the run of one operator.
+mkdir -p "$TEST_TMPDIR/path"
+cat > "$TEST_TMPDIR/path/ncu" <<'PLAYED'
+#!/usr/bin/env python3
+import os, sys, time
+operator = [a for a in sys.argv if a.startswith("--benchmark_filter")]
+name = operator[0].split("=")[1].strip("^$") if operator else "step"
+if name == "sum_columns" and os.environ.get("NCU") == "crash":
+    os.abort()
+if name == "sum_columns" and os.environ.get("NCU") == "hang":
+    time.sleep(60)
+print("==PROF== played")
+metrics = sys.argv[sys.argv.index("--metrics") + 1].split(",")
+print(",".join(f'"{column}"' for column in ["ID", "Kernel Name"] + metrics))
+print(",".join(f'"{unit}"' for unit in ["", ""] + ["ns"] + ["%"] * (len(metrics) - 1)))
+for launch, nanoseconds in enumerate(["1,000", "3,000", "2,000"]):
+    numbers = [nanoseconds, "91.4", "20.2", "50.0", "64"][:len(metrics)]
+    print(",".join(f'"{number}"' for number in [str(launch), f"{name}_{launch}"] + numbers))
+PLAYED
+chmod 755 "$TEST_TMPDIR/path/ncu"
+parts=kernels rehearse "kernels" 0 "11 passed, 0 failed" "PATH=$TEST_TMPDIR/path:$PATH" FAULTS=
+expect_contains "the longest launch and its limits" "| softmax | \`softmax_1\` | 3.0 | 91 | 20 | 50 | 64 |" "$output"
+expect_contains "a step's kernels" "| \`step_1\` | 1 | 3.0 | 3 |" "$output"
+for how in crash hang; do
+  limit=1 parts=kernels rehearse "a profiler: $how" 1 "10 passed, 1 failed" "PATH=$TEST_TMPDIR/path:$PATH" NCU=$how FAULTS=
+  expect_contains "a profiler: $how: what is behind it" "| sort_rows | \`sort_rows_1\` |" "$output"
+done
 parts=smoke rehearse "smoke" 1 "1 passed, 10 failed" FAULTS=CudaGraphTest.Plain
 expect_contains "a part without tests failed" "- cuBLAS: FAILED" "$output"
 
