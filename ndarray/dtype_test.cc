@@ -116,7 +116,7 @@ TEST(DType, IntegersBeyondDoublesAreRoundedOnce) {
   EXPECT_EQ(brain(kMiddle + 1), 0x1.02p62f);
   EXPECT_EQ(brain(-kMiddle - 1), -0x1.02p62f);
   EXPECT_EQ(brain(kMiddle - 1), 0x1p62f);
-  EXPECT_EQ(brain(uint64_t{2 * kMiddle} + 1), 0x1.02p63f);
+  EXPECT_EQ(brain(2 * uint64_t{kMiddle} + 1), 0x1.02p63f);
   EXPECT_EQ(brain(INT64_MIN), -0x1p63f);
   EXPECT_EQ(brain(INT64_MAX), 0x1p63f);
   EXPECT_EQ(brain(UINT64_MAX), 0x1p64f);
