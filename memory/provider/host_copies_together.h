@@ -12,11 +12,11 @@ namespace tidepool {
 // A provider that has it derives from this beside DeviceProvider.
 class HostCopiesTogether {
  public:
-  // `bytes`, at least one, from `from_host`, which stays as it is until the point has passed, to `to` in memory of the device.
+  // One copy.
   struct Copy {
-    std::byte* to;
-    const std::byte* from_host;
-    size_t bytes;
+    std::byte* to;               // in memory of the device
+    const std::byte* from_host;  // stays as it is until the point has passed
+    size_t bytes;                // at least one
   };
 
   // The provider's, or null.
