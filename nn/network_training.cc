@@ -212,8 +212,8 @@ void Network::set_loss_scale(double scale) {
 
 double Network::MeanLoss(const NDArray& given) {
   const bool is_wide = given.dtype() == DType::kFloat64 || given.dtype() == DType::kFloat32;
-  if (!is_wide ||
-      !given.is_dense()) {  // a loss of the program's may be part of an array, or of a small type
+  // A loss of the program's may be part of an array, or of a small type.
+  if (!is_wide || !given.is_dense()) {
     const NoGradientScope constants;
     return MeanLoss(is_wide ? given.Dup() : Cast(given, DType::kFloat32));
   }

@@ -129,8 +129,8 @@ Allocation CycleHeap::TakeFromSpans(size_t bytes, size_t alignment) {
 Allocation CycleHeap::TakeWithinLimits(size_t bytes, size_t alignment) {
   core_->CheckBlockBytes(bytes);
   Allocation memory;
-  asks_ = true;
-  const absl::Cleanup asked = [this] { asks_ = false; };
+  // A callback of who is asked may take a block too.
+  const absl::Cleanup asked = [this, before = std::exchange(asks_, true)] { asks_ = before; };
   try {
     memory = TakeFromSpans(bytes, alignment);
   } catch (...) {
