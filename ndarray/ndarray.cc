@@ -204,7 +204,7 @@ NDArray NDArray::FromStrides(BufferHandle buffer, int64_t first, const Shape& sh
   array.dtype_ = dtype;
   array.defined_ = true;
   array.shape_ = shape;
-  std::copy(strides.begin(), strides.end(), array.strides_);
+  for (size_t i = 0; i < strides.size(); ++i) array.strides_[i] = strides[i];  // few: no call
   if (buffer) array.data_ = buffer->data + first * static_cast<int64_t>(DTypeBytes(dtype));
   array.buffer_ = std::move(buffer);
   return array;

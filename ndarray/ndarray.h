@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <type_traits>
@@ -109,7 +110,7 @@ class NDArray {
   NDArray() = default;
   NDArray(const NDArray&) = default;
   NDArray& operator=(const NDArray&) & = default;
-  // What was moved from is undefined, as a default-made one.
+  // What was moved from is undefined, as a default-made one. Few instructions and no call: nothing is done as often.
   NDArray(NDArray&& other) noexcept;
   NDArray& operator=(NDArray&& other) & noexcept;
   // A variable becomes another array; what a call returns is written to: `x(0, All()) = y`, `x.Transpose() = y`.
@@ -343,8 +344,9 @@ inline NDArray::NDArray(NDArray&& other) noexcept
       data_(std::exchange(other.data_, nullptr)),
       dtype_(std::exchange(other.dtype_, DType::kFloat32)),
       defined_(std::exchange(other.defined_, false)),
-      shape_(std::exchange(other.shape_, Shape())) {
-  std::copy_n(other.strides_, kMaxRank, strides_);
+      shape_(other.shape_) {
+  other.shape_.rank_ = 0;
+  std::memcpy(strides_, other.strides_, sizeof(strides_));
 }
 
 inline NDArray& NDArray::operator=(NDArray&& other) & noexcept {
@@ -353,8 +355,9 @@ inline NDArray& NDArray::operator=(NDArray&& other) & noexcept {
   data_ = std::exchange(other.data_, nullptr);
   dtype_ = std::exchange(other.dtype_, DType::kFloat32);
   defined_ = std::exchange(other.defined_, false);
-  shape_ = std::exchange(other.shape_, Shape());
-  std::copy_n(other.strides_, kMaxRank, strides_);
+  shape_ = other.shape_;
+  other.shape_.rank_ = 0;
+  std::memcpy(strides_, other.strides_, sizeof(strides_));
   return *this;
 }
 

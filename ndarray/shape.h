@@ -42,10 +42,15 @@ class Shape {
   std::string ToString() const;  // "[2, 3]"
 
   friend bool operator==(const Shape& a, const Shape& b) {
-    return a.rank_ == b.rank_ && std::equal(a.dims_, a.dims_ + a.rank_, b.dims_);
+    if (a.rank_ != b.rank_) return false;
+    for (int i = 0; i < a.rank_; ++i) {  // few: a call costs more
+      if (a.dims_[i] != b.dims_[i]) return false;
+    }
+    return true;
   }
 
  private:
+  friend class NDArray;
   int rank_ = 0;
   int64_t dims_[kMaxRank] = {};
 };

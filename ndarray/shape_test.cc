@@ -50,6 +50,12 @@ TEST(Shape, RefusesWhatIsNoShape) {
               Shape{large, large};
             }),
             "shape [1073741824, 1073741824] has more than 2^59 elements");
+  // Also where 64 bits hold nothing of the product.
+  const int64_t larger = int64_t{1} << 40;
+  EXPECT_EQ(MessageOf([&] {
+              Shape{larger, larger};
+            }),
+            "shape [1099511627776, 1099511627776] has more than 2^59 elements");
   // Also when an empty axis hides it: a slice of it would not be addressable.
   EXPECT_EQ(MessageOf([&] {
               Shape{large, 0, large};

@@ -29,7 +29,16 @@ bool MayRepeat(const NDArray& array) {
 }
 
 bool MayRepeat(int rank, const int64_t* dims, const int64_t* strides) {
-  if (std::find(dims, dims + rank, 0) != dims + rank) return false;
+  // Of most arrays the axes come in the order of their steps, the largest first.
+  int64_t passed = 0;  // by all smaller steps together
+  int axis = rank - 1;
+  for (; axis >= 0 && dims[axis] != 0; --axis) {
+    if (dims[axis] == 1) continue;
+    const int64_t step = std::abs(strides[axis]);
+    if (step <= passed) break;
+    passed += step * (dims[axis] - 1);
+  }
+  if (axis < 0 || std::find(dims, dims + rank, 0) != dims + rank) return false;
   int64_t steps[kMaxRank], last[kMaxRank];  // of the axes that have any, the smallest step first
   int axes = 0;
   for (int i = 0; i < rank; ++i) {

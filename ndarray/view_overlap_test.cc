@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ndarray.h"
+#include "tidepool/ndarray/repeated_places.h"
 
 namespace tidepool {
 namespace {
@@ -122,6 +125,48 @@ TEST(ViewOverlap, WhatIsNotDecidedQuicklyCountsAsOverlapping) {
   const NDArray place = base.Slice(0, 1500000, 1500001);
   EXPECT_TRUE(ViewsOverlap(comb(100), place));
   EXPECT_FALSE(ViewsOverlap(comb(60), place));  // decided
+}
+
+// Axes in any order: the rule itself, and no view passes of which two indices are one place.
+TEST(ViewOverlap, RepeatsMatchTheRuleAndBruteForce) {
+  std::mt19937 random(5);
+  const auto draw = [&](int most) { return static_cast<int64_t>(random() % (most + 1)); };
+  int repeat = 0, apart = 0;
+  for (int run = 0; run < 5000; ++run) {
+    const int rank = static_cast<int>(draw(4));
+    std::vector<int64_t> dims, strides;
+    std::vector<std::pair<int64_t, int64_t>> axes;  // step and size, of those with places
+    int64_t count = 1;
+    for (int i = 0; i < rank; ++i) {
+      dims.push_back(draw(20) == 0 ? 0 : 1 + draw(3));
+      strides.push_back(draw(12) * (draw(3) == 0 ? -1 : 1));
+      count *= dims.back();
+      if (dims.back() != 1) axes.emplace_back(std::abs(strides.back()), dims.back());
+    }
+    std::sort(axes.begin(), axes.end());
+    int64_t reach = 0;
+    bool expected = false;
+    for (const auto& [step, size] : axes) {
+      expected = expected || step <= reach;
+      reach += step * (size - 1);
+    }
+    if (count == 0) expected = false;
+    ASSERT_EQ(MayRepeat(rank, dims.data(), strides.data()), expected) << run;
+    (expected ? repeat : apart) += 1;
+    if (expected || count == 0) continue;
+    std::vector<int64_t> places = {0};
+    for (int i = 0; i < rank; ++i) {
+      std::vector<int64_t> more;
+      for (int64_t at = 0; at < dims[i]; ++at) {
+        for (const int64_t place : places) more.push_back(place + at * strides[i]);
+      }
+      places = std::move(more);
+    }
+    std::sort(places.begin(), places.end());
+    EXPECT_EQ(std::adjacent_find(places.begin(), places.end()), places.end()) << run;
+  }
+  EXPECT_GT(repeat, 500);
+  EXPECT_GT(apart, 500);
 }
 
 }  // namespace

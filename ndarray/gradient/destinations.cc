@@ -4,26 +4,19 @@
 #include "tidepool/ndarray/view_overlap.h"
 
 namespace tidepool {
-namespace {
-
-// By address: buffers share memory where one was imported.
-Places AddressesOf(const NDArray& array) {
-  return Places(FreeView(array))
-      .Shifted(static_cast<int64_t>(reinterpret_cast<intptr_t>(array.buffer()->data)));
-}
-
-}  // namespace
 
 void Destination::Set(const NDArray& to) {
   array = to;
-  where = to.is_defined() && to.buffer() ? AddressesOf(to) : Places();
+  // By address: buffers share memory where one was imported.
+  if (to.is_defined() && to.buffer())
+    where = Places(to).Shifted(static_cast<int64_t>(reinterpret_cast<intptr_t>(to.buffer()->data)));
 }
 
-const Destination* Destinations::Find(const NDArray& gradient) const {
-  if (!gradient.buffer()) return nullptr;
+const Destination* Destinations::Find(const Destination& other) const {
+  if (!other.array.is_defined() || !other.array.buffer()) return nullptr;
   const Destination* found = nullptr;
-  index_.VisitOverlapping(AddressesOf(gradient), [&](const Destination& other) {
-    if (ViewsOverlap(other.array, gradient)) found = &other;
+  index_.VisitOverlapping(other.where, [&](const Destination& added) {
+    if (ViewsOverlap(added.array, other.array)) found = &added;
     return found != nullptr;
   });
   return found;

@@ -16,12 +16,14 @@ struct Destination {
   Places where;
 
   void Set(const NDArray& to);
+  // None is, and nothing asks where it was.
+  void Clear() { array = NDArray(); }
 };
 
 class Destinations {
  public:
-  // One of those added that shares memory with `gradient`, which has some; null: none does.
-  const Destination* Find(const NDArray& gradient) const;
+  // One of those added that shares memory with that; null: none does.
+  const Destination* Find(const Destination& other) const;
   // Which stays what and where it is until Clear(). Where it throws it was not added.
   void Add(Destination& destination) {
     if (destination.array.is_defined() && destination.array.buffer()) index_.Add(destination);

@@ -1,6 +1,7 @@
 #include "tidepool/ndarray/gradient/destinations.h"
 
 #include <deque>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "tidepool/ndarray/creation.h"
@@ -13,8 +14,10 @@ constexpr int kMany = 500;
 class DestinationsTest : public testing::Test {
  protected:
   bool Add(const NDArray& gradient) {
-    if (destinations_.Find(gradient) != nullptr) return false;
-    all_.emplace_back().Set(gradient);
+    Destination destination;
+    destination.Set(gradient);
+    if (destinations_.Find(destination) != nullptr) return false;
+    all_.push_back(std::move(destination));
     destinations_.Add(all_.back());
     return true;
   }
@@ -26,7 +29,7 @@ class DestinationsTest : public testing::Test {
 TEST_F(DestinationsTest, OfArraysOfTheirOwnTheNeighboursAreLookedAt) {
   for (int i = 0; i < kMany; ++i) ASSERT_TRUE(Add(Ones({3})));
   EXPECT_LE(destinations_.compared(), 2 * kMany);
-  for (const Destination& added : all_) EXPECT_EQ(destinations_.Find(added.array), &added);
+  for (const Destination& added : all_) EXPECT_EQ(destinations_.Find(added), &added);
 }
 
 TEST_F(DestinationsTest, OfPartsOfOneArrayInAnyOrderAsWell) {

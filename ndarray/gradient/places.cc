@@ -8,16 +8,27 @@
 namespace tidepool {
 
 Places::Places(const TapedView& view) {
-  const auto width = static_cast<int64_t>(DTypeBytes(view.dtype));
-  begin_ = end_ = view.first * width;
+  Set(view.first, view.dtype, view.rank, view.dims(), view.strides());
+}
+
+Places::Places(const NDArray& array) {
+  Set(FirstElementOf(array), array.dtype(), array.rank(), array.shape().dims(), array.strides());
+}
+
+void Places::SetWithGaps(int64_t first, int64_t width, int rank, const int64_t* dims,
+                         const int64_t* strides) {
+  begin_ = end_ = first * width;
   int axes[kMaxRank];  // that have more than one place, the smallest step first
   int count = 0;
-  for (int i = 0; i < view.rank; ++i) {
-    if (view.dims()[i] == 0) return;
-    if (view.dims()[i] == 1 || view.strides()[i] == 0) continue;
-    if (view.strides()[i] < 0) begin_ += (view.dims()[i] - 1) * view.strides()[i] * width;
+  for (int i = 0; i < rank; ++i) {
+    if (dims[i] == 0) {
+      begin_ = end_;
+      return;
+    }
+    if (dims[i] == 1 || strides[i] == 0) continue;
+    if (strides[i] < 0) begin_ += (dims[i] - 1) * strides[i] * width;
     int at = count++;
-    for (; at > 0 && std::abs(view.strides()[axes[at - 1]]) > std::abs(view.strides()[i]); --at)
+    for (; at > 0 && std::abs(strides[axes[at - 1]]) > std::abs(strides[i]); --at)
       axes[at] = axes[at - 1];
     axes[at] = i;
   }
@@ -25,7 +36,7 @@ Places::Places(const TapedView& view) {
   int64_t next = 0;       // the step by which the last axis with gaps would go on
   bool is_regular = true;
   for (int a = 0; a < count; ++a) {
-    const int64_t dim = view.dims()[axes[a]], step = std::abs(view.strides()[axes[a]]) * width;
+    const int64_t dim = dims[axes[a]], step = std::abs(strides[axes[a]]) * width;
     // What does not come again at the same place of each is no gap.
     const auto left =
         static_cast<int>(std::remove_if(gaps_, gaps_ + gap_count_,
@@ -42,7 +53,7 @@ Places::Places(const TapedView& view) {
   int64_t run = width;
   int used = 0;
   for (int a = 0; a < count; ++a) {
-    const int64_t most = view.dims()[axes[a]] - 1, step = std::abs(view.strides()[axes[a]]) * width;
+    const int64_t most = dims[axes[a]] - 1, step = std::abs(strides[axes[a]]) * width;
     if (used == 0 && step <= run) {
       run += most * step;
     } else if (used == kMost) {

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 
+#include "tidepool/ndarray/dtype.h"
 #include "tidepool/ndarray/step_reach.h"
 
 namespace tidepool {
 
+class NDArray;
 struct TapedView;
 
 // From its first to its last byte, and of views with gaps (columns, every second row) how the gaps come again: so that parts of one
@@ -18,6 +20,7 @@ class Places {
   // Without gaps.
   Places(int64_t begin, int64_t end) : begin_(begin), end_(end) {}
   explicit Places(const TapedView& view);
+  explicit Places(const NDArray& array);
 
   int64_t begin() const { return begin_; }
   int64_t end() const { return end_; }
@@ -46,6 +49,20 @@ class Places {
   struct Gap {
     int64_t pitch, run;
   };
+  // Elements from the one of number `first` on. Most have no gaps.
+  void Set(int64_t first, DType dtype, int rank, const int64_t* dims, const int64_t* strides) {
+    const auto width = static_cast<int64_t>(DTypeBytes(dtype));
+    int64_t count = 1;
+    for (int i = rank - 1; i >= 0; --i) {
+      if (dims[i] != 1 && strides[i] != count)
+        return SetWithGaps(first, width, rank, dims, strides);
+      count *= dims[i];
+    }
+    begin_ = first * width;
+    end_ = begin_ + count * width;
+  }
+  void SetWithGaps(int64_t first, int64_t width, int rank, const int64_t* dims,
+                   const int64_t* strides);
   bool AreInGapsOf(const Places& other) const;
   // Beside one of the two whose gaps do not come again in the same places.
   bool StepsMeet(const Places& other) const;
@@ -53,7 +70,7 @@ class Places {
 
   int64_t begin_ = 0, end_ = 0;
   int gap_count_ = 0;
-  Gap gaps_[kMost] = {};
+  Gap gaps_[kMost];  // written as far as there are some
   // Where gaps do not come again in the same places of larger ones: not 0, but the bytes that lie behind one another at each place, and
   // the axes that lead to them.
   struct Axis {

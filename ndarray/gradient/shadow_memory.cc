@@ -14,12 +14,6 @@
 namespace tidepool {
 namespace {
 
-// The number of its first element, from its buffer's begin.
-int64_t FirstOf(const NDArray& array) {
-  return (array.raw_data() - array.buffer()->data) /
-         static_cast<int64_t>(DTypeBytes(array.dtype()));
-}
-
 // Nobody else has a handle, and every element is one place.
 bool IsSpare(const NDArray& array) {
   const Buffer* const buffer = array.buffer().get();
@@ -82,7 +76,7 @@ NDArray SumOfWindows(TapedView& view, const NDArray& gradient) {
   all.dims()[0] = end - begin;
   all.strides()[0] = 1;
   NDArray sum = Zeros({end - begin}, gradient.dtype(), Place::CurrentOn(gradient.device()));
-  AddToWindows(view.In(sum.buffer(), FirstOf(sum) - begin), gradient);
+  AddToWindows(view.In(sum.buffer(), FirstElementOf(sum) - begin), gradient);
   view.SetPlace(all);
   return sum;
 }
@@ -105,7 +99,7 @@ bool Covers(const TapedView& view, int64_t elements) { return view.count() == el
 }  // namespace
 
 NDArray ShadowMemory::PartOf(const NDArray& whole, const TapedView& view) {
-  return view.In(whole.buffer(), FirstOf(whole));
+  return view.In(whole.buffer(), FirstElementOf(whole));
 }
 
 void ShadowMemory::DeadParts::Add(const TapedView& view) {
@@ -135,6 +129,7 @@ void ShadowMemory::DeadParts::Clear() {
 
 void ShadowMemory::SetWhole(uint32_t slot, NDArray whole) {
   if (shadows_.size() <= slot) shadows_.resize(slot + 1);
+  is_clear_ = false;
   shadows_[slot].dead.Clear();
   shadows_[slot].full = std::move(whole);
 }
@@ -216,6 +211,7 @@ void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, 
   }
   const TapedView& view = summed.present() ? summed : of;
   if (shadows_.size() <= view.slot) shadows_.resize(view.slot + 1);
+  is_clear_ = false;
   Shadow& shadow = shadows_[view.slot];
   if (!shadow.full.is_defined()) {
     bool overlaps = false;
@@ -323,11 +319,13 @@ int64_t ShadowMemory::compared() const {
 }
 
 void ShadowMemory::Clear() {
+  if (is_clear_) return;
   for (Shadow& shadow : shadows_) {
     while (!shadow.pieces.empty()) Erase(shadow, shadow.pieces.begin());
     shadow.full = NDArray();
     shadow.dead.Clear();  // whose memory is for the next step
   }
+  is_clear_ = true;
 }
 
 }  // namespace tidepool

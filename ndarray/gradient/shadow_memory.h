@@ -105,6 +105,7 @@ class ShadowMemory {
   }
 
   bool may_write_over_ = true;
+  bool is_clear_ = true;         // since Clear() nothing was added
   std::vector<Shadow> shadows_;  // by slot
   // Of pieces that are gone, for those to come: a tape that is used again takes no memory for them.
   std::vector<Pieces::node_type> spare_;

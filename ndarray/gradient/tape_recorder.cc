@@ -42,6 +42,11 @@ void GradientTape::Recorder::Clear() {
   CheckIdle("Clear");
   if (frame_.is_in()) CheckThread("Clear");
   frame_.Leave();
+  ForgetAll();
+  state_ = State::kStopped;
+}
+
+void GradientTape::Recorder::ForgetAll() {
   task_.Clear();
   shadows_.Clear();
   kept_.Clear();
@@ -51,18 +56,19 @@ void GradientTape::Recorder::Clear() {
   // Views hold no buffers, and Watch() writes all of them anew.
   destinations_.Clear();
   for (const auto& watched : Watched()) {
-    watched->destination.Set(NDArray());
+    watched->destination.Clear();
     watched->gradient = NDArray();
   }
   watched_count_ = 0;
   calls_ = 0;
-  state_ = State::kStopped;
 }
 
 void GradientTape::Recorder::Restart() {
   CheckIdle("Restart");
   if (frame_.is_in()) CheckThread("Restart");
-  Clear();
+  frame_.Leave();
+  // Who has called Clear() as the step before ended has nothing left.
+  if (state_ != State::kStopped || slots_.size() > 0 || writes_.size() > 0) ForgetAll();
   records_.KeepOwnMemory();
   thread_ = ThisThread();
   frame_.Enter();
@@ -94,18 +100,12 @@ void GradientTape::Recorder::Stop() {
 
 bool GradientTape::Recorder::MeetsWatched(const TapedView& view) const {
   const WatchedInSlot* const of_slot = slots_.WatchedOf(view.slot);
-  if (of_slot == nullptr) return false;
-  return of_slot->FindOverlapping(Places(view)) != nullptr;
+  return of_slot != nullptr && of_slot->FindOverlapping(Places(view)) != nullptr;
 }
 
 bool GradientTape::Recorder::MeetsWatched(const NDArray& array, uint32_t slot) const {
-  FreeView view(array);
-  view.slot = slot;
-  return MeetsWatched(view);
-}
-
-int64_t GradientTape::Recorder::ElementsOf(const TapedView& view) const {
-  return slots_[view.slot].bytes / static_cast<int64_t>(DTypeBytes(view.dtype));
+  const WatchedInSlot* const of_slot = slots_.WatchedOf(slot);
+  return of_slot != nullptr && of_slot->FindOverlapping(Places(array)) != nullptr;
 }
 
 inline void GradientTape::Recorder::CheckOverwrites(OpCode op, OperandSet needs,
@@ -139,7 +139,7 @@ void GradientTape::Recorder::NoteWrite(const char* op, const NDArray& output, bo
     site = std::make_shared<AllocationTrace>();
     site->Capture();
   }
-  const Places where{FreeView(output)};
+  const Places where(output);
   if (is_shared) {
     writes_.Add({WriteLog::kSharedMemory, version, where.Shifted(AddressOf(*buffer)), op, site});
   }

@@ -98,8 +98,12 @@ class GradientTape::Recorder final : public CallRecorder {
   bool FlowsToOne(absl::Span<const NDArray> inputs) const;
   WatchedArray* FindWatched(const TapedView& view) const;
   // That no other watched array has its gradient there.
-  void CheckDestination(const NDArray& gradient);
-  int64_t ElementsOf(const TapedView& view) const;
+  void CheckDestination(const Destination& of_gradient);
+  void ForgetAll();
+  // Of its buffer.
+  int64_t ElementsOf(const TapedView& view) const {
+    return ElementsIn(slots_[view.slot].bytes, view.dtype);
+  }
   // A call that nothing flows to, nor to what it writes to.
   void RunAside(OpCode op, absl::Span<const NDArray* const> inputs,
                 absl::Span<NDArray* const> outputs, AttributesRef attributes,

@@ -73,14 +73,16 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
         "same"));
   }
   // Who is told when each gradient is final may have others come to lie there.
-  if (gradient.is_defined() && listener_ == nullptr) CheckDestination(gradient);
+  Destination destination;
+  destination.Set(gradient);
+  if (listener_ == nullptr) CheckDestination(destination);
   TapeRecord* const record = records_.New(0, 0, 0, nullptr, 0);
   if (watched_count_ == watched_.size()) watched_.push_back(std::make_unique<WatchedArray>());
   WatchedArray& watched = *watched_[watched_count_];
   watched.where = where;
   of_slot.Add(watched);
   absl::Cleanup remove = [&] { of_slot.Remove(watched); };
-  watched.destination.Set(gradient);
+  watched.destination = std::move(destination);
   destinations_.Add(watched.destination);
   // Nothing fails from here on.
   std::move(remove).Cancel();
@@ -97,9 +99,10 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   records_.Commit(record);
 }
 
-void GradientTape::Recorder::CheckDestination(const NDArray& gradient) {
-  const Destination* const other = destinations_.Find(gradient);
+void GradientTape::Recorder::CheckDestination(const Destination& of_gradient) {
+  const Destination* const other = destinations_.Find(of_gradient);
   if (other == nullptr) return;
+  const NDArray& gradient = of_gradient.array;
   ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient, ", Described(gradient),
                                     ", shares memory with that of another watched array, of ",
                                     Described(other->array), "; expected an array for each"));
@@ -146,7 +149,6 @@ void GradientTape::Recorder::FinishWatched(WatchedArray& watched) {
     } else if (gradient.raw_data() != destination.raw_data()) {
       CopyInto(gradient, destination);
     }
-    watched.gradient = destination;
   }
   if (listener_ != nullptr) listener_->GradientIsFinal(watched.number);
 }
@@ -156,8 +158,7 @@ void GradientTape::Recorder::SeparateResults() {
   shadows_.Clear();
   for (const auto& watched : Watched()) {
     NDArray& gradient = watched->gradient;
-    if (!gradient.is_defined() || watched->destination.array.is_defined() || !gradient.buffer())
-      continue;
+    if (!gradient.is_defined() || !gradient.buffer()) continue;
     if (gradient.buffer()->references.load(std::memory_order_acquire) > 1 || MayRepeat(gradient))
       gradient = gradient.Dup();
     Buffer& buffer = *gradient.buffer().get();
@@ -180,6 +181,7 @@ NDArray GradientTape::Recorder::Gradient(const NDArray& x) const {
                                 ? "gradient tape: Gradient after a Backward() that failed"
                                 : "gradient tape: Gradient before Backward(), expected after it");
   }
+  if (watched->destination.array.is_defined()) return watched->destination.array;
   if (watched->gradient.is_defined()) return watched->gradient;
   return Zeros(x.shape(), x.dtype(), Place::CurrentOn(x.device()));
 }

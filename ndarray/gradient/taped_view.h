@@ -2,7 +2,7 @@
 #ifndef TIDEPOOL_NDARRAY_GRADIENT_TAPED_VIEW_H_
 #define TIDEPOOL_NDARRAY_GRADIENT_TAPED_VIEW_H_
 
-#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <utility>
 
@@ -21,6 +21,17 @@ inline uint32_t VersionToKeep(Buffer& buffer) {
     return 1;
   }
   return version;
+}
+
+// How many elements make up so many bytes. Widths are powers of two: nothing is divided.
+inline int64_t ElementsIn(int64_t bytes, DType dtype) {
+  return bytes >> std::countr_zero(static_cast<uint32_t>(DTypeBytes(dtype)));
+}
+
+// The number of the array's first element, from its buffer's begin.
+inline int64_t FirstElementOf(const NDArray& array) {
+  const Buffer* const of = array.buffer().get();
+  return of != nullptr ? ElementsIn(array.raw_data() - of->data, array.dtype()) : 0;
 }
 
 // Its dims and strides lie right behind it, in the record that it is of, which has room for as many axes as it has: read it by
@@ -62,12 +73,14 @@ struct TapedView {
     dtype = other.dtype;
     rank = other.rank;
     guarded = other.guarded;
-    if (rank > 0) std::copy_n(other.dims(), 2 * rank, dims());
+    const int64_t* const from = other.dims();
+    int64_t* const to = dims();
+    for (int i = 0; i < 2 * rank; ++i) to[i] = from[i];  // few
   }
   // Without keeping the buffer.
   void Set(const NDArray& array) {
     const Buffer* const of = array.buffer().get();
-    first = FirstOf(array, of);
+    first = FirstElementOf(array);
     device = of != nullptr ? of->device : Host();
     dtype = array.dtype();
     rank = static_cast<int8_t>(array.rank());
@@ -140,7 +153,7 @@ struct TapedView {
  private:
   TapedView(const NDArray& array, uint32_t of_slot, bool keep, int axes, Buffer* of)
       : buffer(keep ? BufferHandle(array.buffer()) : BufferHandle()),
-        first(FirstOf(array, of)),
+        first(FirstElementOf(array)),
         slot(of_slot),
         device(of != nullptr ? of->device : Host()),
         dtype(array.dtype()),
@@ -149,10 +162,6 @@ struct TapedView {
     if (keep && of != nullptr) NoteVersion(*of);
   }
 
-  static int64_t FirstOf(const NDArray& array, const Buffer* of) {
-    const int64_t bytes = of != nullptr ? array.raw_data() - of->data : 0;
-    return bytes == 0 ? 0 : bytes / static_cast<int64_t>(DTypeBytes(array.dtype()));
-  }
   // Few: both by hand, in one loop.
   void CopyAxes(const NDArray& array, int axes) {
     const int64_t* const array_dims = array.shape().dims();

@@ -356,7 +356,7 @@ void GradientTask::RunFunction(const GradientPlan& plan) {
       continue;
     }
     if (is_own) CheckReturned(op, static_cast<int>(i), found[i], input, outputs[0]);
-    NDArray sum = std::move(found[i]);
+    NDArray& sum = found[i];
     if (!(sum.shape() == input.shape()))
       sum = SumTo(sum, input.shape(), result.is_defined() ? &result : nullptr);
     if (sum.dtype() != input.dtype()) sum = Cast(sum, input.dtype());
