@@ -6,11 +6,14 @@
 #include <vector>
 
 #include "cuda_runtime_api.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/backends/cuda/emulation/emulated_cuda.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/io/cuda_array_interface.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/matmul.h"
 
@@ -131,6 +134,34 @@ TEST(QueuesOnCudaTest, TheDeviceRefusesAPointWhenAQueueEnds) {
     }
     EXPECT_EQ(Add(x, x).ToVector<float>(), std::vector<float>(100000, 32.0f * seed));
   }
+}
+
+// It would refuse every point that reads of arrays ask its queue for.
+TEST(QueuesOnCudaTest, AStreamOfAnotherDeviceIsRefused) {
+  const NDArray x = Full({20}, 1, DType::kFloat32, Place::On(kDevice));
+  cudaStream_t other;
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  for (int round = 0; round < 20; ++round) {  // no number of a queue is lost
+    const absl::Status adopted = CatchStatus([&] { DeviceQueue::Adopt(kDevice, other); });
+    EXPECT_EQ(adopted.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(adopted.message(), testing::HasSubstr("whose device is another"));
+    EXPECT_THAT(adopted.message(), testing::HasSubstr("expected one of cuda:0"));
+  }
+  const absl::Status given =
+      CatchStatus([&] { ToCudaArrayInterface(x, {.stream = reinterpret_cast<int64_t>(other)}); });
+  EXPECT_EQ(given.code(), absl::StatusCode::kInvalidArgument) << given;
+  CudaArrayInterface fields = ToCudaArrayInterface(x).fields();
+  fields.stream = reinterpret_cast<int64_t>(other);
+  int released = 0;
+  const absl::Status taken =
+      CatchStatus([&] { FromCudaArrayInterface(fields, kDevice, [&] { ++released; }); });
+  EXPECT_EQ(taken.code(), absl::StatusCode::kInvalidArgument) << taken;
+  EXPECT_EQ(released, 0);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(Add(x, x).ToVector<float>(), std::vector<float>(20, 2.0f));
+  EXPECT_EQ(cudaStreamDestroy(other), cudaSuccess);
 }
 
 }  // namespace

@@ -111,6 +111,24 @@ TEST(UploadsOnCuda, AFailedUploadIsDoneAgain) {
   EXPECT_GE(failures, 4);
 }
 
+// Each device's kernels come behind its own copies.
+TEST(UploadsOnCuda, ArraysOfSeveralDevices) {
+  const Device devices[] = {kDevice, {DeviceType::kCuda, 1}};
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    EmulatedCuda::Get().set_seed(seed);
+    std::vector<NDArray> arrays;
+    for (int a = 0; a < 4; ++a) {
+      arrays.push_back(Full({93}, 1, DType::kFloat32, Place::On(devices[a % 2])));
+      arrays.back().mutable_data<float>()[1] = static_cast<float>(a + 2);
+    }
+    SendToDevice("test", PointersTo(arrays));
+    for (int a = 0; a < 4; ++a) {
+      ASSERT_EQ(Add(arrays[a], arrays[a]).At<float>({1}), 2 * static_cast<float>(a + 2))
+          << "array " << a << ", seed " << seed;
+    }
+  }
+}
+
 TEST(UploadsOnCuda, AClosedArrayIsAnError) {
   std::vector<NDArray> arrays = WrittenOnHost(2);
   const NDArray closed = arrays[1];

@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -303,9 +304,11 @@ bool BufferMirror::IsFreshOnDevice(size_t begin, size_t end) {
 
 void BufferMirror::PrepareForDevice(absl::Span<const DeviceUse> uses) {
   DeviceProvider* device = nullptr;
+  bool are_several = false;
   for (const DeviceUse& use : uses) {
     BufferMirror* const mirror = Find(*use.buffer);
     if (mirror == nullptr) continue;
+    are_several = are_several || (device != nullptr && device != &mirror->device_);
     device = &mirror->device_;
     std::lock_guard<std::mutex> hold(mirror->mutex_);
     if (mirror->locks_ == nullptr) continue;
@@ -313,9 +316,27 @@ void BufferMirror::PrepareForDevice(absl::Span<const DeviceUse> uses) {
                        absl::StrCat("Op [", use.operation, "] ", use.operand, " argument"));
   }
   if (device == nullptr) return;
-  const QueueTurn turn(device->device(), /*alone=*/true);
-  HostCopiesTogether* const together = uses.size() > 1 ? HostCopiesTogether::Of(*device) : nullptr;
-  SendInOrder(*device, [&](std::vector<QueuePoint>* points) {
+  if (!are_several) return SendUses(*device, uses);
+  // The points of one device tell another nothing: each has its own turn and its own order.
+  std::vector<DeviceUse> left(uses.begin(), uses.end()), others;
+  while (!left.empty()) {
+    DeviceProvider* next = nullptr;
+    std::vector<DeviceUse> its_uses;
+    for (DeviceUse& use : left) {
+      BufferMirror* const mirror = Find(*use.buffer);
+      if (mirror == nullptr) continue;
+      if (next == nullptr) next = &mirror->device_;
+      (&mirror->device_ == next ? its_uses : others).push_back(std::move(use));
+    }
+    if (next != nullptr) SendUses(*next, its_uses);
+    left = std::exchange(others, {});
+  }
+}
+
+void BufferMirror::SendUses(DeviceProvider& device, absl::Span<const DeviceUse> uses) {
+  const QueueTurn turn(device.device(), /*alone=*/true);
+  HostCopiesTogether* const together = uses.size() > 1 ? HostCopiesTogether::Of(device) : nullptr;
+  SendInOrder(device, [&](std::vector<QueuePoint>* points) {
     if (together != nullptr) return SendTogether(turn, *together, uses, points);
     for (const DeviceUse& use : uses) {
       BufferMirror* const mirror = Find(*use.buffer);

@@ -84,7 +84,7 @@ class BufferMirror {
 
   // Before a kernel or a copy of the device: of the buffers that have mirrors, what is stale on the
   // device is queued together, and the device's next kernels wait for that; what is written makes the
-  // host's stale.
+  // host's stale. Of several devices each gets its own.
   static void PrepareForDevice(absl::Span<const DeviceUse> uses);
   // The same for a view of the device memory.
   void LockOnDevice(MirrorLock* lock, const char* who);
@@ -121,7 +121,9 @@ class BufferMirror {
   void Send(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end,
             std::vector<QueuePoint>* points);
   void SendNow(const QueueTurn& turn, MirrorEvent event, size_t begin, size_t end);
-  // What the uses of several buffers need, by one call of the device's.
+  // What the uses of buffers of one device need.
+  static void SendUses(DeviceProvider& device, absl::Span<const DeviceUse> uses);
+  // The same of several, by one call of the device's.
   static void SendTogether(const QueueTurn& turn, HostCopiesTogether& device,
                            absl::Span<const DeviceUse> uses, std::vector<QueuePoint>* points);
   void WaitForSent();

@@ -123,8 +123,8 @@ TEST(DestinationsOfColumns, FewAreLookedAt) {
   std::deque<Destination> all;
   for (const int64_t i : Order(kMany, 2)) {
     const NDArray column = matrix.Slice(1, i, i + 1);
-    ASSERT_EQ(destinations.Find(column), nullptr);
     all.emplace_back().Set(column);
+    ASSERT_EQ(destinations.Find(all.back()), nullptr);
     destinations.Add(all.back());
   }
   EXPECT_LE(destinations.compared(), 2 * kMany);

@@ -10,12 +10,34 @@
 #include "tidepool/memory/provider/device_queue.h"
 
 namespace tidepool::cuda {
+namespace {
+
+// Streams do not say whose they are, and one of another device would refuse each point that is asked of it: no read of
+// an array could wait for it. So it is asked for one before it is taken. The current device is `device`.
+void CheckIsOfDevice(cudaStream_t stream, Device device) {
+  cudaEvent_t event;
+  Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  const cudaError_t error = cudaEventRecord(event, stream);
+  cudaEventDestroy(event);
+  if (error == cudaErrorInvalidResourceHandle || error == cudaErrorInvalidValue) {
+    ForgetLastError(error);
+    ThrowInvalidArgument(
+        absl::StrCat("DeviceQueue: found stream 0x", absl::Hex(reinterpret_cast<uintptr_t>(stream)),
+                     ", whose device is another (cudaEventRecord: ", cudaGetErrorName(error),
+                     "), expected one of ", DeviceName(device)));
+  }
+  Check(error, "cudaEventRecord");
+}
+
+}  // namespace
 
 void CudaDevice::OpenQueue(int queue, void* native) {
   auto* stream = static_cast<cudaStream_t>(native);
+  Activate();
   if (native == nullptr) {
-    Activate();
     Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  } else {
+    CheckIsOfDevice(stream, device_);
   }
   is_ours_[queue] = native == nullptr;
   streams_[queue].store(stream, std::memory_order_release);
