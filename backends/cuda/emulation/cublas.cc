@@ -94,6 +94,6 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
   product.adds_parts_in_output =
       (handle->math & CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION) == 0;
   CheckOperands(product, a_type);
-  emulation.Add(emulation.Stream(handle->stream), [=] { RunProduct(product, a_type); });
+  emulation.AddDeviceWork(emulation.Stream(handle->stream), [=] { RunProduct(product, a_type); });
   return CUBLAS_STATUS_SUCCESS;
 }

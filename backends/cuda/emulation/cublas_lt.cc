@@ -239,7 +239,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if ((desc->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) product.bias = desc->bias;
   product.relu = (desc->epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
   CheckOperands(product, type);
-  emulation.Add(emulation.Stream(stream), [=, &emulation] {
+  emulation.AddDeviceWork(emulation.Stream(stream), [=, &emulation] {
     RunProduct(product, type);
     ++emulation.counters.fused_products;
   });

@@ -181,7 +181,7 @@ int Queue(void* handle, Direction direction, const Problem& p, const void* alpha
   }
   const double keep = *static_cast<const float*>(beta);
   ++calls;
-  emulation.Add(emulation.Stream(h.stream), [=] {
+  emulation.AddDeviceWork(emulation.Stream(h.stream), [=] {
     auto run = [&](auto t) {
       using T = decltype(t);
       Convolve<T>(p, direction, keep, static_cast<T*>(const_cast<void*>(x)),

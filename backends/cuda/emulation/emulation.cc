@@ -143,6 +143,12 @@ void Emulation::Add(CUstream_st* stream, Work work) {
   if (++queued_ > kMostQueued) RunSome();
 }
 
+void Emulation::AddDeviceWork(CUstream_st* stream, Work work) {
+  Add(stream, [this, work = std::move(work)]() mutable {
+    if (!lost) work();
+  });
+}
+
 void Emulation::Record(CUstream_st* stream, CUevent_st* event) {
   event->mark = std::make_shared<Mark>();
   if (stream->capture != nullptr) {

@@ -95,6 +95,8 @@ class Emulation {
   bool UnsafeWhileCapturing();
   // To the stream's queue, or to what it captures.
   void Add(CUstream_st* stream, Work work);
+  // What reads or writes memory: a device that is lost by then does none of it.
+  void AddDeviceWork(CUstream_st* stream, Work work);
   void Record(CUstream_st* stream, CUevent_st* event);
   cudaError_t Wait(CUstream_st* stream, CUevent_st* event);
   // Runs work until `done`; ends the program when nothing can run any more.

@@ -171,9 +171,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (!from_device && !capturing && !emulation.memory.IsPinned(from, bytes)) {
     const std::shared_ptr<char[]> staged(new char[bytes]);
     std::memcpy(staged.get(), from, bytes);
-    emulation.Add(queue, [=] { copy(staged.get()); });
+    emulation.AddDeviceWork(queue, [=] { copy(staged.get()); });
   } else {
-    emulation.Add(queue, [=] { copy(from); });
+    emulation.AddDeviceWork(queue, [=] { copy(from); });
   }
   // And written.
   if (!to_device && !capturing && !emulation.memory.IsPinned(to, bytes)) {
@@ -208,7 +208,7 @@ cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const
       Die("cudaMemcpyBatchAsync from %p: not page-locked", from[i]);
     copies.push_back({to[i], from[i], bytes[i]});
   }
-  emulation.Add(queue, [copies, &emulation] {
+  emulation.AddDeviceWork(queue, [copies, &emulation] {
     for (const Copy& copy : copies) {
       CheckSide(emulation, "to", copy.to, copy.bytes, true);
       std::memcpy(copy.to, copy.from, copy.bytes);
@@ -241,7 +241,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
     }
   };
   check();
-  emulation.Add(queue, [=, &emulation] {
+  emulation.AddDeviceWork(queue, [=, &emulation] {
     check();
     std::memcpy(to, from, bytes);
     ++emulation.counters.peer_copies;
@@ -262,7 +262,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   CUstream_st* const queue = emulation.Stream(stream);
   if (bytes == 0) return cudaSuccess;
   CheckSide(emulation, "of", to, bytes, true);
-  emulation.Add(queue, [=, &emulation] {
+  emulation.AddDeviceWork(queue, [=, &emulation] {
     CheckSide(emulation, "of", to, bytes, true);
     std::memset(to, value, bytes);
     ++emulation.counters.fills;

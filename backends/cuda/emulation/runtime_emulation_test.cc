@@ -187,6 +187,27 @@ TEST_F(Streams, FaultPlansAndLostDevices) {
   cudaGetLastError();
 }
 
+// Whoever cleans up behind a lost device frees memory that copies are still queued for.
+TEST_F(Streams, ALostDeviceDoesNoneOfWhatIsQueued) {
+  void *data, *pinned;
+  ASSERT_EQ(cudaMalloc(&data, 64), cudaSuccess);
+  ASSERT_EQ(cudaHostAlloc(&pinned, 64, cudaHostAllocPortable), cudaSuccess);
+  *static_cast<int*>(pinned) = 7;
+  EmulatedCuda::Get().kernel_faults().FailRequest(0);
+  Add(a_, 1);  // loses it
+  const int64_t before = EmulatedCuda::Get().counters().fills;
+  ASSERT_EQ(cudaMemsetAsync(data, 1, 64, a_), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(pinned, data, 64, cudaMemcpyDeviceToHost, a_), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorIllegalAddress);
+  EXPECT_EQ(EmulatedCuda::Get().counters().fills, before);
+  EXPECT_EQ(*static_cast<int*>(pinned), 7);
+  EmulatedCuda::Get().kernel_faults().Clear();
+  EmulatedCuda::Get().set_lost(false);
+  cudaGetLastError();
+  EXPECT_EQ(cudaFree(data), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
+}
+
 TEST_F(Streams, ThreadsMayQueueAtOnce) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
