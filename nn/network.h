@@ -225,8 +225,11 @@ class Network {
   // the backward pass. Nothing waits, and everything the network makes is gone when it returns.
   // `states` as ComputeGradients takes them. `share`: [], of the losses' type and where they are, the gradient of each
   // example's loss instead of loss_scale() by the number of examples: a captured step reads it in each replay.
-  void QueueGradients(const Inputs& inputs, absl::FunctionRef<void(const NDArray&)> use_losses,
-                      std::vector<NDArray>* states = nullptr, const NDArray* share = nullptr);
+  // `finish`: called once all is queued; where it throws nothing was done, as where a call before it does.
+  void QueueGradients(
+      const Inputs& inputs, absl::FunctionRef<void(const NDArray&)> use_losses,
+      std::vector<NDArray>* states = nullptr, const NDArray* share = nullptr,
+      absl::FunctionRef<void()> finish = [] {});
   static double MeanLoss(const NDArray& losses);  // waits for them
   // By what gradients are multiplied from the loss on, so that small ones are not lost in f16 (training/loss_scale.h): gradients()
   // are so many times as large, losses as ever. Throws kInvalidArgument unless it is positive and finite.
@@ -367,20 +370,17 @@ class Network {
   NDArray beside_;  // what layers keep beside their parameters, undefined where they keep nothing
   NDArray untrained_;  // instead of arrays_, where parameters are hosted
   ParameterHost* host_ = nullptr;
-  int64_t trained_elements_ = 0;
-  int64_t parameter_count_ = 0;
+  int64_t trained_elements_ = 0, parameter_count_ = 0;
   std::vector<NamedParameter> named_;       // trained ones first
-  std::vector<int> in_body_;                // of each of those: its place among the body's
+  std::vector<int> in_body_;                // of those: their places among the body's
   std::vector<int64_t> parameter_offsets_;  // in the flat arrays, of those
   std::vector<NDArray> parameter_views_;    // in the body's order
   std::vector<NDArray> gradient_views_;     // of the trained ones
   std::vector<bool> frozen_;                // by place among the body's; empty: none is
-  std::shared_ptr<uint64_t> layout_version_ =
-      std::make_shared<uint64_t>(0);  // which replicas look at
+  std::shared_ptr<uint64_t> layout_version_ = std::make_shared<uint64_t>(0);  // replicas look at it
   // Of the network that it is a replica of and shares parameters with; null: it has its own.
   std::shared_ptr<const uint64_t> source_layout_;
-  uint64_t seen_layout_ = 0;
-  uint64_t step_ = 0;
+  uint64_t seen_layout_ = 0, step_ = 0;
   double loss_scale_ = 1;
   std::unique_ptr<GradientTape> tape_;  // kept from step to step, for its memory
   GradientListener* gradient_listener_ = nullptr;

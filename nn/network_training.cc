@@ -248,8 +248,11 @@ double Network::ComputeGradients(const NetworkInputs& given, std::vector<NDArray
           losses = queued;
         }
       },
-      states);
-  return losses.is_defined() ? MeanLoss(losses) : loss;
+      states, /*given_share=*/nullptr,
+      [&] {
+        if (losses.is_defined()) loss = MeanLoss(losses);
+      });
+  return loss;
 }
 
 // What is computed again begins with what it began with, and moves no running averages a second time.
@@ -273,7 +276,8 @@ void Network::BackwardOf(BodyCall& call, const NetworkInputs& inputs,
 
 void Network::QueueGradients(const Inputs& inputs,
                              absl::FunctionRef<void(const NDArray&)> use_losses,
-                             std::vector<NDArray>* states, const NDArray* given_share) {
+                             std::vector<NDArray>* states, const NDArray* given_share,
+                             absl::FunctionRef<void()> finish) {
   CheckWhole("gradients");
   if (loss_ != nullptr && loss_.target<HeldLoss>() == nullptr) loss_ = HeldLoss(loss_);
   if (states != nullptr) CheckStates(*states, inputs.features[0].dim(0));
@@ -356,6 +360,7 @@ void Network::QueueGradients(const Inputs& inputs,
   shares = shares.BroadcastTo(losses.shape());
   BackwardOf(call, inputs, states,
              [&] { tape.BackwardFrom(std::move(losses), std::move(shares)); });
+  finish();
   std::move(restore).Cancel();
   ++step_;  // one that fails is done again with the same numbers
   if (gradients_.is_defined()) gradients_.MarkWritten();

@@ -2,6 +2,7 @@
 #include "tidepool/nn/training/trainer_graphs.h"
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -101,14 +102,18 @@ double Trainer::CountStep() {
     read(HostView<const float>(graphs.results));
   };
   if (!loss_scale_.has_value()) graphs.unsettled = false;
+  std::exception_ptr told;
   try {
     read_any();
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    // What a kernel found wrong with values is told once, and behind the step, which is done.
+    if (error.code() == absl::StatusCode::kInvalidArgument) told = std::current_exception();
     // It must not be reported as a step that is not done while the results can still be had.
     read_any();
   }
   graphs.unsettled = false;
   if (loss_scale_.has_value() && Observe(finite)) updater_.Advance();
+  if (told != nullptr) std::rethrow_exception(told);
   return loss;
 }
 

@@ -9,6 +9,8 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/provider/device_loss.h"
+#include "tidepool/ndarray/capture/step_capture.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/kernel/attributes.h"
@@ -176,7 +178,25 @@ void Updater::QueueRuns(const NDArray& gradients, NDArray& parameters, const NDA
     NDArray row;
     if (numbers != nullptr)
       row = numbers->rank() == 1 ? *numbers : numbers->Index(0, static_cast<int64_t>(r));
-    Queue(r, gradients, parameters, numbers != nullptr ? &row : nullptr);
+    const auto queue = [&] {
+      Queue(r, gradients, parameters, numbers != nullptr ? &row : nullptr);
+    };
+    try {
+      queue();
+    } catch (const DeviceLostError&) {
+      throw;
+    } catch (const Error&) {
+      // What is captured has not happened. Else those before are updated, which nothing takes back, and a step that is done again would
+      // update them twice: what was refused once is asked for again.
+      if (r == 0 || IsCapturingStep()) throw;
+      try {
+        queue();
+      } catch (Error& error) {
+        error.AddContext(absl::StrCat("updater: the parameters of ", r, " of ", runs_.size(),
+                                      " groups are updated, those of the others are not"));
+        throw;
+      }
+    }
   }
 }
 
