@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -11,6 +12,7 @@
 #include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/random.h"
 #include "tidepool/ndarray/ops/unary.h"
 
 namespace tidepool {
@@ -135,6 +137,24 @@ TEST_F(PointwiseTest, IntegersBeyondDoublesAreRoundedToSixteenBitsOnce) {
 }
 
 // Every pair of types, dense, strided and transposed, against the array layer's own copy.
+// Truncation shows it where product and sum are rounded together: 0.1 * 35 - 2.5 is 1, or less.
+TEST_F(PointwiseTest, IntegersAreScaledAndShiftedWithTwoRoundings) {
+  constexpr int64_t kCount = 5000;
+  for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16,
+                            DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64}) {
+    const NDArray from = RandomIntegers({kCount}, 30, 120, 7, ++stream_);  // no result is negative
+    for (const auto& [scale, shift] : {std::pair(0.1, -2.5), {0.7, 0.3}, {0.3, 0.1}, {0.9, -0.7}}) {
+      const NDArray z = Cast(ScaleShift(Cast(from, dtype), scale, shift), DType::kInt64);
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < kCount; ++i) {
+        volatile double product = scale * static_cast<double>(from.data<int64_t>()[i]);
+        wrong += z.data<int64_t>()[i] != static_cast<int64_t>(product + shift);
+      }
+      EXPECT_EQ(wrong, 0) << DTypeName(dtype) << " " << scale << " " << shift;
+    }
+  }
+}
+
 TEST_F(PointwiseTest, Conversions) {
   std::mt19937 random(7);
   std::vector<double> values(64 * 70);
