@@ -61,7 +61,8 @@ std::string CudaDevice::WhyAbsent() {
   if (count == 0) return "there is no device";
   if (FindDriverMemory() == nullptr) return "the driver has no virtual memory functions";
   std::lock_guard<std::mutex> lock(making);
-  return why_absent;
+  if (!why_absent.empty()) return why_absent;
+  return absl::StrCat("there are ", std::min(count, kMaxDevicesPerType), ", from cuda:0 on");
 }
 
 CudaDevice* CudaDevice::Make(int index) {
