@@ -38,12 +38,8 @@ cuda_bundle = rule(
             executable = True,
             cfg = "host",
         ),
-        "_run_all": attr.label_list(
-            default = [
-                Label("//tools/cuda_bundle:measurements.py"),
-                Label("//tools/cuda_bundle:processes.py"),
-                Label("//tools/cuda_bundle:run_all.py"),
-            ],
+        "_run_all": attr.label(
+            default = Label("//tools/cuda_bundle:run_all"),
             allow_files = True,
         ),
     },

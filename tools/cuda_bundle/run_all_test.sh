@@ -2,110 +2,7 @@
 # Rehearses run_all.py with programs that only play their parts: a crash, a hang, a sticky error, a program that does not
 # start, does not end well, prints without end or leaves children, a library that is missing, time that is over. Nothing may
 # hide behind any of them.
-source tools/scripts/expect.sh
-folder=$TEST_TMPDIR/bundle
-mkdir -p "$folder/bin" "$folder/lib/c"
-cp tools/cuda_bundle/{run_all,processes,measurements}.py "$folder/"
-
-# program NAME, its text from the standard input
-program() {
-  cat > "$folder/bin/$1"
-  chmod 755 "$folder/bin/$1"
-}
-program cuda_info <<'PLAYED'
-#!/bin/bash
-echo "cuda:0: played"
-PLAYED
-
-# Tests that do what their names say. FAULT chooses which there are.
-program device_test <<'PLAYED'
-#!/usr/bin/env python3
-import os, sys, time
-names = ["OpContract_cuda.add_f32", "OpContract_cuda.sub_f32", "Graphs.Plain"] + os.environ.get("FAULTS", "").split()
-if "--gtest_list_tests" in sys.argv:
-    if os.environ.get("LIST") == "crash":
-        os.abort()
-    if os.environ.get("LIST") == "hang":
-        time.sleep(60)
-    suites = {}
-    for name in names:
-        suites.setdefault(name.split(".")[0], []).append(name.split(".")[1])
-    for suite, tests in suites.items():
-        print(suite + ".\n" + "\n".join("  " + test for test in tests))
-    sys.exit()
-chosen = [a.split("=")[1].split(":") for a in sys.argv if a.startswith("--gtest_filter")][0]
-if "START" in os.environ and names[0] in chosen:
-    os.abort()
-sticky, failed, count = False, False, 0
-for name in names:
-    if name not in chosen and not any(part.endswith("*") and name.startswith(part[:-1]) for part in chosen):
-        continue
-    count += 1
-    print(f"[ RUN      ] {name}", flush=True)
-    if "Crash" in name:
-        os.abort()
-    if "Hang" in name:
-        time.sleep(60)
-    if "Endless" in name:
-        while True:
-            print("words " * 10000)
-    if "Children" in name and os.fork() == 0:
-        time.sleep(60)  # and holds the output open
-        sys.exit()
-    if "Sticky" in name:
-        sticky = True
-    bad = sticky or "Wrong" in name
-    failed = failed or bad
-    print(f"some words[{'  FAILED' if bad else '       OK'} ] {name} (3 ms)", flush=True)
-print(f"[==========] {count} tests from 1 test suite ran. (1 ms total)", flush=True)
-if "END" in os.environ:
-    os.abort()
-sys.exit(failed)
-PLAYED
-# Three rows, of which BENCHMARK breaks the second.
-program peers_benchmark <<'PLAYED'
-#!/usr/bin/env python3
-import os, re, sys, time
-rows = ["raw_copy", "broken", "behind"]
-options = dict(a.split("=", 1) for a in sys.argv[1:])
-if "--benchmark_list_tests" in options:
-    print("\n".join(rows))
-    sys.exit()
-file = open(options["--benchmark_out"], "w")
-file.write('{"context": {},\n"benchmarks": [')
-between = ""
-for name in rows:
-    if not re.match(options["--benchmark_filter"], name):
-        continue
-    if name == "broken" and os.environ.get("BENCHMARK") == "crash":
-        file.flush()
-        os.abort()
-    if name == "broken" and os.environ.get("BENCHMARK") == "hang":
-        file.flush()
-        time.sleep(60)
-    file.write(between + '\n{"name": "%s", "real_time": 2.0, "bytes": 1e12}' % name)
-    between = ","
-file.write("\n]}")
-PLAYED
-cat > "$folder/torch_operators.py" <<'PLAYED'
-print("raw_copy 3.0 2.0 1.5")
-PLAYED
-# Its child goes on when it is ended, and holds its output.
-program train_benchmark_on_cuda <<'PLAYED'
-#!/bin/bash
-[[ $TRAINING == hang ]] && { sleep "$LONG" & wait; }
-echo "| mlp | 1 |"
-PLAYED
-
-# rehearse WHAT STATUS LAST-LINE VARIABLE=VALUE... ; $output is what was said
-rehearse() {
-  local what=$1 status=$2 last=$3
-  shift 3
-  output=$(env "$@" python3 "$folder/run_all.py" --out="$TEST_TMPDIR/out" --jobs=2 --limit="${limit:-3}" \
-    --minutes="${minutes:-9}" --parts="${parts:-suites}" 2>&1)
-  expect "$what: status" "$status" $?
-  expect "$what: last line" "$last" "$(tail -n 1 <<<"$output")"
-}
+source tools/cuda_bundle/rehearsal.sh
 rehearse "all well" 0 "3 passed, 0 failed" FAULTS=
 rehearse "a wrong result" 1 "3 passed, 1 failed" FAULTS=Graphs.Wrong
 expect_contains "a wrong result is named" "- Graphs.Wrong (alone: failed)" "$output"
@@ -143,26 +40,6 @@ minutes=0.05 parts=suites,benchmarks rehearse "time that is over" 1 "3 passed, 1
 expect_contains "what was not run" "1 not run" "$output"
 expect_contains "what was not run is named" "not run: the 0.05 minutes are over" "$(cat "$TEST_TMPDIR/out/report.md")"
 expect "time is kept" 1 $((SECONDS - begin < 30))
-# A profiler, of which NCU breaks the run of one operator.
-mkdir -p "$TEST_TMPDIR/path"
-cat > "$TEST_TMPDIR/path/ncu" <<'PLAYED'
-#!/usr/bin/env python3
-import os, sys, time
-operator = [a for a in sys.argv if a.startswith("--benchmark_filter")]
-name = operator[0].split("=")[1].strip("^$") if operator else "step"
-if name == "sum_columns" and os.environ.get("NCU") == "crash":
-    os.abort()
-if name == "sum_columns" and os.environ.get("NCU") == "hang":
-    time.sleep(60)
-print("==PROF== played")
-metrics = sys.argv[sys.argv.index("--metrics") + 1].split(",")
-print(",".join(f'"{column}"' for column in ["ID", "Kernel Name"] + metrics))
-print(",".join(f'"{unit}"' for unit in ["", ""] + ["ns"] + ["%"] * (len(metrics) - 1)))
-for launch, nanoseconds in enumerate(["1,000", "3,000", "2,000"]):
-    numbers = [nanoseconds, "91.4", "20.2", "50.0", "64"][:len(metrics)]
-    print(",".join(f'"{number}"' for number in [str(launch), f"{name}_{launch}"] + numbers))
-PLAYED
-chmod 755 "$TEST_TMPDIR/path/ncu"
 parts=kernels rehearse "kernels" 0 "11 passed, 0 failed" "PATH=$TEST_TMPDIR/path:$PATH" FAULTS=
 expect_contains "the longest launch and its limits" "| softmax | \`softmax_1\` | 3.0 | 91 | 20 | 50 | 64 |" "$output"
 expect_contains "a step's kernels" "| \`step_1\` | 1 | 3.0 | 3 |" "$output"
