@@ -159,7 +159,7 @@ print("==PROF== played")
 metrics = sys.argv[sys.argv.index("--metrics") + 1].split(",")
 print(",".join(f'"{column}"' for column in ["ID", "Kernel Name"] + metrics))
 if name == "sort_rows" and os.environ.get("NCU") == "field":
-    print('"0","' + "k" * 200000 + '","1"\n"0","a\0b","1"\n"0","not closed')
+    print('"0","' + "k" * 200000 + '","9,000"\n"0","a\0b","1"\na\rb\n"0","not closed')
 print(",".join(f'"{unit}"' for unit in ["", ""] + ["ns"] + ["%"] * (len(metrics) - 1)))
 for launch, nanoseconds in enumerate(["1,000", "3,000", "2,000"]):
     numbers = [nanoseconds, "91.4", "20.2", "50.0", "64"][:len(metrics)]

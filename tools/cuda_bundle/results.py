@@ -93,13 +93,14 @@ class Log:
 
     def write(self, text):
         with self.lock:
-            if self.left <= 0:
+            if self.left < 0:
                 return
             data = encoded(text)
             if len(data) > self.left:
-                data = cut(data, self.left + len(LEFT_OUT))
-                self.left = 0
-            self.left -= len(data)
+                data = data[:self.left].decode(errors="ignore").encode() + LEFT_OUT
+                self.left = -1  # and nothing more
+            else:
+                self.left -= len(data)
             refused, error = (data, self.error) if self.number is None else write_all(self.number, data)
             self.error = self.error or error
             self.unwritten.add(refused)

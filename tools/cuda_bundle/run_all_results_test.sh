@@ -3,6 +3,7 @@
 # broken, loses the rest or makes a file too large, and that a full disk, a signal or an old file hides nothing.
 source tools/cuda_bundle/rehearsal.sh
 real_tests=$PWD/$1
+limit=30  # nothing hangs here but what is to be ended otherwise
 starts() { wc -l < "$TEST_TMPDIR/starts"; }
 fresh() { rm -rf "$TEST_TMPDIR/starts" "$TEST_TMPDIR/out" "$TEST_TMPDIR"/Graphs.*; }
 most=$((15 << 20))
@@ -67,7 +68,23 @@ expect "rows of 8 MiB: rows" "raw_copy broken behind" "$(rows)"
 small "rows of 8 MiB"
 parts=kernels rehearse "a long name of a kernel" 0 "11 passed, 0 failed" "PATH=$TEST_TMPDIR/path:$PATH" NCU=field
 expect_contains "a long name of a kernel: before it" "| softmax | \`softmax_1\` |" "$output"
-expect_contains "a long name of a kernel: its own" "| sort_rows | \`sort_rows_1\` |" "$output"
+expect_contains "a long name of a kernel: its own" "| sort_rows | \`$(printf 'k%.0s' {1..80})\` | 9.0 |" "$output"
+
+# Files are counted in bytes: a character has three here.
+fresh
+PYTHONPATH=$folder python3 - "$TEST_TMPDIR" <<'PLAYED'
+import os, sys, results
+folder = sys.argv[1] + "/out"
+os.mkdir(folder)
+report = results.Report(folder)
+for i in range(12):
+    report.write_log("\ufffd" * (1 << 20))
+report.write("report.md", "\ufffd" * (12 << 20))
+PLAYED
+small "files"
+for name in report.md tests.log; do
+  expect_contains "$name: the rest" "(the rest is left out)" "$(tail -c 100 "$TEST_TMPDIR/out/$name" | tail -n 1)"
+done
 
 # Long output. 1000 tests print 20,000 bytes each that are no UTF-8, 24 print 20 MiB, of
 # which 500 MiB of memory hold some.
@@ -123,11 +140,11 @@ PLAYED
 done
 
 # Time that is over: what was not begun has not failed.
-minutes=0.1 parts=kernels limit=50 rehearse "time in the steps' kernels" 1 "6 passed, 1 failed" "PATH=$TEST_TMPDIR/path:$PATH" NCU=slow
+minutes=0.2 parts=kernels limit=50 rehearse "time in the steps' kernels" 1 "6 passed, 1 failed" "PATH=$TEST_TMPDIR/path:$PATH" NCU=slow
 expect_contains "time in the steps' kernels: not run" "4 not run" "$output"
-minutes=0.05 parts=smoke limit=50 rehearse "time in smoke" 1 "0 passed, 6 failed" FAULTS=FillTest.Slow
+minutes=0.15 parts=smoke limit=50 rehearse "time in smoke" 1 "0 passed, 6 failed" FAULTS=FillTest.Slow
 expect_contains "time in smoke: not run" "- cuBLAS: not run" "$output"
-minutes=0.05 parts=benchmarks limit=50 rehearse "time before PyTorch" 1 "1 passed, 0 failed" BENCHMARK=hang
+minutes=0.1 parts=benchmarks limit=50 rehearse "time before PyTorch" 1 "1 passed, 0 failed" BENCHMARK=hang
 expect_contains "time before PyTorch: not run" "PyTorch's operators: not run" "$output"
 
 # Arguments that cannot be.
