@@ -12,14 +12,14 @@ Shape::Shape(absl::Span<const int64_t> dims) : rank_(static_cast<int>(dims.size(
     ThrowInvalidArgument(
         absl::StrCat("shape ", text(), " has rank ", dims.size(), ", expected at most ", kMaxRank));
   }
+  constexpr int64_t kMost = int64_t{1} << 59;
   int64_t count = 1;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] < 0) {
       ThrowInvalidArgument(absl::StrCat("shape ", text(), " is negative in axis ", i));
     }
     // Eight bytes an element must be addressable.
-    if (__builtin_mul_overflow(count, std::max<int64_t>(dims[i], 1), &count) || count > int64_t{1}
-                                                                                            << 59) {
+    if (__builtin_mul_overflow(count, std::max<int64_t>(dims[i], 1), &count) || count > kMost) {
       ThrowInvalidArgument(absl::StrCat("shape ", text(), " has more than 2^59 elements"));
     }
     dims_[i] = dims[i];
