@@ -27,6 +27,9 @@ from processes import DEADLINE, END, HERE, SIGNAL, START, end_by_signals, missin
 from results import Outcome, Report, say
 
 FILES = ("report.md", "tests.log", "benchmarks.json")
+# Variables of Bazel's for a test, which GoogleTest heeds.
+OF_TEST_RUNNERS = ("XML_OUTPUT_FILE", "TESTBRIDGE_TEST_ONLY", "TEST_SHARD_INDEX", "TEST_TOTAL_SHARDS", "TEST_SHARD_STATUS_FILE",
+                   "TEST_PREMATURE_EXIT_FILE")
 MOST_INFO = 64 << 10  # bytes of what is told of the device
 
 
@@ -48,8 +51,8 @@ def library_folders():
 def environment(**more):
     path = [os.path.join(HERE, "lib")] + library_folders()
     before = os.environ.get("LD_LIBRARY_PATH")
-    # What GoogleTest takes of the environment would change what it prints, and which tests it runs.
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GTEST_")}
+    # What GoogleTest takes of the environment would change what it prints, which tests it runs, and what else it writes.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GTEST_") and name not in OF_TEST_RUNNERS}
     return {**own, "LD_LIBRARY_PATH": ":".join(path + ([before] if before else [])), **more}
 
 

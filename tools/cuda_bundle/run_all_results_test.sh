@@ -25,7 +25,8 @@ expect_contains "a failure and a bad end: both are told" "=== end of the process
 fresh
 mv "$folder/bin/device_test" "$folder/bin/played_test"
 cp "$real_tests" "$folder/bin/device_test"
-rehearse "GoogleTest" 1 "14 passed, 3 failed" "MARK=$TEST_TMPDIR/Graphs.mark" GTEST_COLOR=yes
+rehearse "GoogleTest" 1 "14 passed, 3 failed" "MARK=$TEST_TMPDIR/Graphs.mark" GTEST_COLOR=yes "XML_OUTPUT_FILE=$TEST_TMPDIR/own.xml"
+expect "GoogleTest: no results of its own" "" "$(ls "$TEST_TMPDIR" | grep own.xml)"
 expect_contains "GoogleTest: fails once" "- Real.Flaky (alone: passed)" "$output"
 expect_contains "GoogleTest: fails" "- Real.Wrong (alone: failed)" "$output"
 expect_contains "GoogleTest: with a parameter" "- Values/Parameters.Wrong/1 (alone: failed)" "$output"
