@@ -17,6 +17,9 @@
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/joining.h"
+#include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/ndarray/ops/reduction.h"
 
 namespace tidepool {
 namespace {
@@ -95,6 +98,70 @@ TEST_F(DeviceArraysTest, CreationOfEveryKindAndType) {
   const std::vector<float> values = {1, 2};
   EXPECT_EQ(FromValues(absl::MakeConstSpan(values), {2}, place).ToVector<float>(), values);
   EXPECT_EQ(Zeros({0, 3}, DType::kFloat32, place).ToString(), "[]");
+}
+
+TEST_F(DeviceArraysTest, EmptyArraysAreWhereTheyWereMade) {
+  const auto empty = [](Device device) {
+    return NDArray({0, 3}, DType::kFloat32, Place::On(device));
+  };
+  NDArray there = empty(kDevice);
+  EXPECT_EQ(there.device(), kDevice);
+  EXPECT_EQ(empty(Host()).device(), Host());
+  EXPECT_EQ(there.To(Host()).device(), Host());
+  EXPECT_EQ(empty(Host()).To(kOther).device(), kOther);
+  for (const NDArray& same :
+       {NDArray(there), there.To(kDevice), there.Dup(), there.Detach(), there.Transpose(),
+        there.Reshape({3, 0, 7}), there.Slice(1, 0, 2), there.Index(1, 2), there.ExpandDims(0),
+        there.BroadcastTo({4, 0, 3}), there.Flatten(), there(All(), 1), there.Migrate(),
+        there.CopyTo(Place::CurrentOn(kDevice))}) {
+    EXPECT_EQ(same.device(), kDevice);
+    EXPECT_EQ(same.NumElements(), 0);
+    EXPECT_TRUE(same.ToVector<float>().empty());
+  }
+  NDArray moved = std::move(there);
+  EXPECT_EQ(moved.device(), kDevice);
+  EXPECT_EQ(there.device(), Host());  // NOLINT: undefined
+  there = std::move(moved);
+  EXPECT_EQ(there.device(), kDevice);
+  there = Ones({2});
+  EXPECT_EQ(there.device(), Host());
+  // A view of an array that has memory.
+  EXPECT_EQ(Zeros({2}, DType::kFloat32, Place::On(kDevice)).Slice(0, 1, 1).device(), kDevice);
+
+  // Where arrays are made that are not told a place, as those with elements.
+  Workspace workspace("there", WorkspaceConfig::Training(), kDevice);
+  {
+    WorkspaceScope scope(workspace);
+    EXPECT_EQ(Zeros({0}).device(), kDevice);
+    EXPECT_EQ(Zeros({0}, DType::kFloat32, Place::Heap()).device(), Host());
+    EXPECT_EQ(Zeros({0}, DType::kFloat32, Place::In(workspace)).device(), kDevice);
+  }
+  NDManager manager = NDManager::NewBaseManager(kDevice, "there");
+  EXPECT_EQ(Zeros({0}, DType::kFloat32, manager).device(), kDevice);
+  {
+    const ManagerScope entered(manager);
+    EXPECT_EQ(Zeros({0}).device(), Zeros({1}).device());
+  }
+}
+
+TEST_F(DeviceArraysTest, ResultsOfEmptyOperandsAreOnTheirDevice) {
+  if (!HasKernels()) GTEST_SKIP() << "arithmetic needs kernels";
+  const auto empty = [](const Shape& shape, Device device = kDevice) {
+    return NDArray(shape, DType::kFloat32, Place::On(device));
+  };
+  const NDArray row = Ones({1, 3}, DType::kFloat32, Place::On(kDevice));
+  for (const NDArray& result :
+       {MatMul(empty({1, 0}), empty({0, 3})), Sum(empty({0, 1, 3}), {0}),
+        Pad(empty({1, 0}), {0, 1}, {0, 2}),
+        Concat({empty({1, 3}).Slice(0, 0, 0), empty({0, 3}, Host()), row - row}, 0),
+        MatMul(empty({1, 0}, Host()), empty({0, 3}))}) {
+    EXPECT_EQ(result.device(), kDevice);
+    EXPECT_THAT((result + row).ToVector<float>(), ElementsAre(1, 1, 1));
+  }
+  // Of those with elements, wherever the empty ones are.
+  const NDArray here = Concat({empty({0, 3}), Ones({1, 3})}, 0);
+  EXPECT_EQ(here.device(), Host());
+  EXPECT_THAT(here.ToVector<float>(), ElementsAre(1, 1, 1));
 }
 
 TEST_F(DeviceArraysTest, FillsWithoutAKernelUseTheProviderWhereThePatternAllowsIt) {
@@ -233,7 +300,7 @@ TEST_F(DeviceArraysTest, OperatorsRunWhereTheirOperandsAre) {
   EXPECT_THAT(z.ToVector<float>(), ElementsAre(1, 2, 3));
   EXPECT_THAT(MessageOf([&] { Add(x, Ones({3})); }),
               HasSubstr("Op [add]: Y is on host, the output on simulated:0"));
-  // Arrays without elements are nowhere.
+  // Where there are no elements devices do not matter.
   EXPECT_EQ(Add(Zeros({0}, DType::kFloat32, Place::On(kDevice)), Zeros({0})).NumElements(), 0);
   // Checks of values look at them where they are.
   const NDArray whole = Arange(0, 3, 1, DType::kInt32, Place::On(kDevice));

@@ -18,8 +18,8 @@ void CheckOperands(OpCode op, absl::Span<const NDArray* const> inputs);
 
 // Where a result goes that was given no destination: to the manager entered last on this thread, else
 // to that of the first operand that has one, else to its handles; and to that manager's place, or the
-// current one; on the first operand's device in any case, on its heap if need be. Operands in the
-// operator's order; null ones are absent.
+// current one; in any case on the device of the first operand that has elements (where none has any, of
+// the first one on a device), on its heap if need be. Operands in the operator's order; null ones are absent.
 Place PlaceOfOperands(const char* op, const char* names, absl::Span<const NDArray* const> operands);
 Place ResultPlace(const char* op, absl::Span<const NDArray> operands);
 // No manager and no device is in use in the process: results go to Place::Current() then.

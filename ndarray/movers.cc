@@ -34,15 +34,15 @@ std::string OpenNames() {
 }
 
 NDArray Copied(const NDArray& from, BufferHandle buffer) {
-  NDArray copy = buffer ? NDArray(std::move(buffer), from.shape(), from.dtype())
-                        : NDArray(from.shape(), from.dtype());
+  NDArray copy(std::move(buffer), from.shape(), from.dtype());
   Dispatch(OpCode::kCopy, {&from}, {&copy});
   return copy;
 }
 
 NDArray CopiedTo(const NDArray& from, WorkspaceCore* core) {
   const size_t bytes = static_cast<size_t>(from.NumElements()) * DTypeBytes(from.dtype());
-  if (bytes == 0) return NDArray(from.shape(), from.dtype());  // shares no buffer
+  if (bytes == 0)
+    return NDArray(from.shape(), from.dtype(), Place::On(from.device()));  // shares no buffer
   return Copied(from, core != nullptr ? BufferHandle(core->Allocate(bytes))
                                       : BufferHandle(NewHeapBuffer(
                                             bytes, 64, MemoryKind::kAllocated, from.device())));
@@ -74,7 +74,7 @@ NDArray NDArray::CopyTo(Place place) const {
 NDArray NDArray::To(Device device) const {
   CheckAlive("to", "X");
   CheckDevice("Op [to]", device);
-  return !buffer_ || this->device() == device ? *this : CopyTo(Place::CurrentOn(device));
+  return this->device() == device ? *this : CopyTo(Place::CurrentOn(device));
 }
 
 NDArray NDArray::Dup() const {

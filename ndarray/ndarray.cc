@@ -8,177 +8,11 @@
 #include "absl/strings/str_join.h"
 #include "tidepool/memory/accounting/memory_tracing.h"
 #include "tidepool/memory/error.h"
-#include "tidepool/memory/ownership/owner_node.h"
-#include "tidepool/memory/ownership/owner_traces.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/pins.h"
-#include "tidepool/memory/provider/device_loss.h"
-#include "tidepool/memory/workspace/allocate.h"
-#include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/device_transfer.h"
-#include "tidepool/ndarray/dispatch.h"
-#include "tidepool/ndarray/kernel/op_code.h"
 
 namespace tidepool {
-
-Place Place::In(Workspace& workspace) {
-  return Place(Where::kWorkspace, MemoryKind::kAllocated, WorkspaceRef(*workspace.core()));
-}
-
-Place Place::Here() {
-  const WorkspaceCore* core = CurrentPlace();
-  Place place(Where::kHeap, MemoryKind::kAllocated);
-  if (core != nullptr) {
-    place = Place(Where::kWorkspace, MemoryKind::kAllocated, WorkspaceRef(*core));
-  }
-  if (current_owner.ref != kHandlesOwn) place.owner_ = current_owner.ref;
-  return place;
-}
-
-Place Place::Of(const Ownership& owner) {
-  if (owner.is_null()) return Scratch();
-  Place place(Where::kOwner, MemoryKind::kAllocated);
-  place.owner_ = owner.ref().bits();
-  if (place.owner_ == 0) ThrowFailedPrecondition("place: this manager was moved from");
-  return place;
-}
-
-BufferHandle Place::Allocate(size_t bytes) const {
-  switch (where_) {
-    case Where::kCurrent:
-    case Where::kScratch:
-      return AllocateCurrent(bytes);
-    case Where::kHeap:
-      return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
-    case Where::kWorkspace:
-      return AllocateIn(workspace_, bytes);
-    case Where::kOwner: {
-      const OwnerNode& owner = *NodeOf(owner_);
-      if (owner.place == NodePlace::kWorkspace) return AllocateIn(owner.workspace, bytes);
-      if (owner.place == NodePlace::kHeap || !(owner.device == Host())) {
-        return BufferHandle(
-            NewHeapBuffer(bytes, kHeapAlignment, kind_, wants_device_ ? device_ : owner.device));
-      }
-      return AllocateCurrent(bytes);
-    }
-  }
-  return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
-}
-
-BufferHandle Place::AllocateIn(WorkspaceRef workspace, size_t bytes) const {
-  WorkspaceCore* const core = workspace.OpenHere();
-  if (wants_device_ &&
-      (core != nullptr ? core->memory_device() != device_ : workspace.IsOnAnotherDevice(device_))) {
-    return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
-  }
-  if (core == nullptr) {
-    workspace.ThrowNotOpenHere(
-        where_ == Where::kOwner ? absl::StrCat("place of ", DescribeNode(owner_)) : "place");
-  }
-  if (!core->passes_through()) return BufferHandle(core->Allocate(bytes));
-  // One that is switched off passes its requests through to the heap.
-  return BufferHandle(NewHeapBuffer(bytes, std::max(kHeapAlignment, core->alignment()), kind_,
-                                    core->memory_device()));
-}
-
-BufferHandle Place::AllocateCurrent(size_t bytes) const {
-  if (wants_device_) {
-    const WorkspaceCore* core = CurrentPlace();
-    // The heap that AllocateHere takes is that of a workspace that is switched off.
-    if (core == nullptr || core->memory_device() != device_) {
-      return BufferHandle(NewHeapBuffer(bytes, kHeapAlignment, kind_, device_));
-    }
-  }
-  return BufferHandle(AllocateHere(bytes));
-}
-
-// Checked before anything is allocated; and again after, as the manager may close meanwhile.
-BufferHandle Place::AllocateFor(uint64_t owner, size_t bytes, const Shape& shape,
-                                DType dtype) const {
-  const auto what = [&] {
-    std::string text = op_ != nullptr ? absl::StrCat("Op [", op_, "]: a result") : "a new array";
-    absl::StrAppend(&text, " of shape ", shape.ToString(), " ", DTypeName(dtype));
-    if (op_ != nullptr) {
-      absl::StrAppend(&text, " would belong where argument ",
-                      names_ != nullptr ? OperandName(names_, operand_) : std::to_string(operand_),
-                      " does");
-    }
-    return text;
-  };
-  for (;;) {
-    if (!MayOwn(*NodeOf(owner), owner)) CheckMayOwn(owner, bytes, what());
-    // The entered manager's device, where its place is not said otherwise.
-    const OwnerNode& node = *NodeOf(owner);
-    const bool on_its_device = where_ == Where::kCurrent && !wants_device_ &&
-                               node.device != Host() && node.place != NodePlace::kWorkspace;
-    BufferHandle buffer = (on_its_device ? OnDevice(node.device) : *this).Allocate(bytes);
-    if (!LinkNew(buffer.get(), owner)) continue;
-    if (MemoryTracing::enabled()) {
-      internal::TraceOwned(*buffer.get(), absl::StrCat(DTypeName(dtype), " ", shape.ToString()));
-    }
-    return buffer;
-  }
-}
-
-NDArray::NDArray(const Shape& shape, DType dtype, Place place)
-    : dtype_(dtype), defined_(true), shape_(shape) {
-  shape.SetDenseStrides(strides_);
-  const int64_t count = shape.NumElements();
-  if (count == 0) return;
-  const size_t bytes = static_cast<size_t>(count) * DTypeBytes(dtype);
-  const uint64_t owner = place.where_ == Place::Where::kCurrent ? current_owner.ref : place.owner_;
-  buffer_ = owner == 0 || owner == kHandlesOwn ? place.Allocate(bytes)
-                                               : place.AllocateFor(owner, bytes, shape, dtype);
-  data_ = buffer_->data;
-  // Nobody has written it: nothing of it needs to be copied (memory/mirroring).
-  if (buffer_->device != Host()) buffer_->version.store(0, std::memory_order_relaxed);
-}
-
-Place PlaceOfOperands(const char* op, const char* names,
-                      absl::Span<const NDArray* const> operands) {
-  Place here = Place::Current();
-  for (const NDArray* operand : operands) {
-    if (operand == nullptr || !operand->buffer()) continue;
-    const Device device = operand->device();
-    // Whoever is refused is the operator, before its result's memory is.
-    if (device != Host() && IsLost(device)) [[unlikely]]
-      ThrowLost(device, absl::StrCat("Op [", op, "]"));
-    here = Place::CurrentOn(device);
-    break;
-  }
-  if (current_owner.ref == 0) {
-    uint8_t index = 0;
-    for (const NDArray* operand : operands) {
-      const Buffer* buffer = operand != nullptr ? operand->buffer().get() : nullptr;
-      const uint64_t owner = buffer != nullptr && buffer->care.load(std::memory_order_relaxed) != 0
-                                 ? CurrentNodeOf(*buffer)
-                                 : 0;
-      if (owner != 0) {
-        Place place(Place::Where::kOwner, MemoryKind::kAllocated);
-        place.owner_ = owner;
-        place.op_ = op;
-        place.names_ = names;
-        place.operand_ = index;
-        return here.wants_device_ ? place.OnDevice(here.device_) : place;
-      }
-      ++index;
-    }
-  }
-  return here;
-}
-
-Place ResultPlace(const char* op, absl::Span<const NDArray> operands) {
-  Place here = Place::Current();
-  for (size_t i = 0; i < operands.size() && i < UINT8_MAX; ++i) {
-    const NDArray* operand = &operands[i];
-    Place place = PlaceOfOperands(op, nullptr, absl::MakeConstSpan(&operand, 1));
-    if (place.wants_device_ && !here.wants_device_) here = here.OnDevice(place.device_);
-    if (place.owner_ == 0) continue;
-    place.operand_ = static_cast<uint8_t>(i);
-    return place.OnDevice(here.device_);
-  }
-  return here;
-}
 
 NDArray::NDArray(BufferHandle buffer, const Shape& shape, DType dtype)
     : buffer_(std::move(buffer)), dtype_(dtype), defined_(true), shape_(shape) {
@@ -199,10 +33,11 @@ NDArray::NDArray(BufferHandle buffer, const Shape& shape, DType dtype)
 }
 
 NDArray NDArray::FromStrides(BufferHandle buffer, int64_t first, const Shape& shape,
-                             absl::Span<const int64_t> strides, DType dtype) {
+                             absl::Span<const int64_t> strides, DType dtype, Device empty_on) {
   NDArray array;
   array.dtype_ = dtype;
   array.defined_ = true;
+  array.empty_on_ = empty_on;
   array.shape_ = shape;
   for (size_t i = 0; i < strides.size(); ++i) array.strides_[i] = strides[i];  // few: no call
   if (buffer) array.data_ = buffer->data + first * static_cast<int64_t>(DTypeBytes(dtype));

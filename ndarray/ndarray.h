@@ -75,6 +75,9 @@ class Place {
     return place;
   }
 
+  // Where memory of this place would be taken from now; the host's where that cannot be said, as of a
+  // workspace that is not open here.
+  Device device() const;
   // `bytes` of new memory. Throws OutOfMemoryError; kFailedPrecondition when the workspace is not
   // open on this thread, or was destroyed.
   BufferHandle Allocate(size_t bytes) const;
@@ -83,6 +86,11 @@ class Place {
   enum class Where : uint8_t { kCurrent, kHeap, kWorkspace, kOwner, kScratch };
   Place(Where where, MemoryKind kind, WorkspaceRef workspace = WorkspaceRef())
       : where_(where), kind_(kind), workspace_(workspace) {}
+  // The manager that a new array belongs to; 0: its handles.
+  uint64_t Owner() const;
+  Device DeviceOf(WorkspaceRef workspace) const;
+  template <typename At>
+  static Place OfOperands(const char* op, const char* names, size_t count, At at);
   BufferHandle AllocateCurrent(size_t bytes) const;
   BufferHandle AllocateIn(WorkspaceRef workspace, size_t bytes) const;
   BufferHandle AllocateFor(uint64_t owner, size_t bytes, const Shape& shape, DType dtype) const;
@@ -124,9 +132,11 @@ class NDArray {
   // or not aligned to elements of that type.
   NDArray(BufferHandle buffer, const Shape& shape, DType dtype);
   // The same with any strides, in elements, as NDArray::strides(); `first` is the number of the
-  // first element from the buffer's begin. The caller has checked that they stay inside.
+  // first element from the buffer's begin. The caller has checked that they stay inside. Without a
+  // buffer the array, which must be empty, is on `empty_on`.
   static NDArray FromStrides(BufferHandle buffer, int64_t first, const Shape& shape,
-                             absl::Span<const int64_t> strides, DType dtype);
+                             absl::Span<const int64_t> strides, DType dtype,
+                             Device empty_on = Host());
 
   // Whether there is an array at all; its sizes, and how many. Of a closed or stale one as well.
   bool is_defined() const { return defined_; }
@@ -138,9 +148,9 @@ class NDArray {
     return shape_[axis];
   }
 
-  // Type of the elements, where they are (on the host where there is no memory), and how many.
+  // Type of the elements, where they are (of none: where the array was made), and how many.
   DType dtype() const { return dtype_; }
-  Device device() const { return buffer_ ? buffer_->device : Host(); }
+  Device device() const { return buffer_ ? buffer_->device : empty_on_; }
   int64_t NumElements() const { return shape_.NumElements(); }
   const int64_t* strides() const { return strides_; }  // in elements
   bool is_dense() const;                               // row-major without gaps
@@ -335,6 +345,7 @@ class NDArray {
   std::byte* data_ = nullptr;
   DType dtype_ = DType::kFloat32;
   bool defined_ = false;
+  Device empty_on_;  // where an array without a buffer is
   Shape shape_;
   int64_t strides_[kMaxRank] = {};
 };
@@ -344,6 +355,7 @@ inline NDArray::NDArray(NDArray&& other) noexcept
       data_(std::exchange(other.data_, nullptr)),
       dtype_(std::exchange(other.dtype_, DType::kFloat32)),
       defined_(std::exchange(other.defined_, false)),
+      empty_on_(std::exchange(other.empty_on_, Host())),
       shape_(other.shape_) {
   other.shape_.rank_ = 0;
   std::memcpy(strides_, other.strides_, sizeof(strides_));
@@ -355,6 +367,7 @@ inline NDArray& NDArray::operator=(NDArray&& other) & noexcept {
   data_ = std::exchange(other.data_, nullptr);
   dtype_ = std::exchange(other.dtype_, DType::kFloat32);
   defined_ = std::exchange(other.defined_, false);
+  empty_on_ = std::exchange(other.empty_on_, Host());
   shape_ = other.shape_;
   other.shape_.rank_ = 0;
   std::memcpy(strides_, other.strides_, sizeof(strides_));

@@ -59,6 +59,7 @@ bool NDArray::ViewAs(const Shape& shape, NDArray* view) const {
   view->data_ = data_;
   view->dtype_ = dtype_;
   view->defined_ = true;
+  view->empty_on_ = empty_on_;
   view->shape_ = shape;
   return true;
 }

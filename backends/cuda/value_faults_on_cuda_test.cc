@@ -75,6 +75,13 @@ TEST(ValueFaults, AReadTellsOnceAndWhatWasInsideIsThere) {
   EXPECT_EQ(rows.ToVector<float>(), (std::vector<float>{10, 11, 0, 0, 0, 1, 0, 0}));
   // All goes on.
   EXPECT_EQ(Gather(Table(), Indices({3})).ToVector<float>(), (std::vector<float>{30, 31}));
+  // Of views with gaps as well, where positions are those of the indices as they are seen.
+  const NDArray turned = Gather(Table().Transpose(), Indices({0, 4, 1, 7}).Slice(0, 2, 0, -1), 1);
+  EXPECT_EQ(FaultOfReading(turned), "");
+  const NDArray gaps = Gather(Table().Transpose(), Indices({0, 4, 1, 7}).Slice(0, 3, 0, -2), 1);
+  EXPECT_EQ(FaultOfReading(gaps),
+            std::string("Op [gather]: index 7 at position 0, expected 0 to 4") + kTail);
+  EXPECT_EQ(gaps.ToVector<float>(), (std::vector<float>{0, 40, 0, 41}));
 }
 
 TEST(ValueFaults, EveryOperatorSaysWhatItFound) {

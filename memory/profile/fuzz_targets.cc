@@ -8,6 +8,8 @@
 #include "tidepool/memory/profile/testing/pickles.h"
 #include "tidepool/memory/testing/fuzzing/fuzz_target.h"
 
+using std::string_literals::operator""s;
+
 namespace tidepool {
 namespace {
 
@@ -25,10 +27,9 @@ std::vector<std::string> Snapshots() {
           .Dict({{"segments", PickleWriter().List({})}, {"device_traces", PickleWriter().List({})}})
           .Take(),
       PickleWriter().Dict({{"device_traces", nested[0]}}).Take(), shared + "e.",
-      std::string("\x80\x02}q\x00(X\x08\x00\x00\x00segments]q\x01X\x0d\x00\x00\x00"
-                  "device_traces]q\x02]q\x03"
-                  "au.",
-                  53)};
+      "\x80\x02}q\x00(X\x08\x00\x00\x00segments]q\x01X\x0d\x00\x00\x00"
+      "device_traces]q\x02]q\x03"
+      "au."s};
 }
 
 // An opcode, a number, or a key that is known.

@@ -147,7 +147,8 @@ struct TapedView {
   // As an array of `of`, whose elements from the begin on are those of the buffer: of the buffer, or of what shadows it.
   NDArray In(BufferHandle of, int64_t begin = 0) const {
     return NDArray::FromStrides(std::move(of), begin + first, shape(),
-                                absl::MakeConstSpan(strides(), static_cast<size_t>(rank)), dtype);
+                                absl::MakeConstSpan(strides(), static_cast<size_t>(rank)), dtype,
+                                device);
   }
 
  private:
@@ -155,7 +156,7 @@ struct TapedView {
       : buffer(keep ? BufferHandle(array.buffer()) : BufferHandle()),
         first(FirstElementOf(array)),
         slot(of_slot),
-        device(of != nullptr ? of->device : Host()),
+        device(array.device()),
         dtype(array.dtype()),
         rank(static_cast<int8_t>(axes)) {
     CopyAxes(array, axes);

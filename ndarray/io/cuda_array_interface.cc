@@ -75,9 +75,7 @@ std::string CudaArrayInterface::ToString() const {
 
 CudaArrayExport ToCudaArrayInterface(const NDArray& array, const DLPackExport& how) {
   array.CheckAlive("to_cuda_array_interface", "X");
-  // Without elements an array is on no device.
-  const bool is_empty = array.NumElements() == 0;
-  if (!is_empty) CheckIsCuda("to_cuda_array_interface", array.device());
+  CheckIsCuda("to_cuda_array_interface", array.device());
   CudaArrayExport given;
   CudaArrayInterface& fields = given.fields_;
   fields.typestr = TypeStringOf(array.dtype());
@@ -88,7 +86,7 @@ CudaArrayExport ToCudaArrayInterface(const NDArray& array, const DLPackExport& h
   }
   const absl::Span<const int64_t> dims(array.shape().dims(), array.rank());
   fields.shape.assign(dims.begin(), dims.end());
-  if (is_empty) return given;
+  if (array.NumElements() == 0) return given;
   DLPackExport ordered = how;
   if (!ordered.stream.has_value())
     ordered.stream = DLPackStreamOf(DeviceQueue::Here(array.device()));

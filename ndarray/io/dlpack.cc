@@ -182,7 +182,9 @@ Tensor* Export(const NDArray& array, const DLPackExport& how) {
     RefuseWhileCapturing("to_dlpack", "replays would not order it behind what they do");
   }
   // Taken back only once it has been given away.
-  internal::DLPackStream stream("to_dlpack", *entry, device, how.stream);
+  // What has no elements needs no order.
+  internal::DLPackStream stream("to_dlpack", *entry, device,
+                                shared.buffer() ? how.stream : internal::kNoOrder);
   if (device != Host()) {
     const NDArray* const read[] = {&exported->array};
     PrepareMirrors("to_dlpack", read, {});
@@ -240,7 +242,7 @@ NDArray Import(Tensor* managed, std::optional<int64_t> number) {
   const internal::DLPackLayout layout = internal::LayoutOf(tensor);
   if (layout.shape.NumElements() == 0) {
     Release<Tensor>(managed);
-    return NDArray(layout.shape, layout.dtype);
+    return NDArray(layout.shape, layout.dtype, Place::On(device));
   }
   if (layout.dtype == DType::kBool && device == Host()) internal::CheckBools(layout);
   internal::DLPackStream stream("from_dlpack", entry, device, number);

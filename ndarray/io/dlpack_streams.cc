@@ -9,7 +9,6 @@
 namespace tidepool::internal {
 namespace {
 
-constexpr int64_t kNoOrder = -1;
 constexpr int64_t kLegacyDefault = 1, kThreadsDefault = 2;  // of CUDA
 
 }  // namespace

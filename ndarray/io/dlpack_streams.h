@@ -11,6 +11,8 @@
 
 namespace tidepool::internal {
 
+inline constexpr int64_t kNoOrder = -1;  // the number of a stream that says so
+
 class DLPackStream {
  public:
   // Throws kInvalidArgument for a number that there cannot be, and as DeviceQueue::Adopt. `who`: for messages.

@@ -26,16 +26,13 @@ class Contraction {
     dtype_ = PromoteTypes(types);
     if (dtype_ == DType::kBool)
       Refuse(op_, "operands are bool, expected numbers; Cast them, or use LogicalAnd and Any");
-    // Those without elements are nowhere.
-    for (const Term& term : terms_) {
-      if (term.array.device() != Host()) device_ = term.array.device();
-    }
     FindSizes();
   }
 
   NDArray Run(const Place& place) {
     NDArray z(ShapeOf(output_), dtype_, place);
     if (z.NumElements() == 0) return z;
+    device_ = z.device();
     // Products of products have more digits than floats of 16 bits.
     const bool halves = IsFloating(dtype_) && DTypeBytes(dtype_) == 2 && terms_.size() > 2;
     const DType type = halves ? DType::kFloat32 : ProductType(dtype_);
@@ -46,8 +43,7 @@ class Contraction {
     while (terms_.size() > 1) {
       const auto [i, j] = NextPair();
       const AxisLabels needed = NeededBeside(i, j);
-      NDArray* target =
-          terms_.size() == 2 && type == dtype_ && z.device() == device_ ? &z : nullptr;
+      NDArray* target = terms_.size() == 2 && type == dtype_ ? &z : nullptr;
       terms_[i] = Product(terms_[i], terms_[j], needed, target);
       terms_.erase(terms_.begin() + static_cast<int64_t>(j));
       if (terms_[0].array.raw_data() == z.raw_data()) return z;

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
@@ -50,6 +51,28 @@ TEST(Gather, AnyAxisAndIndexShape) {
   NDArray z = Empty({2, 4});
   GatherInto(x, I({1, 1}), 0, z);
   EXPECT_THAT(Values(z), ElementsAre(4, 5, 6, 7, 4, 5, 6, 7));
+}
+
+// A dense copy of them would be 4 MiB, and of the last one 96 GiB.
+TEST(Gather, ViewsWithGapsAreNotCopied) {
+  const NDArray table = Arange(0, 1 << 20).Reshape({1024, 1024});
+  NDArray z = Empty({3, 4}, DType::kFloat32), across = Empty({4, 3}, DType::kFloat32);
+  const NDArray indices = I({7, 0, 1023}), few = I({0, 3, 5, 9}).Slice(0, 0, 4, 1);
+  const NDArray repeated = Arange(0, 3).ExpandDims(1).BroadcastTo({3, int64_t{1} << 33});
+  PeakScope peak;
+  GatherInto(table.Slice(1, 1, 1021, 255), indices, 0, z);
+  EXPECT_THAT(Values(z), ElementsAre(7169, 7424, 7679, 7934, 1, 256, 511, 766, 1047553, 1047808,
+                                     1048063, 1048318));
+  GatherInto(table.Transpose().Slice(1, 0, 4), indices, 0, z);
+  EXPECT_THAT(Values(z),
+              ElementsAre(7, 1031, 2055, 3079, 0, 1024, 2048, 3072, 1023, 2047, 3071, 4095));
+  NDArray turned = across.Transpose();
+  GatherInto(table.Slice(1, 0, 1024, 256), indices, 0, turned);
+  EXPECT_THAT(Values(across), ElementsAre(7168, 0, 1047552, 7424, 256, 1047808, 7680, 512, 1048064,
+                                          7936, 768, 1048320));
+  GatherInto(repeated, Full({}, (int64_t{1} << 33) - 1, DType::kInt64).BroadcastTo({4}), 1, z);
+  EXPECT_THAT(Values(z), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2));
+  EXPECT_LE(peak.peak_bytes() - peak.start().total, 4096);
 }
 
 TEST(Gather, Refusals) {

@@ -55,7 +55,7 @@ class DeadBuffers {
 }  // namespace
 
 NDArray ShapeOnlyArray(const Shape& shape, DType dtype, Device device) {
-  if (shape.NumElements() == 0) return NDArray(shape, dtype);
+  if (shape.NumElements() == 0) return NDArray(shape, dtype, Place::On(device));
   static auto* const buffers = new DeadBuffers;
   int64_t strides[kMaxRank];
   shape.SetDenseStrides(strides);

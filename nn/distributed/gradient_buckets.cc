@@ -18,6 +18,7 @@ Elements ElementsAs(ElementType type, const NDArray& array) {
   NDArray writable = array;
   const int64_t count = array.NumElements();
   if (array.device() == Host()) return {writable.mutable_data<T>(), count, type};
+  if (count == 0) return {static_cast<T*>(nullptr), 0, type, array.device()};
   T* data;
   {
     DeviceView<T> view(writable);

@@ -1,9 +1,10 @@
-// Steps of LeNet and MLP whose backward pass is written by hand, on the parameters of a network: what the tape that networks
-// train by costs is told by comparison.
+// Steps of LeNet and MLP that no network makes, on the parameters of one: what the tape that networks train by costs is told
+// by comparison with a backward pass that is written by hand, and what networks add by comparison with the tape alone.
 #ifndef TIDEPOOL_NN_TRAINING_HAND_STEP_H_
 #define TIDEPOOL_NN_TRAINING_HAND_STEP_H_
 
 #include "absl/functional/function_ref.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/nn/network.h"
 
 namespace tidepool::nn {
@@ -19,6 +20,10 @@ double GradientsByHand(const Network& network, NDArray& gradients, const NDArray
 void QueueGradientsByHand(const Network& network, NDArray& gradients, const NDArray& features,
                           const NDArray& labels, absl::FunctionRef<void(const NDArray&)> use_losses,
                           const NDArray* share = nullptr);
+
+// The same gradients by a tape that the caller keeps from step to step; the forward pass is written by hand.
+double GradientsByTape(GradientTape& tape, const Network& network, NDArray& gradients,
+                       const NDArray& features, const NDArray& labels);
 
 }  // namespace tidepool::nn
 

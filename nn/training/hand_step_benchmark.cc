@@ -1,4 +1,4 @@
-// Gradients of LeNet and MLP by a backward pass that is written by hand, and by the tape of networks.
+// Gradients of LeNet and MLP by a backward pass that is written by hand, by a tape, and by networks, which train by one.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -17,7 +17,9 @@
 namespace tidepool::nn {
 namespace {
 
-void Step(benchmark::State& state, const std::string& model, bool by_tape) {
+enum class By { kHand, kTape, kNetwork };
+
+void Step(benchmark::State& state, const std::string& model, By by) {
   SetThreadCount(1);
   const int64_t batch = state.range(0);
   const bool images = model == "lenet";
@@ -26,22 +28,31 @@ void Step(benchmark::State& state, const std::string& model, bool by_tape) {
   const NDArray features = RandomUniform(shape, 0, 1, 1),
                 labels = RandomIntegers({batch}, 0, 10, 2);
   NDArray gradients = Zeros(network.gradients().shape());
+  GradientTape tape;
+  tape.Clear();
   for (auto _ : state) {
     WorkspaceScope scope(network.training_workspace());
-    benchmark::DoNotOptimize(by_tape ? network.ComputeGradients(features, labels)
-                                     : GradientsByHand(network, gradients, features, labels));
+    const double loss = by == By::kHand ? GradientsByHand(network, gradients, features, labels)
+                        : by == By::kTape
+                            ? GradientsByTape(tape, network, gradients, features, labels)
+                            : network.ComputeGradients(features, labels);
+    benchmark::DoNotOptimize(loss);
   }
   state.counters["planned_peak"] =
       static_cast<double>(network.training_workspace().stats().planned_peak_bytes);
 }
-void LeNetByHand(benchmark::State& state) { Step(state, "lenet", false); }
-void LeNetByTape(benchmark::State& state) { Step(state, "lenet", true); }
-void MlpByHand(benchmark::State& state) { Step(state, "mlp", false); }
-void MlpByTape(benchmark::State& state) { Step(state, "mlp", true); }
+void LeNetByHand(benchmark::State& state) { Step(state, "lenet", By::kHand); }
+void LeNetByTape(benchmark::State& state) { Step(state, "lenet", By::kTape); }
+void LeNetByNetwork(benchmark::State& state) { Step(state, "lenet", By::kNetwork); }
+void MlpByHand(benchmark::State& state) { Step(state, "mlp", By::kHand); }
+void MlpByTape(benchmark::State& state) { Step(state, "mlp", By::kTape); }
+void MlpByNetwork(benchmark::State& state) { Step(state, "mlp", By::kNetwork); }
 BENCHMARK(LeNetByHand)->Apply(QuietStatistics)->Arg(32)->Arg(128);
 BENCHMARK(LeNetByTape)->Apply(QuietStatistics)->Arg(32)->Arg(128);
+BENCHMARK(LeNetByNetwork)->Apply(QuietStatistics)->Arg(32)->Arg(128);
 BENCHMARK(MlpByHand)->Apply(QuietStatistics)->Arg(32)->Arg(128);
 BENCHMARK(MlpByTape)->Apply(QuietStatistics)->Arg(32)->Arg(128);
+BENCHMARK(MlpByNetwork)->Apply(QuietStatistics)->Arg(32)->Arg(128);
 
 // A thousand calls on one element: what one of them takes, recorded or not, and its gradient.
 constexpr int kCalls = 1000;

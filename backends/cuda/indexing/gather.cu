@@ -6,10 +6,12 @@
 #include "tidepool/backends/cuda/framework/numbers.h"
 #include "tidepool/backends/cuda/framework/queue.h"
 #include "tidepool/backends/cuda/framework/registration.h"
+#include "tidepool/backends/cuda/framework/strided_layout.h"
 #include "tidepool/backends/cuda/framework/value_fault.h"
 #include "tidepool/backends/cuda/runtime/launch.h"
 #include "tidepool/ndarray/kernel/attributes_indexing.h"
 #include "tidepool/ndarray/kernel/axis_split.h"
+#include "tidepool/ndarray/kernel/gather_views.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -50,7 +52,51 @@ void LaunchGather(const KernelCall& call, const AxisSplit& split, int64_t inner)
   });
 }
 
+// Of views with gaps, which GatherViews spreads to the result's shape. Operands of the layout: Z, X, the indices
+// and their numbers in row-major order.
+template <typename T, typename Index>
+__global__ void GatherStrided(StridedLayout layout, const T* x, const Index* indices, T* z,
+                              int64_t first, int64_t step, ValueCheck check) {
+  for (int64_t n = GlobalThread(); n < layout.count; n += GlobalThreads()) {
+    int32_t offsets[4];
+    layout.Offsets(static_cast<uint32_t>(n), offsets);
+    const auto index = static_cast<int64_t>(indices[offsets[2]]);
+    if (check.IsInside(index)) {
+      z[offsets[0]] = x[offsets[1] + index * step];
+    } else {
+      check.Report(first + offsets[3], index);
+      z[offsets[0]] = T{};
+    }
+  }
+}
+
+void RunStridedGather(const KernelCall& call) {
+  const GatherViews views(call);
+  TensorRef places = views.indices;
+  places.strides = views.index_places;
+  const TensorRef& z = call.outputs[0];
+  const TensorRef* const refs[] = {&z, &views.x, &views.indices, &places};
+  const StridedPlan plan(z, refs);
+  const Queue queue = QueueOf(call);
+  const ValueCheck check =
+      ValueCheckOf(call, call.inputs[0].dims[call.attrs<AxisAttributes>().axis]);
+  VisitBits(z.dtype, [&](auto bits) {
+    using T = decltype(bits);
+    VisitIndexType(views.indices.dtype, [&](auto type) {
+      using Index = decltype(type);
+      ForEachPiece(plan, [&](const StridedLayout& layout, const int64_t* offsets) {
+        Launch(GatherStrided<T, Index>, queue.Blocks(layout.count, kThreads), kThreads, 0,
+               queue.stream, layout, views.x.template as<const T>() + offsets[1],
+               views.indices.template as<const Index>() + offsets[2],
+               z.template as<T>() + offsets[0], offsets[3], views.step, check);
+      });
+    });
+  });
+}
+
 void RunGather(const KernelCall& call) {
+  if (!call.inputs[0].dense || !call.inputs[1].dense || !call.outputs[0].dense)
+    return RunStridedGather(call);
   const AxisSplit split(call.inputs[0], call.attrs<AxisAttributes>().axis);
   const int64_t bytes = split.inner * static_cast<int64_t>(DTypeBytes(call.inputs[0].dtype));
   const uintptr_t both = reinterpret_cast<uintptr_t>(call.inputs[0].data) |
@@ -101,7 +147,7 @@ void RunOneHot(const KernelCall& call) {
 
 const bool registered = [] {
   for (int i = 0; i < kDTypes; ++i) {
-    AddKernel(OpCode::kGather, static_cast<DType>(i), &RunGather);
+    AddKernel(OpCode::kGather, static_cast<DType>(i), &RunGather, true);
     AddKernel(OpCode::kOneHot, static_cast<DType>(i), &RunOneHot);
   }
   return true;
