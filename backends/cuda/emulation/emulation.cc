@@ -3,9 +3,11 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "tidepool/backends/cuda/emulation/block_runner.h"
 
@@ -20,6 +22,7 @@ namespace {
 
 // Queues longer than this run on, so that work whose end nobody awaits does not pile up.
 constexpr size_t kMostQueued = 4096;
+constexpr int kMostWaits = 200'000;  // for another rank, of a tenth of a millisecond: twenty seconds
 
 struct sigaction before;
 
@@ -221,8 +224,19 @@ bool Emulation::RunOne() {
 void Emulation::RunUntil(const std::function<bool()>& done, const char* who) {
   if (done()) return;
   memory.Open();
-  while (!done()) {
-    if (!RunOne()) Die("%s waits for what was never queued", who);
+  for (int waited = 0; !done();) {
+    if (RunOne()) continue;
+    const bool others_come = std::any_of(streams_.begin(), streams_.end(), [](const auto& stream) {
+      return !stream->queue.empty() && stream->queue.front().wait != nullptr &&
+             stream->queue.front().wait->is_others;
+    });
+    if (!others_come || ++waited > kMostWaits) Die("%s waits for what was never queued", who);
+    // As on a device, the thread waits; another rank's thread queues its part meanwhile.
+    memory.Close();
+    mutex.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    mutex.lock();
+    memory.Open();
   }
   memory.Close();
 }
