@@ -32,10 +32,13 @@ struct WatchedArray {
   Places where;              // which is looked for with each gradient
   bool is_computed = false;  // on the tape: its gradient flows on to what it was computed from
   Destination destination;   // of its gradient
-  bool adds = false;         // to it
-  int number = 0;            // in the order of Watch()
-  bool is_used = false;      // a record has it among its `watched`
-  bool is_final = false;     // its gradient was found in the pass under way
+  // Of that, when Watch() saw it last; 0: none was handed in.
+  uint64_t destination_buffer_id = 0;
+  FreeView destination_view;
+  bool adds = false;                  // to it
+  int number = 0;                     // in the order of Watch()
+  bool is_used = false;               // a record has it among its `watched`
+  bool is_final = false;              // its gradient was found in the pass under way
   WatchedArray* next_used = nullptr;  // of the same record
   NDArray gradient;                   // what was found; undefined: none
 };

@@ -59,6 +59,7 @@ void GradientTape::Recorder::ForgetAll() {
     watched->destination.Clear();
     watched->gradient = NDArray();
   }
+  watched_before_ = watched_count_;
   watched_count_ = 0;
   calls_ = 0;
 }

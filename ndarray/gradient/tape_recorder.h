@@ -97,6 +97,11 @@ class GradientTape::Recorder final : public CallRecorder {
   bool MeetsWatched(const NDArray& array, uint32_t slot) const;
   bool FlowsToOne(absl::Span<const NDArray> inputs) const;
   WatchedArray* FindWatched(const TapedView& view) const;
+  // An array that was watched at this place in the order before Restart(), with the same gradient, and so were all before it: checks
+  // would find what they found then. False: it was not, and nothing has happened.
+  bool WatchAgain(const NDArray& x, const NDArray& gradient, GradientWrite write);
+  // The first of `watched_` that is not in use becomes a watched array of that slot, on the tape.
+  void AddWatched(const NDArray& gradient, uint32_t slot);
   // That no other watched array has its gradient there.
   void CheckDestination(const Destination& of_gradient);
   void ForgetAll();
@@ -194,7 +199,10 @@ class GradientTape::Recorder final : public CallRecorder {
   }
   std::vector<std::unique_ptr<WatchedArray>> watched_;
   size_t watched_count_ = 0;
-  Destinations destinations_;  // of those
+  // How many of them were watched together before Restart(), from the first on, which Watch() has met again one by one so far.
+  size_t watched_before_ = 0;
+  bool destinations_checked_ = true;  // of all of them: none shares memory with another
+  Destinations destinations_;         // of those
   TapeRecords records_;
   ShadowMemory shadows_;
   GradientTask task_;

@@ -34,14 +34,19 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
         "gradient tape: Watch of an array when it no longer records, expected before Backward and "
         "Stop");
   }
+  if (gradient.is_defined()) {
+    gradient.CheckAlive("watch", "gradient");
+    gradient.CheckWritable("watch");
+  }
+  if (watched_count_ < watched_before_ && WatchAgain(x, gradient, write)) return;
+  watched_before_ = 0;
+  if (watched_count_ == 0) destinations_checked_ = true;
   if (!IsFloating(x.dtype()) || x.NumElements() == 0 || MayRepeat(x)) {
     ThrowInvalidArgument(absl::StrCat(
         "gradient tape: Watch: found ", Described(x), MayRepeat(x) ? " whose elements repeat" : "",
         ", expected floats, at least one, each in a place of its own"));
   }
   if (gradient.is_defined()) {
-    gradient.CheckAlive("watch", "gradient");
-    gradient.CheckWritable("watch");
     if (!(gradient.shape() == x.shape()) || gradient.dtype() != x.dtype() ||
         gradient.device() != x.device() || MayRepeat(gradient) || ViewsOverlap(gradient, x)) {
       ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient is ",
@@ -75,23 +80,57 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
   // Who is told when each gradient is final may have others come to lie there.
   Destination destination;
   destination.Set(gradient);
-  if (listener_ == nullptr) CheckDestination(destination);
-  TapeRecord* const record = records_.New(0, 0, 0, nullptr, 0);
+  if (listener_ == nullptr) {
+    CheckDestination(destination);
+  } else {
+    destinations_checked_ = false;
+  }
+  destination.Clear();
   if (watched_count_ == watched_.size()) watched_.push_back(std::make_unique<WatchedArray>());
   WatchedArray& watched = *watched_[watched_count_];
+  watched.buffer_id = x.buffer()->id;
+  watched.view = view;
   watched.where = where;
+  watched.adds = gradient.is_defined() && write == GradientWrite::kAdd;
+  watched.destination.where = destination.where;
+  watched.destination_buffer_id =
+      gradient.is_defined() && gradient.buffer() ? gradient.buffer()->id : 0;
+  if (watched.destination_buffer_id != 0) watched.destination_view.Set(gradient);
+  AddWatched(gradient, view.slot);
+}
+
+bool GradientTape::Recorder::WatchAgain(const NDArray& x, const NDArray& gradient,
+                                        GradientWrite write) {
+  const WatchedArray& before = *watched_[watched_count_];
+  const Buffer *const buffer = x.buffer().get(), *const to = gradient.buffer().get();
+  if (buffer == nullptr || buffer->id != before.buffer_id || !before.view.IsOf(x) ||
+      (to == nullptr && gradient.is_defined()) ||
+      (!destinations_checked_ && listener_ == nullptr) ||
+      (to != nullptr ? to->id : 0) != before.destination_buffer_id ||
+      (to != nullptr && (!before.destination_view.IsOf(gradient) ||
+                         before.adds != (write == GradientWrite::kAdd)))) {
+    return false;
+  }
+  AddWatched(gradient, slots_.FindOrAdd(*buffer, x.dtype()));
+  return true;
+}
+
+void GradientTape::Recorder::AddWatched(const NDArray& gradient, uint32_t slot) {
+  WatchedArray& watched = *watched_[watched_count_];
+  WatchedInSlot& of_slot = slots_.AddWatchedOf(slot);
+  TapeRecord* const record = records_.New(0, 0, 0, nullptr, 0);
   of_slot.Add(watched);
-  absl::Cleanup remove = [&] { of_slot.Remove(watched); };
-  watched.destination = std::move(destination);
+  absl::Cleanup remove = [&] {
+    of_slot.Remove(watched);
+    watched.destination.Clear();
+  };
+  watched.destination.array = gradient;
   destinations_.Add(watched.destination);
   // Nothing fails from here on.
   std::move(remove).Cancel();
-  ++watched_count_;
-  watched.buffer_id = x.buffer()->id;
-  watched.view = view;
-  watched.is_computed = slots_[view.slot].computed != 0;
-  watched.adds = gradient.is_defined() && write == GradientWrite::kAdd;
-  watched.number = static_cast<int>(watched_count_) - 1;
+  watched.view.slot = slot;
+  watched.is_computed = slots_[slot].computed != 0;
+  watched.number = static_cast<int>(watched_count_++);
   watched.is_used = watched.is_final = false;
   watched.next_used = nullptr;
   record->kind = TapeRecord::Kind::kWatch;

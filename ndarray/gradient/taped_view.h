@@ -79,9 +79,8 @@ struct TapedView {
   }
   // Without keeping the buffer.
   void Set(const NDArray& array) {
-    const Buffer* const of = array.buffer().get();
     first = FirstElementOf(array);
-    device = of != nullptr ? of->device : Host();
+    device = array.device();
     dtype = array.dtype();
     rank = static_cast<int8_t>(array.rank());
     CopyAxes(array, array.rank());
@@ -135,6 +134,16 @@ struct TapedView {
     for (int i = 0; i < rank; ++i) {
       if (dims()[i] != other.dims()[i] || (dims()[i] != 1 && strides()[i] != other.strides()[i]))
         return false;
+    }
+    return true;
+  }
+  // Of the array, if it is of the same buffer.
+  bool IsOf(const NDArray& array) const {
+    if (dtype != array.dtype() || rank != array.rank() || first != FirstElementOf(array))
+      return false;
+    const int64_t *const its_dims = array.shape().dims(), *const its_strides = array.strides();
+    for (int i = 0; i < rank; ++i) {
+      if (dims()[i] != its_dims[i] || strides()[i] != its_strides[i]) return false;
     }
     return true;
   }

@@ -42,7 +42,8 @@ TEST(EmulatedNcclWaiting, AStreamBehindACollectiveWaitsForTheOtherRank) {
     finish();
     if (rank == 1) {
       while (!waits) std::this_thread::yield();
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // by now the other one is in its call
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(5));  // by now the other one is in its call
     }
     nccl->AllReduce(memory, memory, 1, cuda::NcclLibrary::kFloat32, cuda::NcclLibrary::kSum, comm,
                     stream);

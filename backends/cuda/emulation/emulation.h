@@ -34,7 +34,7 @@ struct Capture {
 // What an event's record stands for; waits keep it when the event is recorded again or destroyed.
 struct Mark {
   bool passed = false;
-  bool is_others = false;                // another rank's call passes it, on a thread of its own
+  bool is_others = false;            // another rank's call passes it, on a thread of its own
   std::shared_ptr<Capture> capture;  // recorded while capturing
   std::vector<int> nodes;
 };
