@@ -50,7 +50,8 @@ inline int64_t Describe(const NDArray& array, TensorRef& ref) {
     gaps |= dims[i] != 1 && strides[i] != count;
     count *= dims[i];
   }
-  ref.data = array.raw_data();
+  // Of an operand without elements there may be memory, on another device than the call's.
+  ref.data = count == 0 ? nullptr : array.raw_data();
   ref.dtype = array.dtype();
   ref.present = true;
   ref.dense = !gaps || count == 0;

@@ -11,14 +11,19 @@
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/io/npy_file.h"
 #include "tidepool/ndarray/io/safetensors_arrays.h"
 #include "tidepool/ndarray/kernel/registry.h"
+#include "tidepool/ndarray/linalg/solving.h"
 #include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/ndarray/ops/comparison.h"
+#include "tidepool/ndarray/ops/convolution.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/indexing.h"
 #include "tidepool/ndarray/ops/joining.h"
 #include "tidepool/ndarray/ops/matmul.h"
+#include "tidepool/ndarray/ops/random.h"
 #include "tidepool/ndarray/ops/reduction.h"
 
 namespace tidepool {
@@ -135,6 +140,7 @@ TEST_F(DeviceArraysTest, EmptyArraysAreWhereTheyWereMade) {
     EXPECT_EQ(Zeros({0}).device(), kDevice);
     EXPECT_EQ(Zeros({0}, DType::kFloat32, Place::Heap()).device(), Host());
     EXPECT_EQ(Zeros({0}, DType::kFloat32, Place::In(workspace)).device(), kDevice);
+    EXPECT_EQ(Zeros({0}, DType::kFloat32, Place::Heap()).Migrate().device(), kDevice);
   }
   NDManager manager = NDManager::NewBaseManager(kDevice, "there");
   EXPECT_EQ(Zeros({0}, DType::kFloat32, manager).device(), kDevice);
@@ -158,10 +164,62 @@ TEST_F(DeviceArraysTest, ResultsOfEmptyOperandsAreOnTheirDevice) {
     EXPECT_EQ(result.device(), kDevice);
     EXPECT_THAT((result + row).ToVector<float>(), ElementsAre(1, 1, 1));
   }
+  // The bias alone has elements.
+  const NDArray bias = Ones({3}, DType::kFloat32, Place::On(kDevice));
+  const NDArray whole = Cast(bias, DType::kUInt8);
+  for (const NDArray& result :
+       {Conv2d(empty({1, 1, 1, 0}, Host()), empty({3, 1, 1, 0}, Host()), &bias, {}),
+        Cast(MatMul(Zeros({1, 0}, DType::kUInt8), Zeros({0, 3}, DType::kUInt8), {}, &whole),
+             DType::kFloat32)}) {
+    EXPECT_EQ(result.device(), kDevice);
+    EXPECT_THAT(result.ToVector<float>(), ElementsAre(1, 1, 1));
+  }
+  const NDArray gathered =
+      GatherGrad(Zeros({0, 3}), Zeros({0}, DType::kInt64, Place::On(kDevice)), {1, 3}, 0);
+  EXPECT_EQ(gathered.device(), kDevice);
+  EXPECT_EQ(Shuffle(empty({0, 3}), 7, 1, 1).device(), kDevice);
+  const NDArray solved = linalg::LeastSquares(empty({0, 3}, Host()), empty({0, 1})).solution;
+  EXPECT_EQ(solved.device(), kDevice);
+  EXPECT_THAT(solved.ToVector<float>(), ElementsAre(0, 0, 0));
   // Of those with elements, wherever the empty ones are.
   const NDArray here = Concat({empty({0, 3}), Ones({1, 3})}, 0);
   EXPECT_EQ(here.device(), Host());
   EXPECT_THAT(here.ToVector<float>(), ElementsAre(1, 1, 1));
+}
+
+// Empty parts of arrays of two devices meet in an operator: nothing comes of it for either.
+TEST_F(DeviceArraysTest, GradientsOfEmptyPartsAreNowhere) {
+  if (!HasKernels()) GTEST_SKIP() << "arithmetic needs kernels";
+  const NDArray here = Ones({2, 1}), there = Ones({1, 2}, DType::kFloat32, Place::On(kDevice));
+  const auto product = [&](const NDArray& x) {
+    return Sum(MatMul(x.Slice(1, 0, 0), (there * 1).Slice(0, 0, 0)));
+  };
+  {
+    GradientTape tape;
+    tape.Watch(here);
+    tape.Watch(there);
+    tape.Backward(product(here * here));
+    EXPECT_EQ(tape.Gradient(here).device(), Host());
+    EXPECT_THAT(tape.Gradient(here).ToVector<float>(), ElementsAre(0, 0));
+    EXPECT_EQ(tape.Gradient(there).device(), kDevice);
+  }
+  GradientTape tape;
+  tape.Watch(here);
+  tape.Watch(there);
+  const NDArray h = here * 1;
+  const NDArray outputs[] = {Sum(h * 3), product(h)};
+  tape.Backward(outputs);
+  EXPECT_THAT(tape.Gradient(here).ToVector<float>(), ElementsAre(3, 3));
+  {
+    // A part of what is watched, as of what was computed; the gradient of nothing may be on any device.
+    GradientTape parts;
+    parts.Watch(here);
+    const NDArray of_none[] = {Sum(MatMul(here.Slice(1, 0, 0), Zeros({0, 2}))),
+                               here.Slice(1, 1, 1)};
+    const NDArray gradients[] = {Ones({}), Zeros({2, 0}, DType::kFloat32, Place::On(kDevice))};
+    parts.Backward(of_none, gradients);
+    EXPECT_THAT(parts.Gradient(here).ToVector<float>(), ElementsAre(0, 0));
+  }
 }
 
 TEST_F(DeviceArraysTest, FillsWithoutAKernelUseTheProviderWhereThePatternAllowsIt) {

@@ -41,8 +41,10 @@ NDArray Copied(const NDArray& from, BufferHandle buffer) {
 
 NDArray CopiedTo(const NDArray& from, WorkspaceCore* core) {
   const size_t bytes = static_cast<size_t>(from.NumElements()) * DTypeBytes(from.dtype());
-  if (bytes == 0)
-    return NDArray(from.shape(), from.dtype(), Place::On(from.device()));  // shares no buffer
+  if (bytes == 0) {  // shares no buffer
+    return NDArray(from.shape(), from.dtype(),
+                   Place::On(core != nullptr ? core->memory_device() : from.device()));
+  }
   return Copied(from, core != nullptr ? BufferHandle(core->Allocate(bytes))
                                       : BufferHandle(NewHeapBuffer(
                                             bytes, 64, MemoryKind::kAllocated, from.device())));

@@ -200,6 +200,8 @@ void ShadowMemory::Revive(Shadow& shadow, const TapedView& view) {
 
 void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, bool relu_done,
                        const NDArray* own) {
+  // Nothing comes of it, and it may be on any device.
+  if (of.count() == 0) return;
   FreeView summed;
   if (of.Repeats() > 1) {
     summed.SetPlace(of);
@@ -242,7 +244,7 @@ void ShadowMemory::Add(const TapedView& of, int64_t elements, NDArray gradient, 
 
 GradientPiece ShadowMemory::Take(const TapedView& view, int64_t elements) {
   Shadow* const shadow = Find(view.slot);
-  if (shadow == nullptr || shadow->IsEmpty()) return {};
+  if (shadow == nullptr || shadow->IsEmpty() || view.count() == 0) return {};
   if (!shadow->full.is_defined()) {
     bool overlaps = false;
     if (const auto at = FindPiece(*shadow, view, &overlaps); at != shadow->pieces.end()) {
@@ -280,7 +282,7 @@ GradientPiece ShadowMemory::Take(const TapedView& view, int64_t elements) {
 
 NDArray ShadowMemory::Peek(const TapedView& view, int64_t elements) {
   Shadow* const shadow = Find(view.slot);
-  if (shadow == nullptr || shadow->IsEmpty()) return {};
+  if (shadow == nullptr || shadow->IsEmpty() || view.count() == 0) return {};
   if (!shadow->full.is_defined()) {
     bool overlaps = false;
     if (const auto at = FindPiece(*shadow, view, &overlaps); at != shadow->pieces.end()) {

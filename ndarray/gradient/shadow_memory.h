@@ -31,7 +31,7 @@ struct GradientPiece {
 class ShadowMemory {
  public:
   // Adds `gradient`, of the view's shape and type, to its part. Takes the memory of one that nobody else has; of
-  // `own`, whoever has it. `elements`: of the buffer. Elements that the view repeats are added up.
+  // `own`, whoever has it. `elements`: of the buffer. Elements that the view repeats are added up; a view without any has no part.
   void Add(const TapedView& view, int64_t elements, NDArray gradient, bool relu_done = false,
            const NDArray* own = nullptr);
   // What was added to the view's part, which is taken away.

@@ -62,7 +62,8 @@ void GradientTape::Recorder::Seed(absl::Span<const NDArray> outputs,
       dz = Ones(z.shape(), z.dtype(), Place::CurrentOn(z.device()));
     }
     dz.CheckAlive("backward", "output_gradient");
-    if (!(dz.shape() == z.shape()) || dz.dtype() != z.dtype() || dz.device() != z.device()) {
+    if (!(dz.shape() == z.shape()) || dz.dtype() != z.dtype() ||
+        (dz.device() != z.device() && dz.NumElements() > 0)) {
       ThrowInvalidArgument(absl::StrCat(
           "gradient tape: Backward: the gradient of output ", o, " is ", Described(dz), " on ",
           DeviceName(dz.device()), ", expected ", Described(z), " on ", DeviceName(z.device())));

@@ -101,12 +101,15 @@ void GradientTape::Recorder::Stop() {
 
 bool GradientTape::Recorder::MeetsWatched(const TapedView& view) const {
   const WatchedInSlot* const of_slot = slots_.WatchedOf(view.slot);
-  return of_slot != nullptr && of_slot->FindOverlapping(Places(view)) != nullptr;
+  // A part without elements is one of what is watched, as that of what was computed.
+  return of_slot != nullptr &&
+         (of_slot->FindOverlapping(Places(view)) != nullptr || view.count() == 0);
 }
 
 bool GradientTape::Recorder::MeetsWatched(const NDArray& array, uint32_t slot) const {
   const WatchedInSlot* const of_slot = slots_.WatchedOf(slot);
-  return of_slot != nullptr && of_slot->FindOverlapping(Places(array)) != nullptr;
+  return of_slot != nullptr &&
+         (of_slot->FindOverlapping(Places(array)) != nullptr || array.NumElements() == 0);
 }
 
 inline void GradientTape::Recorder::CheckOverwrites(OpCode op, OperandSet needs,

@@ -37,7 +37,7 @@
 // versioned tensors) is an array that operators refuse to write to.
 //
 // Without elements there are no bytes to share: such a tensor may have null data, its deleter is called by
-// FromDLPack itself, and y is a new array of that shape, on the host, nobody's and on no ledger.
+// FromDLPack itself, and y is a new array of that shape, on the tensor's device, nobody's and on no ledger.
 //
 // Errors: kFailedPrecondition for an array of a workspace, a stale or a closed one, one that is to be read only in a
 // tensor without a version, while a step is captured; kUnimplemented for other types, lanes, major versions, device types

@@ -24,7 +24,6 @@ struct Decomposed {
   int64_t rows, columns, least;
   Place place;
   DType dtype;
-  Device device;
 
   Decomposed(const char* op, const NDArray& array, bool square)
       : x((CheckMatrix(op, "X", array, square), array)),
@@ -33,10 +32,9 @@ struct Decomposed {
         columns(x.columns),
         least(std::min(rows, columns)),
         place(ResultPlace(op, {&array})),
-        dtype(array.dtype()),
-        device(array.device()) {}
+        dtype(array.dtype()) {}
   Result Make(std::initializer_list<int64_t> more) const {
-    return Result(With(lead, absl::MakeConstSpan(more.begin(), more.size())), dtype, place, device);
+    return Result(With(lead, absl::MakeConstSpan(more.begin(), more.size())), dtype, place);
   }
 };
 

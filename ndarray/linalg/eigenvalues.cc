@@ -27,8 +27,8 @@ SymmetricEigenResult SymmetricEigen(const NDArray& x) {
   const Shape lead = LeadOf(x);
   const int64_t n = m.rows;
   const Place place = ResultPlace(kOp, {&x});
-  Result values(With(lead, {n}), x.dtype(), place, x.device());
-  Result vectors(With(lead, {n, n}), x.dtype(), place, x.device());
+  Result values(With(lead, {n}), x.dtype(), place);
+  Result vectors(With(lead, {n, n}), x.dtype(), place);
   VisitType(x.dtype(), [&]<typename T>(T) {
     ForEachItem(Items(lead), 9 * n * n * n, [&](int64_t item) {
       if (n == 0) return;
@@ -53,10 +53,9 @@ GeneralEigenResult GeneralEigen(const NDArray& x) {
   const Shape lead = LeadOf(x);
   const int64_t n = m.rows;
   const Place place = ResultPlace(kOp, {&x});
-  Result real(With(lead, {n}), x.dtype(), place, x.device()),
-      imaginary(With(lead, {n}), x.dtype(), place, x.device());
-  Result vectors(With(lead, {n, n}), x.dtype(), place, x.device()),
-      imaginary_vectors(With(lead, {n, n}), x.dtype(), place, x.device());
+  Result real(With(lead, {n}), x.dtype(), place), imaginary(With(lead, {n}), x.dtype(), place);
+  Result vectors(With(lead, {n, n}), x.dtype(), place),
+      imaginary_vectors(With(lead, {n, n}), x.dtype(), place);
   VisitType(x.dtype(), [&]<typename T>(T) {
     ForEachItem(Items(lead), 25 * n * n * n, [&](int64_t item) {
       if (n == 0) return;

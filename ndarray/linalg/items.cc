@@ -53,9 +53,9 @@ Shape With(const Shape& lead, absl::Span<const int64_t> more) {
   return Shape(dims);
 }
 
-Result::Result(const Shape& shape, DType dtype, const Place& place, Device device)
+Result::Result(const Shape& shape, DType dtype, const Place& place)
     : result_(shape, dtype, place), host_(result_) {
-  if (device != Host()) host_ = NDArray(shape, dtype, Place::Scratch(Host()));
+  if (result_.device() != Host()) host_ = NDArray(shape, dtype, Place::Scratch(Host()));
 }
 
 NDArray Result::Take() {

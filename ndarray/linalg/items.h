@@ -43,7 +43,7 @@ Shape With(const Shape& lead, absl::Span<const int64_t> more);
 // A result, written on the host and then where it belongs.
 class Result {
  public:
-  Result(const Shape& shape, DType dtype, const Place& place, Device device);
+  Result(const Shape& shape, DType dtype, const Place& place);
   template <typename T>
   T* At(int64_t item, int64_t size) {
     return host_.NumElements() == 0 ? nullptr : host_.mutable_data<T>() + item * size;

@@ -43,8 +43,8 @@ LeastSquaresResult LeastSquares(const NDArray& a, const NDArray& b, std::optiona
   const RightSides s("least_squares", a, b, /*square=*/false);
   const int64_t columns = s.a.columns, least = std::min(s.n, columns);
   const double relative = CutoffOf(cutoff, s.n, columns, a.dtype());
-  Result x = s.MakeResult(columns), ranks(s.lead, DType::kInt64, s.place, s.device),
-         values(With(s.lead, {least}), s.dtype, s.place, s.device);
+  Result x = s.MakeResult(columns), ranks(s.lead, DType::kInt64, s.place),
+         values(With(s.lead, {least}), s.dtype, s.place);
   VisitType(a.dtype(), [&]<typename T>(T) {
     ForEachItem(s.items, 8 * s.n * columns * least, [&](int64_t item) {
       auto solution = View<T>(x, item, columns, s.sides);
@@ -70,8 +70,7 @@ NDArray PseudoInverse(const NDArray& x, std::optional<double> cutoff) {
   CheckMatrix("pseudo_inverse", "X", x, /*square=*/false);
   const Matrices m(x);
   const double relative = CutoffOf(cutoff, m.rows, m.columns, x.dtype());
-  Result z(With(LeadOf(x), {m.columns, m.rows}), x.dtype(), ResultPlace("pseudo_inverse", {&x}),
-           x.device());
+  Result z(With(LeadOf(x), {m.columns, m.rows}), x.dtype(), ResultPlace("pseudo_inverse", {&x}));
   VisitType(x.dtype(), [&]<typename T>(T) {
     ForEachItem(
         Items(LeadOf(x)), 8 * m.rows * m.columns * std::min(m.rows, m.columns), [&](int64_t item) {

@@ -37,7 +37,7 @@ NDArray MatrixRank(const NDArray& x, std::optional<double> cutoff) {
   const Matrices values(SingularValues(x).ExpandDims(-2));
   const int64_t least = values.columns;
   const double relative = CutoffOf(cutoff, x.dim(x.rank() - 2), x.dim(x.rank() - 1), x.dtype());
-  Result ranks(LeadOf(x), DType::kInt64, ResultPlace("matrix_rank", {&x}), x.device());
+  Result ranks(LeadOf(x), DType::kInt64, ResultPlace("matrix_rank", {&x}));
   VisitType(x.dtype(), [&]<typename T>(T) {
     for (int64_t item = 0; item < Items(LeadOf(x)); ++item) {
       const T* const of_item = values.At<T>(item);

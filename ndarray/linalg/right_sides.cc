@@ -40,12 +40,11 @@ RightSides::RightSides(const char* op, const NDArray& its_a, const NDArray& its_
       sides(b.columns),
       items(Items(lead)),
       place(ResultPlace(op, {&its_a, &its_b})),
-      dtype(its_a.dtype()),
-      device(its_a.device()) {}
+      dtype(its_a.dtype()) {}
 
 Result RightSides::MakeResult(int64_t x_rows) const {
   const Shape shape = vector ? With(lead, {x_rows}) : With(lead, {x_rows, sides});
-  return Result(shape, dtype, place, device);
+  return Result(shape, dtype, place);
 }
 
 }  // namespace tidepool::linalg

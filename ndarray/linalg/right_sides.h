@@ -21,7 +21,6 @@ struct RightSides {
   int64_t n, sides, items;  // a has n rows, as b
   Place place;
   DType dtype;
-  Device device;
 };
 
 }  // namespace tidepool::linalg

@@ -121,7 +121,7 @@ NDArray SolveTriangular(const NDArray& a, const NDArray& b, const TriangularOpti
 NDArray Inverse(const NDArray& x) {
   CheckMatrix("inverse", "X", x, /*square=*/true);
   const Matrices m(x);
-  Result z(x.shape(), x.dtype(), ResultPlace("inverse", {&x}), x.device());
+  Result z(x.shape(), x.dtype(), ResultPlace("inverse", {&x}));
   VisitType(x.dtype(), [&]<typename T>(T) {
     ForEachItem(Items(LeadOf(x)), 2 * m.rows * m.rows * m.rows, [&](int64_t item) {
       View<T>(z, item, m.rows, m.rows) = Factors<T>("inverse", View<T>(m, item), item).inverse();
@@ -140,7 +140,7 @@ NDArray Inverse(const NDArray& x) {
 NDArray Determinant(const NDArray& x) {
   CheckMatrix("determinant", "X", x, /*square=*/true);
   const Matrices m(x);
-  Result z(LeadOf(x), x.dtype(), ResultPlace("determinant", {&x}), x.device());
+  Result z(LeadOf(x), x.dtype(), ResultPlace("determinant", {&x}));
   VisitType(x.dtype(), [&]<typename T>(T) {
     ForEachDeterminant<T>(m, Items(LeadOf(x)),
                           [&](int64_t item, T, T, T value) { *z.At<T>(item, 1) = value; });
@@ -160,8 +160,7 @@ LogDeterminant SignAndLogDeterminant(const NDArray& x) {
   CheckMatrix(kOp, "X", x, /*square=*/true);
   const Matrices m(x);
   const Place place = ResultPlace(kOp, {&x});
-  Result signs(LeadOf(x), x.dtype(), place, x.device()),
-      logs(LeadOf(x), x.dtype(), place, x.device());
+  Result signs(LeadOf(x), x.dtype(), place), logs(LeadOf(x), x.dtype(), place);
   VisitType(x.dtype(), [&]<typename T>(T) {
     ForEachDeterminant<T>(m, Items(LeadOf(x)), [&](int64_t item, T sign, T log, T) {
       *signs.At<T>(item, 1) = sign;

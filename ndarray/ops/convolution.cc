@@ -4,8 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/dispatch.h"
+#include "tidepool/ndarray/ops/activation.h"
 #include "tidepool/ndarray/ops/checks.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/nn_checks.h"
 
 namespace tidepool {
@@ -39,7 +42,14 @@ NDArray Conv2d(const NDArray& input, const NDArray& filter, const NDArray* bias,
     CheckDType("conv2d", "bias", *bias, input.dtype());
     CheckShape("conv2d", "bias", *bias, {filter.dim(0)});
   }
-  NDArray output(output_shape, input.dtype(), ResultPlace(OpCode::kConv2d, {&input, &filter}));
+  NDArray output(output_shape, input.dtype(),
+                 ResultPlace(OpCode::kConv2d, {&input, &filter, bias}));
+  if (input.NumElements() == 0 && output.NumElements() > 0) {  // images of no channels
+    FillInto(0, output);
+    if (bias != nullptr) AddInto(output, *bias, output);
+    if (attributes.relu) ReluInto(output, output);
+    return output;
+  }
   Dispatch(OpCode::kConv2d, {&input, &filter, bias}, {&output}, &attributes);
   return output;
 }
@@ -53,6 +63,10 @@ NDArray Conv2dGradInput(const NDArray& output_gradient, const NDArray& filter,
              Conv2dOutputShape(input_shape, filter.shape(), attributes));
   NDArray input_gradient(input_shape, output_gradient.dtype(),
                          ResultPlace(OpCode::kConv2dGradInput, {&output_gradient, &filter}));
+  if (output_gradient.NumElements() == 0) {  // of no filters
+    FillInto(0, input_gradient);
+    return input_gradient;
+  }
   Dispatch(OpCode::kConv2dGradInput, {&output_gradient, &filter}, {&input_gradient}, &attributes);
   return input_gradient;
 }

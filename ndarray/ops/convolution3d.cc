@@ -62,7 +62,7 @@ NDArray Conv3d(const NDArray& input, const NDArray& filter, const NDArray* bias,
   CheckDType("conv3d", "filter", filter, input.dtype());
   const Shape shape = Conv3dOutputShape(input.shape(), filter.shape(), attributes);
   CheckBias("conv3d", bias, input, filter.dim(0));
-  NDArray output(shape, input.dtype(), ResultPlace(kOp, {&input, &filter}));
+  NDArray output(shape, input.dtype(), ResultPlace(kOp, {&input, &filter, bias}));
   Dispatch(kOp, {&input, &filter, bias}, {&output}, &attributes);
   return output;
 }

@@ -92,7 +92,7 @@ NDArray CtcLoss(const NDArray& log_probabilities, const NDArray& labels,
                    log_probabilities.dim(2), attributes);
   }
   NDArray loss({log_probabilities.dim(0)}, log_probabilities.dtype(),
-               ResultPlace(op, {&log_probabilities, &labels}));
+               ResultPlace(op, {&log_probabilities, &labels, &input_lengths, &label_lengths}));
   Dispatch(op, {&log_probabilities, &labels, &input_lengths, &label_lengths}, {&loss}, &attributes);
   return loss;
 }
@@ -106,7 +106,7 @@ NDArray CtcLossGrad(const NDArray& log_probabilities, const NDArray& labels,
   CheckShape(Info(op).name, "loss_gradient", loss_gradient, {log_probabilities.dim(0)});
   CheckDType(Info(op).name, "loss_gradient", loss_gradient, log_probabilities.dtype());
   NDArray gradient(log_probabilities.shape(), log_probabilities.dtype(),
-                   ResultPlace(op, {&log_probabilities, &labels}));
+                   ResultPlace(op, {&log_probabilities, &labels, &input_lengths, &label_lengths}));
   Dispatch(op, {&log_probabilities, &labels, &input_lengths, &label_lengths, &loss_gradient},
            {&gradient}, &attributes);
   return gradient;

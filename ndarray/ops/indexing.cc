@@ -276,7 +276,7 @@ NDArray GatherGrad(const NDArray& dz, const NDArray& indices, const Shape& x_sha
   axis = NormalizeAxis("scatter_add", axis, x_shape.rank());
   CheckShape("scatter_add", "updates", dz,
              GatheredShape(OpCode::kScatterAdd, x_shape, axis, indices.shape()));
-  const Place place = Place::CurrentOn(dz.device());
+  const Place place = Place::CurrentOn(ResultPlace(OpCode::kScatterAdd, {&dz, &indices}).device());
   if (IsFloating(dz.dtype()) && !Contains(Info(OpCode::kScatterAdd).types, dz.dtype())) {
     // What is added up over many places keeps more digits than f16 and bf16 have.
     NDArray sums = Zeros(x_shape, DType::kFloat32, place);

@@ -95,7 +95,7 @@ void ProductOfCasts(const NDArray& x, const NDArray& y, DType type, NDArray& z,
   const NDArray of_bias = bias != nullptr ? CastScratch(*bias, type) : NDArray();
   if (bias != nullptr) bias = &of_bias;
   if (z.dtype() == type) return MatMulInto(of_x, of_y, z, attributes, bias);
-  NDArray wide(z.shape(), type, Place::Scratch(x.device()));
+  NDArray wide(z.shape(), type, Place::Scratch(z.device()));
   if (attributes.accumulate) CopyInto(z, wide);
   // The sign is that of the result, which wraps.
   MatMulAttributes linear = attributes;

@@ -63,6 +63,7 @@ NDArray RandomPermutation(int64_t count, uint64_t seed, uint64_t stream, DType d
 NDArray Shuffle(const NDArray& x, uint64_t seed, uint64_t stream, int axis) {
   CheckOperands(OpCode::kGather, {&x});
   axis = NormalizeAxis("shuffle", axis, x.rank());
+  if (x.NumElements() == 0) return x.Dup();
   return Gather(x, RandomPermutation(x.dim(axis), seed, stream), axis);
 }
 

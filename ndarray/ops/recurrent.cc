@@ -118,7 +118,7 @@ LstmStepGradients LstmStepGrad(const NDArray& input, const NDArray& output, cons
   CheckDType(kName, "bias' gradient", weight_gradients.bias, cell.dtype());
   // What allocates comes first: a failure leaves the weights' gradients as they were.
   const LstmCellGradients d = LstmCellGrad(cell, result, output_gradient, cell_gradient);
-  const NDArray ones = Ones({input.dim(0)}, cell.dtype(), Place::CurrentOn(input.device()));
+  const NDArray ones = Ones({input.dim(0)}, cell.dtype(), Place::CurrentOn(d.gates.device()));
   LstmStepGradients gradients{MatMul(d.gates, weights.input), MatMul(d.gates, weights.recurrent),
                               d.cell};
   MatMulInto(d.gates, input, weight_gradients.input, kAddToWeights);
@@ -194,7 +194,8 @@ GruStepGradients GruStepGrad(const NDArray& input, const NDArray& hidden, const 
   }
   const GruCellGradients d =
       GruCellGrad(result.activations, result.hidden_gates, hidden, output_gradient);
-  const NDArray ones = Ones({input.dim(0)}, hidden.dtype(), Place::CurrentOn(input.device()));
+  const NDArray ones =
+      Ones({input.dim(0)}, hidden.dtype(), Place::CurrentOn(d.input_gates.device()));
   GruStepGradients gradients{MatMul(d.input_gates, weights.input), d.hidden};
   MatMulInto(d.hidden_gates, weights.recurrent, gradients.hidden, kAdd);
   MatMulInto(d.input_gates, input, weight_gradients.input, kAddToWeights);
