@@ -105,6 +105,28 @@ TEST(TidepoolBudget, WhatHasRoomToTrainIsSavedAndEvaluatedByFewerImagesAtOnce) {
   EXPECT_EQ(EvaluationOf(named.out), expected);
 }
 
+TEST(TidepoolBudget, LimitsOfAFlagHold) {
+  const std::string folder = FewImages();
+  const auto with = [&](const std::string& limits) {
+    return Train(folder, "", {"--memory_limits=" + limits});
+  };
+  EXPECT_EQ(with("owner nobody=1KiB, soft 1MiB").status, 0);
+  RunResult result = with("process=1MiB");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("limit of the process is 1048576 bytes"));
+  result = with("owner network=100KiB");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("the limit of owner [network] is 102400 bytes"));
+  result = with("host=1MiB");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("the limit of device host is 1048576 bytes"));
+  result = with("network=1MiB");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("tidepool train: flag --memory_limits: \"network=1MiB\": found "
+                                    "\"network\" in front of =, expected a device"));
+  EXPECT_EQ(result.out, "");
+}
+
 TEST(TidepoolBudget, FlagsThatNothingWouldKeepToAreRefusedBeforeAnythingIsRead) {
   const std::string folder = NewFolder(), limit = "64MiB";
   const auto refusal = [&](const std::string& process_limit, std::vector<std::string> flags) {

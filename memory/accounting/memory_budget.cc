@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tidepool/memory/accounting/bytes_of_text.h"
 #include "tidepool/memory/accounting/memory_events.h"
+#include "tidepool/memory/accounting/memory_limits.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
@@ -72,14 +72,24 @@ void CheckNotNegative(const MemoryOwner& owner, int64_t bytes) {
 MemoryBudget& MemoryBudget::Global() {
   static MemoryBudget* const budget = [] {
     const char* const text = std::getenv(kBudgetVariable);
-    const int64_t limit =
-        text == nullptr || *text == '\0' ? kUnlimited : BytesOfText(kBudgetVariable, text);
-    auto* const made = new MemoryBudget;
-    if (limit != kUnlimited) {
-      made->process_.limit.store(limit, std::memory_order_relaxed);
-      made->limits_.store(1, std::memory_order_relaxed);
+    const std::vector<MemoryLimit> limits =
+        MemoryLimitsOfText(kBudgetVariable, text == nullptr ? "" : text);
+    std::unique_ptr<MemoryBudget> made(new MemoryBudget);
+    // As the setters do, which ask for the budget that is being made; nobody has anything yet.
+    for (const MemoryLimit& limit : limits) {
+      BudgetLine* line = &made->process_;
+      if (limit.of != MemoryLimit::Of::kProcess) {
+        MemoryOwner& owner = limit.of == MemoryLimit::Of::kOwner ? MemoryOwnerAt(limit.owner)
+                                                                 : MemoryOwner::Process();
+        MakeLines(owner, limit.device);
+        line = &LineOf(owner, limit.device);
+      }
+      (limit.is_soft ? line->soft_limit : line->limit)
+          .store(limit.bytes, std::memory_order_relaxed);
+      made->limits_.fetch_add(1, std::memory_order_relaxed);
+      if (limit.is_soft) made->soft_limits_.fetch_add(1, std::memory_order_relaxed);
     }
-    return made;
+    return made.release();
   }();
   return *budget;
 }

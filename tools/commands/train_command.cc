@@ -15,6 +15,7 @@
 #include "tidepool/eval/evaluation.h"
 #include "tidepool/memory/accounting/bytes_of_text.h"
 #include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_limits.h"
 #include "tidepool/memory/accounting/memory_log.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/io/atomic_file.h"
@@ -52,6 +53,8 @@ ABSL_FLAG(std::string, memory_profile, "",
 ABSL_FLAG(std::string, save, "", "where to save the model; empty: nowhere");
 ABSL_FLAG(std::string, memory_budget, "",
           "\"50%\" of a step, bytes, or \"process\": what its limit leaves");
+ABSL_FLAG(std::string, memory_limits, "",
+          "of the process, devices and owners: \"2GiB, cuda:0=8GiB, owner network=1GiB\"");
 ABSL_FLAG(std::string, budget_strategy, "",
           "for what waits for the backward pass: auto (empty), spill, recompute or none");
 ABSL_FLAG(std::string, spill_folder, "",
@@ -150,6 +153,8 @@ void WriteTrace(const Workspace& workspace, const std::string& path) {
 }  // namespace
 
 int RunTrain() {
+  // Before anything is made that they are to hold.
+  SetMemoryLimits(MemoryLimitsOfText("flag --memory_limits", absl::GetFlag(FLAGS_memory_limits)));
   if (absl::GetFlag(FLAGS_distributed)) return RunTrainDistributed();
   CheckNoFlagsOfJobs();
   const auto start = std::chrono::steady_clock::now();

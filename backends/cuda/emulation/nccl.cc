@@ -181,10 +181,7 @@ int Queue(const char* function, void* handle, const Call& call, int operation, c
   if (meeting.calls.empty()) {
     meeting.calls.assign(ranks, call);
     meeting.over.resize(ranks);
-    for (std::shared_ptr<Mark>& over : meeting.over) {
-      over = std::make_shared<Mark>();
-      over->is_others = true;
-    }
+    for (auto& over : meeting.over) over = std::make_shared<Mark>(Mark{.is_others = true});
   }
   const Call& other = meeting.calls[0];
   meeting.differs = meeting.differs || other.kind != call.kind || other.count != call.count ||
