@@ -11,10 +11,7 @@ int main(int argc, char** argv) {
       WithRecordingCommands({
           {"train",
            "train a network on labelled images and save it",
-           "Modes: enabled places arrays by lifetimes learned in the first step, single one behind "
-           "the\n"
-           "other; separate has a workspace for each purpose; none is the heap. All compute the "
-           "same bits.",
+           "Modes, same bits: enabled learns lifetimes, single appends, separate by purpose, none is the heap.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
             "workspace_mode", "device", "graphs", "threads", "memory_log", "memory_profile",
             "trace_file", "save", "memory_budget"},
