@@ -11,7 +11,8 @@ int main(int argc, char** argv) {
       WithRecordingCommands({
           {"train",
            "train a network on labelled images and save it",
-           "Modes, same bits: enabled learns lifetimes, single appends, separate by purpose, none is the heap.",
+           "Modes, same bits: enabled learns lifetimes, single appends, separate by purpose, none "
+           "is the heap.",
            {"data", "model", "epochs", "batch", "updater", "learning_rate", "schedule", "seed",
             "workspace_mode", "device", "graphs", "threads", "memory_log", "memory_profile",
             "trace_file", "save", "memory_budget"},
