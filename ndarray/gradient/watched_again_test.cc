@@ -18,12 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string Refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "nothing was thrown";
+  return std::string(CatchStatus(call).message());
 }
 
 class WatchedAgain : public testing::Test {

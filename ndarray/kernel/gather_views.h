@@ -15,8 +15,8 @@ namespace tidepool {
 struct GatherViews {
   TensorRef x, indices;  // of the result's rank, with sizes of 1 where they do not vary
   int64_t step;          // from one slice to the next
-  int64_t index_places
-      [kMaxRank];  // strides of the indices' numbers in row-major order, as an array like `indices`
+  // Strides of an array like `indices` whose elements are the indices' numbers in row-major order: faults are told by those.
+  int64_t index_places[kMaxRank];
 
   explicit GatherViews(const KernelCall& call) : x(call.inputs[0]), indices(call.inputs[1]) {
     const TensorRef& from = call.inputs[0];

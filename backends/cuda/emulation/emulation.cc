@@ -22,8 +22,8 @@ namespace {
 
 // Queues longer than this run on, so that work whose end nobody awaits does not pile up.
 constexpr size_t kMostQueued = 4096;
-constexpr int kMostWaits =
-    200'000;  // for another rank, of a tenth of a millisecond: twenty seconds
+// For another rank, of a tenth of a millisecond each: one that has not come after twenty seconds does not come.
+constexpr int kMostWaits = 200'000;
 
 struct sigaction before;
 
