@@ -7,6 +7,7 @@
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/spill/spillables.h"
+#include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ndarray.h"
@@ -99,6 +100,13 @@ SpilledBytes WriteBeside(SpillFile& file, const std::string& text) {
 }
 // [bytes]
 
+// [tiers]
+// What leaves a device waits in at most so many bytes of the host's page-locked memory; then in the file.
+Spillables WithTier(SpillFile& file) {
+  return Spillables(file, {{.device = Host(), .bytes = int64_t{8} << 30}});
+}
+// [tiers]
+
 TEST(Spilling, AnArrayWaitsInAFile) {
   SpillFile file({.folder = testing::TempDir(), .capacity_bytes = int64_t{1} << 30});
   EXPECT_EQ(SumAfterWaiting(file), Sum(RandomUniform({256, 1024}, -1, 1, 1)).Item<float>());
@@ -123,6 +131,18 @@ TEST(Spilling, ABudgetTakesWhatNobodyUses) {
   scores.Forget(1);
   EXPECT_EQ(Sum(scores.Of(question)).Item<float>(), 0);
   MemoryBudget::Global().SetOwnerLimit(small, Host(), MemoryBudget::kUnlimited);
+}
+
+TEST(Spilling, WhatLeavesADeviceWaitsOnTheHost) {
+  SpillFile file({.folder = testing::TempDir()});
+  Spillables spillables = WithTier(file);
+  const Device device = SimulatedDevice::kDevice;
+  SpillableArray array(spillables, Full({1000}, 3.0).CopyTo(Place::On(device)), "there");
+  EXPECT_TRUE(array.Spill());
+  EXPECT_EQ(spillables.stats().tiers[0].here_bytes, 4000);
+  EXPECT_EQ(file.stats().written.bytes, 0);
+  EXPECT_EQ((*array.Read()).device(), device);
+  EXPECT_EQ(array.Read()->CopyTo(Place::Heap()).ToVector<float>(), std::vector<float>(1000, 3));
 }
 
 TEST(Spilling, StepsThatAreLearned) {

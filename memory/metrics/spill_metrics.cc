@@ -1,8 +1,12 @@
 #include "tidepool/memory/metrics/spill_metrics.h"
 
+#include <string>
 #include <string_view>
+#include <type_traits>
 
+#include "tidepool/memory/device_check.h"
 #include "tidepool/memory/spill/plan_counters.h"
+#include "tidepool/memory/spill/tier_counters.h"
 
 namespace tidepool::internal {
 namespace {
@@ -69,11 +73,44 @@ void WritePlans(const SpillPlanCounters& plan, ExpositionWriter& text) {
       "Bytes written before they had to go as a plan said.", plan.early_bytes);
 }
 
+void WriteTiers(ExpositionWriter& text) {
+  const auto each = [&](std::string_view name, std::string_view help, const auto& came,
+                        const auto& returned, const auto& went_on) {
+    text.Family(name, kCounter, help);
+    ForEachPossibleDevice([&](Device device) {
+      const SpillTierCounters tier = TotalSpillTierCounters(device);
+      if (tier.came + tier.passed_by == 0) return;
+      const std::string of = DeviceName(device);
+      text.Sample({{"tier", of}, {"way", "came"}}, came(tier));
+      text.Sample({{"tier", of}, {"way", "returned"}}, returned(tier));
+      if constexpr (!std::is_null_pointer_v<std::remove_cvref_t<decltype(went_on)>>)
+        text.Sample({{"tier", of}, {"way", "went_on"}}, went_on(tier));
+    });
+  };
+  const auto of = [](int64_t SpillTierCounters::*member) {
+    return [member](const SpillTierCounters& tier) { return tier.*member; };
+  };
+  const auto seconds = [](int64_t SpillTierCounters::*member) {
+    return
+        [member](const SpillTierCounters& tier) { return static_cast<double>(tier.*member) / 1e9; };
+  };
+  each("tidepool_spill_tier_bytes_total",
+       "Bytes of devices to memory where they wait before the file, back, and on from there.",
+       of(&SpillTierCounters::came_bytes), of(&SpillTierCounters::returned_bytes),
+       of(&SpillTierCounters::went_on_bytes));
+  each("tidepool_spill_tier_arrays_total", "Arrays of those.", of(&SpillTierCounters::came),
+       of(&SpillTierCounters::returned), of(&SpillTierCounters::went_on));
+  each("tidepool_spill_tier_seconds_total", "How long their copies were waited for.",
+       seconds(&SpillTierCounters::came_nanoseconds),
+       seconds(&SpillTierCounters::returned_nanoseconds), nullptr);
+}
+
 }  // namespace
 
 void WriteSpillMetrics(const SpillCounters& files, ExpositionWriter& text) {
   WriteFiles(files, text);
   WritePlans(TotalSpillPlanCounters(), text);
+  WriteTiers(text);
 }
 
 }  // namespace tidepool::internal

@@ -48,7 +48,12 @@ const char* FindWhyItStays(SpillState<StdSync>& state, std::atomic<const char*>&
 }  // namespace
 
 Spillables::Spillables(SpillFile& file, std::string name)
+    : Spillables(file, std::vector<SpillTier>(), std::move(name)) {}
+
+Spillables::Spillables(SpillFile& file, std::vector<SpillTier> tiers, std::string name)
     : file_(file),
+      tiers_(CheckedTiers(std::move(tiers), name)),
+      in_tiers_(tiers_.size()),
       registration_(Reclaimer::Global().Register(std::move(name), static_cast<Spiller&>(*this))) {}
 
 Spillables::~Spillables() { registration_.Reset(); }
@@ -185,8 +190,6 @@ void Spillables::Prefetch(Item& item) {
   item.state.Comes();
 }
 
-bool Spillables::SpillOne(Item& item) { return LetGo(item); }
-
 void Spillables::NoteFailure() noexcept {
   try {
     try {
@@ -200,7 +203,7 @@ void Spillables::NoteFailure() noexcept {
   }
 }
 
-bool Spillables::LetGo(Item& item) {
+bool Spillables::LetGo(Item& item, bool to_file) {
   if (IsChild()) return false;
   Found found = Found::kHere;
   if (!item.state.BeginSpill(&found)) {
@@ -215,7 +218,7 @@ bool Spillables::LetGo(Item& item) {
   }
   int64_t written = 0;
   try {
-    written = item.LetGo(found);
+    written = item.LetGo(found, to_file);
   } catch (...) {
     {
       const std::lock_guard lock(mutex_);
@@ -234,9 +237,13 @@ bool Spillables::LetGo(Item& item) {
       internal::CountSpillPlan(&stats_.plan, {.in_vain = 1});
     }
     NotAhead(item);
-    SetAway(item, true);
-    ++stats_.spills;
-    stats_.spilled_bytes += item.bytes;
+    if (item.tier == Item::kNoTier) {
+      SetAway(item, true);
+      ++stats_.spills;
+      stats_.spilled_bytes += item.bytes;
+    } else {
+      CountInTier(item.tier, {.went_on = 1, .went_on_bytes = item.bytes});
+    }
     stats_.rewritten_bytes += written;
   }
   item.state.Spilled();
@@ -245,19 +252,19 @@ bool Spillables::LetGo(Item& item) {
 
 // ---- under pressure ---------------------------------------------------------------------------------
 
-int64_t Spillables::SpillWhere(int64_t wanted, Serves serves) {
+int64_t Spillables::SpillWhere(int64_t wanted, Serves serves, bool to_file, int64_t used_after) {
   int64_t gone = 0;
   for (const bool recomputed : {false, true}) {
     if (gone >= wanted) break;
     bool by_plan = false;
     std::vector<Candidate> left =
         Candidates([&](const Item& item) { return item.recomputed == recomputed && serves(item); },
-                   -1, &by_plan);
+                   used_after, &by_plan);
     while (gone < wanted && !left.empty()) {
       // Where something is known, no more than is needed goes: one large one does instead of several small ones.
       for (const Candidate& candidate : TakeLeast(&left, by_plan ? wanted - gone : 1)) {
         try {
-          if (LetGo(*candidate.item)) gone += candidate.item->bytes;
+          if (LetGo(*candidate.item, to_file)) gone += candidate.item->bytes;
         } catch (const Error&) {
           // A full disk, or one that fails: it stays, as do others perhaps, and what can be computed again may go still.
         } catch (const std::bad_alloc&) {
@@ -275,12 +282,14 @@ int64_t Spillables::Spill(int64_t wanted, const MemoryRequest& request) {
     failure_.clear();
   }
   const Serving serving(request);
-  return SpillWhere(wanted, [&](const Item& item) { return serving.Serves(item); });
+  return SpillWhere(
+      wanted, [&](const Item& item) { return serving.Serves(item); }, serving.any_device());
 }
 
 int64_t Spillables::SpillNow(int64_t wanted) {
   if (IsChild()) return 0;
-  return SpillWhere(wanted, [](const Item&) { return true; });
+  return SpillWhere(
+      wanted, [](const Item&) { return true; }, /*to_file=*/true);
 }
 
 // ---- words --------------------------------------------------------------------------------------------
@@ -301,7 +310,7 @@ std::string Spillables::DescribePinned() const {
   };
   for (const std::shared_ptr<Item>& item : Items()) {
     const std::lock_guard looks(LooksMutex());
-    if (!item->state.is_here()) continue;
+    if (item->tier != Item::kNoTier || !item->state.is_here()) continue;
     const bool pinned = item->state.pins() > 0;
     const char* const stays =
         pinned ? nullptr
@@ -336,10 +345,20 @@ SpillablesStats Spillables::stats() const {
   {
     const std::lock_guard lock(mutex_);
     stats = stats_;
+    stats.tiers = in_tiers_;
   }
-  stats.items = static_cast<int64_t>(items.size());
+  for (size_t tier = 0; tier < tiers_.size(); ++tier) {
+    stats.tiers[tier].device = tiers_[tier].device;
+    stats.tiers[tier].limit_bytes = tiers_[tier].bytes;
+  }
   for (const std::shared_ptr<Item>& item : items) {
     const std::lock_guard looks(LooksMutex());
+    if (item->tier != Item::kNoTier) {
+      if (item->state.has_memory())
+        stats.tiers[static_cast<size_t>(item->tier)].here_bytes += item->bytes;
+      continue;
+    }
+    ++stats.items;
     if (item->recomputed) stats.recomputed_bytes += item->bytes;
     if (!item->state.has_memory()) {
       stats.away_bytes += item->bytes;
@@ -355,12 +374,22 @@ SpillablesStats Spillables::stats() const {
 }
 
 std::string SpillablesStats::ToString() const {
-  return absl::StrCat(items, " spillable: ", here_bytes, " bytes in memory (", pinned_bytes,
-                      " pinned, ", elsewhere_bytes, " with others as well), ", away_bytes,
-                      " away, ", recomputed_bytes, " of all are computed again; ", spills,
-                      " went (", spilled_bytes, " bytes, ", rewritten_bytes, " of them written), ",
-                      returns, " came back (", returned_bytes, " bytes), ", stalls,
-                      " were waited for, ", failures, " failures\n", plan.ToString());
+  std::string text = absl::StrCat(
+      items, " spillable: ", here_bytes, " bytes in memory (", pinned_bytes, " pinned, ",
+      elsewhere_bytes, " with others as well), ", away_bytes, " away, ", recomputed_bytes,
+      " of all are computed again; ", spills, " went (", spilled_bytes, " bytes, ", rewritten_bytes,
+      " of them written), ", returns, " came back (", returned_bytes, " bytes), ", stalls,
+      " were waited for, ", failures, " failures\n", plan.ToString());
+  for (const SpillTierStats& tier : tiers) {
+    absl::StrAppend(&text, "tier ", DeviceName(tier.device), ": ", tier.here_bytes, " bytes of ",
+                    tier.limit_bytes == std::numeric_limits<int64_t>::max()
+                        ? "any"
+                        : absl::StrCat(tier.limit_bytes),
+                    "; ", tier.came, " came (", tier.came_bytes, " bytes), ", tier.returned,
+                    " returned (", tier.returned_bytes, " bytes), ", tier.went_on, " went on (",
+                    tier.went_on_bytes, " bytes), ", tier.passed_by, " passed by\n");
+  }
+  return text;
 }
 
 }  // namespace tidepool

@@ -23,6 +23,14 @@
 // bring more than least recent use would, as what is read ahead takes the room of one, and sizes differ: where it did in all, the
 // next cycles make no room for what is read ahead, then read nothing ahead, then go by least recent use.
 //
+// What goes from a device waits in tiers before the file, where there are some: page-locked memory of the host, or another device's.
+//
+//   Spillables spillables(file, {{.device = Host(), .bytes = int64_t{8} << 30}});
+//
+// It goes to the first one that has room, in its bytes and in the budgets of its device, which may make some: what waits there and is used
+// last goes on, to the next tier or to the file, and where the newcomer is used later than all of it, the newcomer goes past. Other
+// things of the tier's device stay for it. A request that only fewer bytes in all would serve (the process's limit) passes the tiers by. What comes back has left its tier.
+//
 // Ownership: the file outlives it, and it its items. Threads: any. A budget's request, on whichever thread, waits for what it has
 // written. Callbacks of memory_events.h and of the Reclaimer are in the middle of one: a pin that would have to wait is refused to
 // them. Cost: a request that has to spill goes through all items; a use of one is a lock, and a few more, with a look at the next eight uses,
@@ -33,7 +41,10 @@
 #define TIDEPOOL_MEMORY_SPILL_SPILLABLES_H_
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -49,15 +60,28 @@
 #include "tidepool/memory/spill/plan_counters.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/spill/spill_state.h"
+#include "tidepool/memory/spill/tier_counters.h"
 #include "tidepool/memory/spill/use_cycle.h"
 #include "tidepool/memory/sync/std_sync.h"
 
 namespace tidepool {
 
+// Where things of devices wait before they go to the file.
+struct SpillTier {
+  Device device = Host();                               // of which the memory is
+  int64_t bytes = std::numeric_limits<int64_t>::max();  // that may wait there at a time
+};
+
+// Of one tier.
+struct SpillTierStats : SpillTierCounters {
+  Device device = Host();
+  int64_t limit_bytes = 0, here_bytes = 0;  // as given; now
+};
+
 // What there is now, and what was done so far.
 struct SpillablesStats {
   int64_t items = 0;                       // registered
-  int64_t here_bytes = 0, away_bytes = 0;  // of them: in memory, in the file
+  int64_t here_bytes = 0, away_bytes = 0;  // of them: where they live, in tiers or the file
   int64_t pinned_bytes = 0;                // of those here
   int64_t elsewhere_bytes = 0;             // likewise: their bytes are with somebody else as well
   int64_t recomputed_bytes = 0;            // of all: what is computed again, and never written
@@ -68,8 +92,9 @@ struct SpillablesStats {
   int64_t stalls = 0;                       // uses that waited for it, or for its being computed
   int64_t failures = 0;                     // to let go
   SpillPlanCounters plan;                   // of cycles
+  std::vector<SpillTierStats> tiers;        // in their order
 
-  // A line for people.
+  // A line for people, and one for each tier.
   std::string ToString() const;
 };
 
@@ -87,6 +112,17 @@ class Spillables final : private Spiller {
           bytes(its_bytes),
           recomputed(is_recomputed),
           name(std::move(its_name)) {}
+    // What waits in a tier for `of`, which outlives it.
+    Item(Item& of, size_t its_tier, Device its_device)
+        : UsedThing(of.bytes),
+          device(its_device),
+          owner(of.owner),
+          owner_lease(of.owner),
+          bytes(of.bytes),
+          recomputed(false),
+          name(of.name),
+          tier(static_cast<int>(its_tier)),
+          of_(of.of_ != nullptr ? of.of_ : &of) {}
     virtual ~Item() = default;
     Item(const Item&) = delete;
     Item& operator=(const Item&) = delete;
@@ -97,14 +133,17 @@ class Spillables final : private Spiller {
     const int64_t bytes;           // that it takes while it is here
     const bool recomputed;         // made again instead of read from the file
     const std::string name;        // in reports
+    const int tier = kNoTier;      // that it waits in; kNoTier: somebody uses it
     SpillState<StdSync> state;     // where it is and who is at it
+
+    static constexpr int kNoTier = -1;
 
    private:
     friend class Spillables;
     // All by who moves it.
-    // Its memory goes. `found`: as it was; what was being read is given up, what was being written is waited for. Returns how
-    // many bytes were written. Throws; it stays then.
-    virtual int64_t LetGo(SpillState<StdSync>::Found found) = 0;
+    // Its memory goes. `found`: as it was; what was being read is given up, what was being written is waited for. `to_file`: past
+    // the tiers. Returns how many bytes were written to the file. Throws; it stays then.
+    virtual int64_t LetGo(SpillState<StdSync>::Found found, bool to_file) = 0;
     // Here again, in memory of the owner.
     virtual void Bring(bool coming) = 0;
     virtual void BeginToBring() = 0;
@@ -120,6 +159,7 @@ class Spillables final : private Spiller {
 
     std::atomic<const char*> stays_{nullptr};  // as was found last
     std::atomic<uint64_t> pinned_by_{0};       // MemoryOwner::number()
+    Item* const of_ = nullptr;                 // of what waits in a tier
     // Under the lock of all:
     bool listed_ = false;
     bool is_ahead_ = false;  // read as the plan said, and not used yet
@@ -129,12 +169,16 @@ class Spillables final : private Spiller {
   };
 
   explicit Spillables(SpillFile& file, std::string name = "spillables");
+  // `tiers`: the first one is tried first. kInvalidArgument for one of no bytes, and two of one device; kUnimplemented where no provider of a
+  // device is linked.
+  Spillables(SpillFile& file, std::vector<SpillTier> tiers, std::string name = "spillables");
   ~Spillables();
   Spillables(const Spillables&) = delete;
   Spillables& operator=(const Spillables&) = delete;
 
   // As constructed, and what there is of it; from any thread.
   SpillFile& file() const { return file_; }
+  const std::vector<SpillTier>& tiers() const { return tiers_; }
   SpillablesStats stats() const;
 
   // Lets go of the least recently used, or of those that the plan uses last, until so many bytes have gone, whatever the budgets are. Returns
@@ -157,7 +201,16 @@ class Spillables final : private Spiller {
   // It begins to come, if it is away.
   void Prefetch(Item& item);
   // This one; false where it is pinned, away or stays.
-  bool SpillOne(Item& item);
+  bool SpillOne(Item& item) { return LetGo(item, /*to_file=*/false); }
+  // By who lets `item` go: whether that tier has room for it, which others may have been let go of for.
+  bool MakeRoomInTier(const Item& item, size_t tier);
+  // What begins to wait in a tier, where copying it took so long. Throws bad_alloc; and kFailedPrecondition in a child of fork().
+  void EnterTier(const std::shared_ptr<Item>& copy, std::chrono::nanoseconds took);
+  // What does not wait there any more: it was copied back, which took so long, or has gone on or away.
+  void ReturnFromTier(Item& copy, std::chrono::nanoseconds took) noexcept;
+  void LeaveTier(Item& copy) noexcept;
+  // Whether it is in its tier, from then on, and may be read; else it has gone on, and nobody else moves it any more. kFailedPrecondition as Pin().
+  bool PinInTier(Item& copy);
 
  private:
   using Found = SpillState<StdSync>::Found;
@@ -175,8 +228,8 @@ class Spillables final : private Spiller {
 
   std::vector<std::shared_ptr<Item>> Items() const;  // the least recently used first
   using Serves = absl::FunctionRef<bool(const Item&)>;
-  int64_t SpillWhere(int64_t wanted, Serves serves);
-  bool LetGo(Item& item);
+  int64_t SpillWhere(int64_t wanted, Serves serves, bool to_file, int64_t used_after = -1);
+  bool LetGo(Item& item, bool to_file);
   void NoteFailure() noexcept;  // the exception that is being handled; with the lock
   void NoteUse(Item& item, Found found, bool in_time);
 
@@ -197,15 +250,22 @@ class Spillables final : private Spiller {
   // Of a fork(), which has no thread of the file.
   bool IsChild() const noexcept { return ForksBehind() != forks_; }
 
+  // ---- tiers (spillables_tiers.cc) ----
+  static std::vector<SpillTier> CheckedTiers(std::vector<SpillTier> tiers, const std::string& name);
+  bool HasRoomInTier(const Item& item, size_t tier, int64_t* missing) const;
+  void CountInTier(int tier, const SpillTierCounters& change) noexcept;  // with the lock
+
   SpillFile& file_;
+  const std::vector<SpillTier> tiers_;
   const uint64_t forks_ = ForksBehind();
   std::atomic<bool> has_cycles_{false}, follows_{false};
   std::atomic<int64_t> away_{0};  // items
   mutable std::mutex mutex_;
   // Guarded by it:
   std::list<std::weak_ptr<Item>> items_;
-  SpillablesStats stats_;  // what is ever
-  std::string failure_;    // the last one to let go, since the last request that asked
+  SpillablesStats stats_;                 // what is ever
+  std::vector<SpillTierStats> in_tiers_;  // likewise
+  std::string failure_;  // the last one to let go, since the last request that asked
   internal::UseCycle cycle_;
   bool ahead_ = true;
   bool is_going_ahead_ = false;  // some thread is

@@ -65,7 +65,8 @@ std::vector<Spillables::Candidate> Spillables::Candidates(Serves serves, int64_t
     for (const std::weak_ptr<Item>& listed : items_) {
       std::shared_ptr<Item> item = listed.lock();
       if (item == nullptr) continue;
-      const int64_t next_use = *by_plan ? cycle_.NextUse(*item) : internal::UseCycle::kNever;
+      const Item& used = item->of_ != nullptr ? *item->of_ : *item;
+      const int64_t next_use = *by_plan ? cycle_.NextUse(used) : internal::UseCycle::kNever;
       candidates.push_back({next_use, std::move(item)});
     }
   }
@@ -167,7 +168,8 @@ void Spillables::JudgePlan() {
   if (caution_ > 0 && more_bytes_ > 0) {
     for (const std::weak_ptr<Item>& listed : items_) {
       const auto* const item = static_cast<const Item*>(listed.lock().get());
-      if (item != nullptr && item->state.has_memory()) allowed += item->bytes;
+      if (item != nullptr && item->tier == Item::kNoTier && item->state.has_memory())
+        allowed += item->bytes;
     }
   }
   if (more_bytes_ <= allowed) return;
@@ -278,7 +280,7 @@ Spillables::Room Spillables::MakeRoom(const Item& item, int64_t use, bool is_nex
   if (bytes < serving.missing_bytes() || !is_next || caution >= kNoRoomMade) return Room::kIsNot;
   bool all = true;
   for (const Candidate& candidate : TakeLeast(&ready, serving.missing_bytes())) {
-    all = LetGo(*candidate.item) && all;
+    all = LetGo(*candidate.item, serving.any_device()) && all;
   }
   return all ? Room::kIsMade : Room::kIsNot;
 }
@@ -311,7 +313,7 @@ bool Spillables::IsReady(const std::shared_ptr<Item>& item, bool may_begin) {
   }
   const bool stays = item->WhyItStays() != nullptr;
   const bool written = !stays && item->IsWritten();
-  if (stays || written || !may_begin) {
+  if (stays || written || !may_begin || item->tier != Item::kNoTier) {
     item->state.StaysHere();
     return written;
   }

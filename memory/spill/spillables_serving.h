@@ -21,6 +21,8 @@ class Spillables::Serving {
   bool Serves(const Item& item) const;
   // By how much the budgets lack room for it; 0: they have it.
   int64_t missing_bytes() const { return missing_bytes_; }
+  // Fewer bytes in all would serve it, wherever they are: those on another device would not have gone.
+  bool any_device() const { return any_device_; }
 
  private:
   const Device device_;

@@ -1,6 +1,7 @@
 #include "tidepool/ndarray/spill/spillable_array.h"
 
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/spill/host_block.h"
 #include "tidepool/memory/spill/spill_state.h"
 #include "tidepool/memory/sync/std_sync.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
@@ -45,6 +47,8 @@ MemoryOwner& OwnerOf(const Buffer& buffer) {
 }  // namespace
 
 struct SpillableArray::Item final : Spillables::Item {
+  using Found = SpillState<StdSync>::Found;
+
   Item(Spillables& of, NDArray its_array, std::function<NDArray()> its_compute,
        std::string its_name)
       : Spillables::Item(its_array.device(), OwnerOf(*its_array.buffer().get()),
@@ -55,6 +59,18 @@ struct SpillableArray::Item final : Spillables::Item {
         shape(array.shape()),
         dtype(array.dtype()),
         compute(std::move(its_compute)) {}
+  // What waits in a tier for `of`.
+  Item(Item& of, size_t its_tier, NDArray its_array)
+      : Spillables::Item(of, its_tier, its_array.device()),
+        spillables(of.spillables),
+        array(std::move(its_array)),
+        shape(of.shape),
+        dtype(of.dtype) {
+    NoteKept();
+  }
+  ~Item() override {
+    if (lower != nullptr) spillables.LeaveTier(*lower);
+  }
 
   // On this thread the items that are being computed, one within the other.
   struct Computing {
@@ -83,19 +99,23 @@ struct SpillableArray::Item final : Spillables::Item {
     }
   }
 
-  int64_t LetGo(SpillState<StdSync>::Found found) override {
-    if (found == SpillState<StdSync>::Found::kComing) {
+  int64_t LetGo(Found found, bool to_file) override {
+    if (found == Found::kComing) {
       kept.DropPrefetch();
       return 0;
     }
     int64_t written = 0;
-    if (found == SpillState<StdSync>::Found::kGoing) {
+    if (found == Found::kGoing) {
       try {
         TakeWritten();
         written = bytes;
       } catch (const Error&) {
         // It is written anew, and whoever asked is told if that fails as well.
       }
+    }
+    if (!to_file && found == Found::kHere && PutIntoTier()) {
+      array = NDArray();
+      return written;
     }
     if (!IsWritten()) {
       kept = SpilledArray();  // of another content; its room may be needed
@@ -108,7 +128,7 @@ struct SpillableArray::Item final : Spillables::Item {
   void Bring(bool) override {
     const Outside outside(owner);
     if (compute == nullptr) {
-      array = kept.Restore();
+      if (!TakeFromTier()) array = kept.Restore();
     } else {
       array = Computed();
       if (array.shape() != shape || array.dtype() != dtype || array.device() != device) {
@@ -120,15 +140,87 @@ struct SpillableArray::Item final : Spillables::Item {
                                              DTypeName(dtype), " on ", DeviceName(device)));
       }
     }
-    version = Version();
+    NoteKept();
   }
   void BeginToBring() override {
     const Outside outside(owner);
-    kept.Prefetch();
+    if (!WaitsInTier()) kept.Prefetch();
   }
-  bool HasCome() const override { return kept.has_come(); }
+
+  // ---- tiers ----
+
+  // False: it lives on the host, or no tier has room.
+  bool PutIntoTier() {
+    if (device == Host() || compute != nullptr) return false;
+    const std::vector<SpillTier>& tiers = spillables.tiers();
+    for (auto t = static_cast<size_t>(tier + 1); t < tiers.size(); ++t) {
+      if (tiers[t].device == device || !spillables.MakeRoomInTier(*this, t)) continue;
+      const auto begin = std::chrono::steady_clock::now();
+      try {
+        lower = std::make_shared<Item>(*this, t, CopyIn(tiers[t].device));
+      } catch (const OutOfMemoryError&) {
+        continue;  // its device has less than its budgets say
+      }
+      if (IsWritten()) lower->kept = std::move(kept);
+      kept = SpilledArray();
+      try {
+        spillables.EnterTier(lower, std::chrono::steady_clock::now() - begin);
+      } catch (...) {
+        kept = std::move(lower->kept);
+        lower.reset();
+        throw;
+      }
+      return true;
+    }
+    return false;
+  }
+  NDArray CopyIn(Device other) const {
+    const Outside outside(owner);
+    if (other != Host()) return array.CopyTo(Place::On(other));
+    NDArray copy(BufferHandle(NewHostBlockFor(device, static_cast<size_t>(bytes))), shape, dtype);
+    std::move(copy) = array;
+    return copy;
+  }
+  // The array from the tier that has it. False: it is in the file alone.
+  bool TakeFromTier() {
+    while (lower != nullptr) {
+      if (spillables.PinInTier(*lower)) {
+        const auto begin = std::chrono::steady_clock::now();
+        try {
+          array = lower->array.CopyTo(Place::On(device));
+        } catch (...) {
+          lower->state.Unpin();
+          throw;
+        }
+        spillables.ReturnFromTier(*lower, std::chrono::steady_clock::now() - begin);
+        LeaveTier();
+        return true;
+      }
+      LeaveTier();
+    }
+    return false;
+  }
+  // What has it alone, as it is here, away, or in the next tier, becomes this one's.
+  void LeaveTier() {
+    const std::shared_ptr<Item> left = std::move(lower);
+    spillables.LeaveTier(*left);
+    kept = std::move(left->kept);
+    if (kept.has_value()) kept.set_device(device);
+    lower = std::move(left->lower);
+  }
+  // False: it is in the file alone, as what has gone on from its tiers to it is from here on.
+  bool WaitsInTier() {
+    while (lower != nullptr) {
+      if (!lower->state.BeginComing()) return true;  // it is here, or going
+      LeaveTier();
+    }
+    return false;
+  }
+
+  bool HasCome() const override { return kept.has_come() || lower != nullptr; }
   bool IsWritten() const override {
-    return compute != nullptr || (kept.has_value() && version == Version());
+    return compute != nullptr ||
+           (kept.has_value() && kept_of == array.buffer()->id && version == Version());
   }
   void BeginToWrite() override {
     kept = SpilledArray();  // as above
@@ -150,14 +242,26 @@ struct SpillableArray::Item final : Spillables::Item {
   void TakeWritten() {
     const absl::Cleanup ends = [this] { writing.reset(); };
     kept = writing->Finish();
-    version = Version();
+    NoteKept();
   }
   const char* WhyItStays() const override {
+    if (!array.buffer()) return "another array was assigned to it";
     const Buffer& buffer = *array.buffer().get();
     if (!buffer.IsAlive()) return "closed";
+    // Through a pin: of another buffer, but else as it was, it may be.
+    if (array.shape() != shape || array.dtype() != dtype || array.device() != device ||
+        !array.is_dense() || buffer.attached || buffer.imported ||
+        static_cast<int64_t>(buffer.bytes) != bytes) {
+      return "another array was assigned to it";
+    }
     if (buffer.MayBeWrittenOutside()) return "other code has its bytes";
     if (buffer.references.load(std::memory_order_acquire) != 1) return "handles outlive a pin";
     return nullptr;
+  }
+  // Not where it changes from here on, or is another one.
+  void NoteKept() {
+    kept_of = array.buffer()->id;
+    version = Version();
   }
   uint32_t Version() const { return array.buffer()->version.load(std::memory_order_relaxed); }
 
@@ -165,8 +269,11 @@ struct SpillableArray::Item final : Spillables::Item {
   // By who moves it, and by who has a pin.
   NDArray array;
   std::optional<SpilledArray::Writing> writing;  // has a handle of it
-  SpilledArray kept;     // may be there beside the array: what it was when it came, or was written
-  uint32_t version = 0;  // of the array, when it was what is kept
+  SpilledArray kept;  // may be there beside the array: what it was when it came, or was written
+  std::shared_ptr<Item>
+      lower;             // waits in a tier, while this is away; what the file has is its then
+  uint64_t kept_of = 0;  // the buffer, and its version, when it was what is kept
+  uint32_t version = 0;
   const Shape shape;
   const DType dtype;
   const std::function<NDArray()> compute;

@@ -52,6 +52,26 @@ TEST(SpillablePins, WhoPinnedMayBeGone) {
               HasSubstr("pinned by a workspace that is gone"));
 }
 
+// A program that writes `*pinned = f(*pinned)` has another buffer there, with a version of its own.
+TEST(SpillablePins, WhatIsAssignedIsWhatComesBack) {
+  SpillFile file({.folder = testing::TempDir(), .block_bytes = 16 * SpillFile::kPageBytes});
+  Spillables spillables(file);
+  SpillableArray array(spillables, Full({1000}, 1, DType::kFloat32, Place::Heap()), "table");
+  for (int round = 2; round < 6; ++round) {
+    EXPECT_TRUE(array.Spill());
+    *array.Write() = Full({1000}, round, DType::kFloat32, Place::Heap());
+    EXPECT_TRUE(array.Spill());
+    EXPECT_EQ((*array.Read()).ToVector<float>(), std::vector<float>(1000, round));
+  }
+  // What is of another shape, or nothing, stays, and reports say why.
+  for (const NDArray& other : {Full({10}, 1, DType::kFloat32, Place::Heap()), NDArray()}) {
+    *array.Write() = other;
+    EXPECT_FALSE(array.Spill());
+    EXPECT_THAT(Reclaimer::Global().DescribePinned(),
+                HasSubstr("(another array was assigned to it)"));
+  }
+}
+
 // Who reads of a budget that is too small would raise it, where the disk is full.
 TEST(SpillablePins, ARefusalSaysThatNothingCouldBeWritten) {
   constexpr int64_t kBytes = 64 * SpillFile::kPageBytes;

@@ -41,6 +41,8 @@ class SpilledArray {
   const Shape& shape() const { return shape_; }
   DType dtype() const { return dtype_; }
   Device device() const { return device_; }  // where it was
+  // Restore() puts it there from here on. While nothing is prefetched.
+  void set_device(Device device) { device_ = device; }
   size_t bytes() const { return kept_.bytes(); }
 
   // A new array, as often as wanted, in the current place on the device where it was, or in another one.
