@@ -89,7 +89,8 @@ class KeptArrayStore {
   // The buffer that ReleaseKept() let go of, by its id: another one with the bytes, the id and the version of then. Called in
   // Backward(), when the gradient of the last call that kept it is next; what it throws ends the pass.
   virtual BufferHandle Bring(uint64_t buffer_id) = 0;
-  // Nobody will ask for it.
+  // Backward() has come by all that kept it, and nothing wanted it. Not told where a tape lets go of everything: Clear(), Restart(), its
+  // end, a Backward() that fails.
   virtual void Drop(uint64_t buffer_id) = 0;
 
  protected:
@@ -144,9 +145,9 @@ class GradientTape {
   void set_part(int part);
   void set_placement(BackwardPlacement* placement);
 
-  // Of what is recorded from here on; outlives Backward(); null: nobody is told. A gradient is final behind the first call that
+  // Outlives Backward(); null: nobody is told. A gradient is final behind the first call that
   // read the array, or, where that cannot be told (a segment may read it), behind the first segment. Of arrays that were
-  // computed on the tape it is where they were watched.
+  // computed on the tape, and of those that were watched before calls which this has not seen, it is where they were watched.
   void set_listener(GradientListener* listener);
 
   // For who has something wait elsewhere that is kept here. `visit`: each buffer that is kept by what was recorded since the last

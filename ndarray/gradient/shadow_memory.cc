@@ -280,12 +280,13 @@ GradientPiece ShadowMemory::Take(const TapedView& view, int64_t elements) {
   return {std::move(part), false};
 }
 
-NDArray ShadowMemory::Peek(const TapedView& view, int64_t elements) {
+NDArray ShadowMemory::Peek(const TapedView& view, int64_t elements, bool is_final) {
   Shadow* const shadow = Find(view.slot);
   if (shadow == nullptr || shadow->IsEmpty() || view.count() == 0) return {};
   if (!shadow->full.is_defined()) {
     bool overlaps = false;
     if (const auto at = FindPiece(*shadow, view, &overlaps); at != shadow->pieces.end()) {
+      if (is_final) at->second.is_own = false;
       return at->second.gradient.ReshapeOrCopy(view.shape());
     }
     if (!overlaps) return {};

@@ -36,8 +36,8 @@ class ShadowMemory {
            const NDArray* own = nullptr);
   // What was added to the view's part, which is taken away.
   GradientPiece Take(const TapedView& view, int64_t elements);
-  // The same and it stays.
-  NDArray Peek(const TapedView& view, int64_t elements);
+  // The same and it stays. `is_final`: who has it sees it as it is; what is added later goes elsewhere.
+  NDArray Peek(const TapedView& view, int64_t elements, bool is_final = false);
   // Whether anything was added to that part.
   bool Has(const TapedView& view);
   // Nothing was added to any of it, or all was taken.

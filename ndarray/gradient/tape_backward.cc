@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -84,7 +85,7 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs,
   }
   try {
     const RecorderFrame::OutsideOf outside(frame_);
-    is_recorded_ = dynamic_cast<const Recorder*>(CallRecorder::Current()) != nullptr;
+    is_recorded_ = IsRecordedHere();
     shadows_.set_may_write_over(!is_recorded_);
     Seed(outputs, output_gradients);
   } catch (...) {
@@ -95,6 +96,11 @@ void GradientTape::Recorder::RunBackward(absl::Span<const NDArray> outputs,
   for (const auto& watched : Watched()) watched->is_final = false;
   try {
     const RecorderFrame::OutsideOf outside(frame_);
+    std::optional<RecorderFrame::Only> noted;
+    if (MayWriteOverKept()) {
+      noted.emplace(&in_backward_);
+      in_backward_.set_frame(noted->frame());
+    }
     seeded();
     BackTo(nullptr, keep);
     SeparateResults();

@@ -75,6 +75,7 @@ struct TapeExtra {
 
 struct TapeRecord {
   enum class Kind : uint8_t { kCall, kWatch, kFunction, kSegment };
+  static constexpr size_t kMostViews = UINT16_MAX;  // of each sort
 
   TapeRecord* previous = nullptr;
   const GradientPlan* plan = nullptr;  // of a call; null: of no input, only of what it wrote to

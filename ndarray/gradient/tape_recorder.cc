@@ -59,6 +59,8 @@ void GradientTape::Recorder::ForgetAll() {
     watched->destination.Clear();
     watched->gradient = NDArray();
   }
+  kept_bits_ = destination_bits_ = 0;
+  has_functions_ = false;
   watched_before_ = watched_count_;
   watched_count_ = 0;
   calls_ = 0;
@@ -70,6 +72,7 @@ void GradientTape::Recorder::Restart() {
   frame_.Leave();
   // Who has called Clear() as the step before ended has nothing left.
   if (state_ != State::kStopped || slots_.size() > 0 || writes_.size() > 0) ForgetAll();
+  records_.set_part(0);
   records_.KeepOwnMemory();
   thread_ = ThisThread();
   frame_.Enter();
@@ -93,8 +96,8 @@ void GradientTape::Recorder::CheckIdle(const char* what) const {
 }
 
 void GradientTape::Recorder::Stop() {
-  CheckThread("Stop");
   CheckIdle("Stop");
+  if (frame_.is_in()) CheckThread("Stop");
   frame_.Leave();
   if (state_ == State::kRecording) state_ = State::kStopped;
 }
@@ -135,7 +138,8 @@ void GradientTape::Recorder::ThrowOverwrites(OpCode op, int input) {
       "own (x = f(x) instead of in place)"));
 }
 
-void GradientTape::Recorder::NoteWrite(const char* op, const NDArray& output, bool is_shared) {
+void GradientTape::Recorder::NoteWrite(const char* op, const NDArray& output, bool is_shared,
+                                       bool in_backward) {
   const Buffer* const buffer = output.buffer().get();
   const uint32_t version = buffer->version.load(std::memory_order_relaxed);
   std::shared_ptr<AllocationTrace> site;
@@ -145,9 +149,10 @@ void GradientTape::Recorder::NoteWrite(const char* op, const NDArray& output, bo
   }
   const Places where(output);
   if (is_shared) {
-    writes_.Add({WriteLog::kSharedMemory, version, where.Shifted(AddressOf(*buffer)), op, site});
+    writes_.Add({WriteLog::kSharedMemory, version, where.Shifted(AddressOf(*buffer)), op, site,
+                 in_backward});
   }
-  writes_.Add({buffer->id, version, where, op, std::move(site)});
+  writes_.Add({buffer->id, version, where, op, std::move(site), in_backward});
 }
 
 void GradientTape::Recorder::NoteSite(TapeRecord& record) {
@@ -277,12 +282,19 @@ void GradientTape::Recorder::Run(OpCode op, absl::Span<const NDArray* const> inp
   ++calls_;
 }
 
+void GradientTape::Recorder::CheckViews(const char* name, const char* what, size_t count) {
+  if (count <= TapeRecord::kMostViews) return;
+  ThrowInvalidArgument(absl::StrCat("gradient tape: Op [", name, "]: found ", count, " ", what,
+                                    ", expected at most ", TapeRecord::kMostViews));
+}
+
 TapeRecord* GradientTape::Recorder::NewRecord(TapeRecord::Kind kind, const char* name,
                                               absl::Span<const NDArray> inputs, int outputs,
                                               bool keep_inputs, int kept) {
   TapeRecord* const record =
       records_.New(static_cast<int>(inputs.size()), outputs, kMaxRank, nullptr, 0, kept);
   record->kind = kind;
+  has_functions_ = true;
   record->extra = records_.NewExtra();
   record->extra->name = name;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -340,6 +352,8 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
       outer->NoteFunction(name, inputs, outputs, backward);
   }
   if (!FlowsToOne(inputs)) return;
+  CheckViews(name, "inputs", inputs.size());
+  CheckViews(name, "outputs", outputs.size());
   for (const NDArray& output : outputs) {
     if (!output.is_defined()) continue;
     FreeView once(output);
@@ -353,6 +367,7 @@ void GradientTape::Recorder::NoteFunction(const char* name, absl::Span<const NDA
   // What others have as well stays with the function, which gives it to whoever runs it first.
   int kept = 0;
   if (backward.is_only()) backward->VisitKept([&](const char*, NDArray&, bool) { ++kept; });
+  CheckViews(name, "kept arrays", static_cast<size_t>(kept));
   TapeRecord* const record =
       NewRecord(TapeRecord::Kind::kFunction, name, inputs, static_cast<int>(outputs.size()),
                 /*keep_inputs=*/false, kept);

@@ -48,7 +48,7 @@ class GradientTape::Recorder final : public CallRecorder {
   void Stop();
   void set_part(int part) { records_.set_part(part); }
   void set_placement(BackwardPlacement* placement) { placement_ = placement; }
-  void set_listener(GradientListener* listener) { listener_ = listener; }
+  void set_listener(GradientListener* listener);
   bool is_recording() const { return state_ == State::kRecording; }
   void VisitKept(absl::FunctionRef<void(const BufferHandle&)> visit);
   void VisitRemakeable(int part, absl::FunctionRef<bool(const BufferHandle&)> goes);
@@ -76,6 +76,31 @@ class GradientTape::Recorder final : public CallRecorder {
 
    private:
     Recorder& tape_;
+  };
+  // Calls in Backward(), whose writes are noted. Those outside see the calls behind this.
+  class InBackward final : public CallRecorder {
+   public:
+    InBackward(Recorder& tape, InBackward* in_unrecorded_scope)
+        : tape_(tape),
+          in_unrecorded_scope_(in_unrecorded_scope != nullptr ? in_unrecorded_scope : this),
+          records_(in_unrecorded_scope != nullptr) {}
+    void set_frame(const RecorderFrame& frame) { frame_ = in_unrecorded_scope_->frame_ = &frame; }
+    void Run(OpCode op, absl::Span<const NDArray* const> inputs, absl::Span<NDArray* const> outputs,
+             AttributesRef attributes) override;
+    void NoteFunction(const char* name, absl::Span<const NDArray> inputs,
+                      absl::Span<const NDArray> outputs, Backward backward) override;
+    bool Follows(absl::Span<const NDArray> inputs) const override;
+    std::vector<NDArray> RunSegment(
+        std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
+        absl::Span<const NDArray> inputs) override;
+    CallRecorder* InUnrecordedScope() override { return in_unrecorded_scope_; }
+    bool IsRecordedOutside() const;
+
+   private:
+    Recorder& tape_;
+    InBackward* const in_unrecorded_scope_;
+    const bool records_;  // else it is of a NoGradientScope
+    const RecorderFrame* frame_ = nullptr;
   };
   enum class State : uint8_t { kRecording, kStopped, kBackward, kKept, kDone, kFailed };
 
@@ -118,30 +143,47 @@ class GradientTape::Recorder final : public CallRecorder {
   [[noreturn]] static void ThrowOverwrites(OpCode op, int input);
   void NoteSite(TapeRecord& record);
   // Only what was written to before, or has several addresses, can be kept by anybody.
-  void NoteWrites(const char* op, absl::Span<NDArray* const> outputs) {
+  void NoteWrites(const char* op, absl::Span<NDArray* const> outputs, bool in_backward = false) {
     for (const NDArray* const output : outputs) {
       const Buffer* const buffer = output->buffer().get();
       if (buffer == nullptr) continue;
       const bool is_shared = buffer->MayBeWrittenOutside();
       if (buffer->version.load(std::memory_order_relaxed) > 1 || is_shared)
-        NoteWrite(op, *output, is_shared);
+        NoteWrite(op, *output, is_shared, in_backward);
     }
   }
-  void NoteWrite(const char* op, const NDArray& output, bool is_shared);
+  void NoteWrite(const char* op, const NDArray& output, bool is_shared, bool in_backward);
+  // Whether a tape records what is called here.
+  static bool IsRecordedHere();
+  // Whether Backward() may write to something that is kept until it has come by: gradients are handed in that may lie in the same buffer, or
+  // others' code is called. Buffers are told apart by a bit of their number's hash, so some are taken for others.
+  bool MayWriteOverKept() const {
+    return listener_ != nullptr || has_functions_ || (kept_bits_ & destination_bits_) != 0;
+  }
+  static uint64_t BitOf(const Buffer& buffer) {
+    return uint64_t{1} << (buffer.id * 0x9E3779B97F4A7C15u >> 58);
+  }
   // With the buffer; of one that others may write to, whose version tells nothing, with the number of writes so far instead.
-  void Keep(TapedView& view, const NDArray& array) const {
+  void Keep(TapedView& view, const NDArray& array) {
     view.Keep(array);
-    if (!view.guarded) view.version = static_cast<uint32_t>(writes_.size());
+    NoteKept(view);
+  }
+  void NoteKept(TapedView& view) {
+    if (!view.buffer) return;
+    kept_bits_ |= BitOf(*view.buffer.get());
+    if (view.guarded) [[likely]]
+      return;
+    view.version = static_cast<uint32_t>(writes_.size());
+    kept_bits_ = ~uint64_t{0};  // other buffers may have its memory
   }
   static int64_t AddressOf(const Buffer& buffer) {
     return static_cast<int64_t>(reinterpret_cast<intptr_t>(buffer.data));
   }
   // Of a record, at `at`; kept as by Keep(). In line, as there are three for each call.
   [[gnu::always_inline]] TapedView& AddView(std::byte* at, const NDArray& array, uint32_t slot,
-                                            bool keep) const {
+                                            bool keep) {
     TapedView& view = *new (at) TapedView(array, slot, keep);
-    if (keep && !view.guarded) [[unlikely]]
-      view.version = static_cast<uint32_t>(writes_.size());
+    if (keep) NoteKept(view);
     return view;
   }
   // The writes of this thread's operators to memory that other buffers may have too.
@@ -154,6 +196,8 @@ class GradientTape::Recorder final : public CallRecorder {
       NoteUsesToTell(record);
   }
   void NoteUsesToTell(TapeRecord* record);
+  // Of a function or segment: that a record has room for so many.
+  static void CheckViews(const char* name, const char* what, size_t count);
   // A record of a function or segment without outputs yet; null where nothing flows to it.
   TapeRecord* NewRecord(TapeRecord::Kind kind, const char* name, absl::Span<const NDArray> inputs,
                         int outputs, bool keep_inputs, int kept = 0);
@@ -186,6 +230,7 @@ class GradientTape::Recorder final : public CallRecorder {
   absl::InlinedVector<NDArray, 2> TakeGradients(TapeRecord& record, bool* any);
 
   Unrecorded unrecorded_{*this};
+  InBackward in_unrecorded_backward_{*this, nullptr}, in_backward_{*this, &in_unrecorded_backward_};
   RecorderFrame frame_{this};
   const void* thread_;
   State state_ = State::kRecording;
@@ -206,7 +251,9 @@ class GradientTape::Recorder final : public CallRecorder {
   TapeRecords records_;
   ShadowMemory shadows_;
   GradientTask task_;
-  WriteLog writes_;  // to what may be kept
+  WriteLog writes_;                                // to what may be kept
+  uint64_t kept_bits_ = 0, destination_bits_ = 0;  // of buffers that are kept, and of gradients
+  bool has_functions_ = false;                     // were recorded
   KeptArrays kept_;
   BackwardPlacement* placement_ = nullptr;
   GradientListener* listener_ = nullptr;

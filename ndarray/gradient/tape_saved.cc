@@ -76,7 +76,7 @@ void GradientTape::Recorder::CheckUnchanged(const TapeRecord& record, const Tape
     if (!write.IsLaterThan(view.version)) return false;
     ++seen;
     if (write.where.MayOverlap(where)) {
-      writer = absl::StrCat("Op [", write.op, "]", CalledAt(write.site.get()), " overwrote it");
+      writer = absl::StrCat(write.Text(), " overwrote it");
     }
     return true;
   });
@@ -109,7 +109,7 @@ void GradientTape::Recorder::CheckSharedUnchanged(const TapeRecord& record, cons
   ThrowFailedPrecondition(absl::StrCat(
       "gradient tape: Op [", record.name(), "]", CalledAt(site), " kept its ",
       record.OperandText(operand), " (", DTypeName(view.dtype), " ", view.shape().ToString(),
-      ") for its gradient, and Op [", first->op, "]", CalledAt(first->site.get()),
+      ") for its gradient, and ", first->Text(),
       " overwrote its memory, which was imported or exported; expected it unchanged until "
       "Backward()"));
 }

@@ -245,26 +245,10 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
   WriteLog own_writes_;
 };
 
-void GradientTape::Recorder::Unrecorded::Run(OpCode op, absl::Span<const NDArray* const> inputs,
-                                             absl::Span<NDArray* const> outputs,
-                                             AttributesRef attributes) {
-  const RecorderFrame::OutsideOf outside(tape_.frame_);
-  CallRecorder* const outer = CallRecorder::Current();
-  const RecorderFrame::Only only(outer != nullptr ? outer->InUnrecordedScope() : nullptr);
-  Dispatch(op, inputs, outputs, attributes);
-  if (tape_.state_ == State::kRecording) tape_.NoteWrites(Info(op).name, outputs);
-}
-
-CallRecorder* GradientTape::Recorder::InUnrecordedScope() {
-  if (state_ == State::kRecording) return &unrecorded_;
-  const RecorderFrame::OutsideOf outside(frame_);
-  CallRecorder* const outer = CallRecorder::Current();
-  return outer != nullptr ? outer->InUnrecordedScope() : nullptr;
-}
-
 std::vector<NDArray> GradientTape::Recorder::RunSegment(
     std::function<std::vector<NDArray>(absl::Span<const NDArray>)> function,
     absl::Span<const NDArray> inputs) {
+  CheckViews("segment", "inputs", inputs.size());
   ++running_segments_;
   const absl::Cleanup over = [this] { --running_segments_; };
   std::vector<uint32_t> versions;
@@ -303,6 +287,7 @@ std::vector<NDArray> GradientTape::Recorder::RunSegment(
     }
     if (!run.flows() && !FlowsToOne(inputs) && !FlowsToOne(outputs)) return outputs;
   }
+  CheckViews("segment", "outputs", outputs.size());
   TapeRecord* const record = NewRecord(TapeRecord::Kind::kSegment, "segment", inputs,
                                        static_cast<int>(outputs.size()), /*keep_inputs=*/true);
   // It is computed again from what they were when it began.
@@ -335,8 +320,7 @@ void GradientTape::Recorder::CheckReadsUnchanged(const TapeRecord& record) const
   const WriteLog::Write& write = writes_[first];
   ThrowFailedPrecondition(absl::StrCat(
       "gradient tape: Op [", changed->op, "] in a segment read ", Described(changed->view),
-      " (version ", changed->version, "), which it reads again in Backward(), and Op [", write.op,
-      "]", write.site != nullptr ? absl::StrCat(" (called at ", write.site->Site(), ")") : "",
+      " (version ", changed->version, "), which it reads again in Backward(), and ", write.Text(),
       " overwrote it (version ", write.version, "); expected it unchanged until Backward()"));
 }
 

@@ -65,6 +65,7 @@ void GradientTape::Recorder::Watch(const NDArray& x, const NDArray& gradient, Gr
     const WatchedArray& watched = *other;
     const bool is_new =
         gradient.is_defined() && (!watched.destination.array.is_defined() ||
+                                  !FreeView(watched.destination.array).IsOf(gradient) ||
                                   watched.destination.array.raw_data() != gradient.raw_data() ||
                                   watched.adds != (write == GradientWrite::kAdd));
     if (!is_new) return;
@@ -126,6 +127,7 @@ void GradientTape::Recorder::AddWatched(const NDArray& gradient, uint32_t slot) 
   };
   watched.destination.array = gradient;
   destinations_.Add(watched.destination);
+  if (gradient.buffer()) destination_bits_ |= BitOf(*gradient.buffer().get());
   // Nothing fails from here on.
   std::move(remove).Cancel();
   watched.view.slot = slot;
@@ -145,6 +147,13 @@ void GradientTape::Recorder::CheckDestination(const Destination& of_gradient) {
   ThrowInvalidArgument(absl::StrCat("gradient tape: Watch: the gradient, ", Described(gradient),
                                     ", shares memory with that of another watched array, of ",
                                     Described(other->array), "; expected an array for each"));
+}
+
+// Which of the calls so far was the first to read an array nobody has noted: it is final where it was watched.
+void GradientTape::Recorder::set_listener(GradientListener* listener) {
+  listener_ = listener;
+  if (listener == nullptr || records_.last() == nullptr) return;
+  for (const auto& watched : Watched()) watched->is_used = watched->is_used || calls_ > 0;
 }
 
 void GradientTape::Recorder::NoteUse(TapeRecord* record, const TapedView& view) {
@@ -174,7 +183,7 @@ void GradientTape::Recorder::NoteUsesToTell(TapeRecord* record) {
 
 void GradientTape::Recorder::FinishWatched(WatchedArray& watched) {
   const int64_t elements = ElementsOf(watched.view);
-  NDArray gradient = watched.is_computed ? shadows_.Peek(watched.view, elements)
+  NDArray gradient = watched.is_computed ? shadows_.Peek(watched.view, elements, /*is_final=*/true)
                                          : shadows_.Take(watched.view, elements).gradient;
   watched.is_final = true;
   NDArray& destination = watched.destination.array;

@@ -2,7 +2,15 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace tidepool {
+
+std::string WriteLog::Write::Text() const {
+  return absl::StrCat("Op [", op, "]",
+                      site != nullptr ? absl::StrCat(" (called at ", site->Site(), ")") : "",
+                      in_backward ? " in Backward()" : "");
+}
 
 void WriteLog::Clear() {
   if (writes_.empty()) return;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,8 +25,11 @@ class WriteLog {
     Places where;        // of the buffer
     const char* op;
     std::shared_ptr<const AllocationTrace> site;  // null unless MemoryTracing was on
+    bool in_backward = false;
     size_t before = kNone;  // the one before it whose buffer has the same hash
 
+    // "Op [add] (called at f.cc:3) in Backward()".
+    std::string Text() const;
     // Than a version of its buffer. The numbers go round.
     bool IsLaterThan(uint32_t other) const { return static_cast<int32_t>(version - other) > 0; }
   };
