@@ -241,9 +241,9 @@ class Network {
   void set_gradient_listener(GradientListener* listener) { gradient_listener_ = listener; }
 
   // How what the backward pass reads waits for it, from the next step on; the same bits by any plan. `file`: of what it spills; shared with
-  // whoever else writes there. A plan without segments: everything is kept. Throws kInvalidArgument for segments that are not all the
-  // layers and a plan that spills without a file; kUnimplemented for programs, hosted parameters, devices and modes other than enabled
-  // and none; kFailedPrecondition while the training workspace is open. `observer` outlives its use; null: nobody.
+  // whoever else writes there. On a device there is none: what is spilled waits in page-locked memory of the host. A plan without segments: everything
+  // is kept. Throws kInvalidArgument for segments that are not all the layers, a plan of the host that spills without a file and a file on a device;
+  // kUnimplemented for programs, hosted parameters and modes other than enabled and none; kFailedPrecondition while the training workspace is open. `observer` outlives its use; null: nobody.
   void SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<SpillFile> file = nullptr,
                          SegmentObserver* observer = nullptr);
   // Of how many examples slices (ActivationSegment::slice) of `layers` layers from the `begin`-th call on are multiples: chains of max poolings

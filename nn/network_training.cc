@@ -63,6 +63,7 @@ class TapedHost final : public ParameterHost, public GradientListener {
   void PartIsNext(int part) override {
     if (part > 0) EnterBackward(part - 1);
   }
+  bool MovesMemory() const override { return true; }
 
  private:
   ParameterHost& host_;

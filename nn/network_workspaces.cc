@@ -70,9 +70,6 @@ void Network::CheckActivationPlan(const ActivationPlan& plan, bool has_file) con
     ThrowUnimplemented(who +
                        "the order of layers is a program's, expected a network of a configuration");
   if (is_hosted()) ThrowUnimplemented(who + "parameters are hosted, expected the network's own");
-  if (device() != Host())
-    ThrowUnimplemented(
-        absl::StrCat(who, "the network is on ", DeviceName(device()), ", expected the host"));
   if (!HoldsPlans(training_mode())) {
     ThrowUnimplemented(who +
                        "workspace modes single and separate reuse no memory within a step by "
@@ -111,7 +108,13 @@ void Network::CheckActivationPlan(const ActivationPlan& plan, bool has_file) con
                                       " segments behind and reads begin ", plan.spill_ahead,
                                       " ahead, expected at least 1 and 0"));
   }
-  if (plan.spills() && !has_file) ThrowInvalidArgument(who + "it spills, and there is no file");
+  const bool needs_file = plan.spills() && device() == Host();
+  if (needs_file && !has_file) ThrowInvalidArgument(who + "it spills, and there is no file");
+  if (has_file && device() != Host()) {
+    ThrowInvalidArgument(absl::StrCat(who, "found a file, and the network is on ",
+                                      DeviceName(device()),
+                                      ", from where arrays wait on the host; expected none"));
+  }
 }
 
 int64_t Network::SliceOf(int begin, int layers, std::string* why_not) const {
@@ -139,8 +142,12 @@ void Network::SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<Spil
   }
   if (!plan.segments.empty()) CheckActivationPlan(plan, file != nullptr);
   std::shared_ptr<Activations> activations;
-  if (!plan.segments.empty())
-    activations = std::make_shared<Activations>(Activations{plan, std::move(file), observer, {}});
+  if (!plan.segments.empty()) {
+    activations = std::make_shared<Activations>();
+    activations->plan = plan;
+    activations->file = std::move(file);
+    activations->observer = observer;
+  }
   activations_ = std::move(activations);
 }
 

@@ -78,6 +78,9 @@ class GradientListener {
   // The gradients of what was recorded in `part` (set_part()) are next; those of what was recorded behind it are done, so that the arrays
   // which only that read are not read again. For each run of records of one part; parts without records are left out.
   virtual void PartIsNext(int /*part*/) {}
+  // Whether arrays that calls have read may lie in other memory when their gradients are computed, as those that come only for that, so that what
+  // Backward() overwrites says nothing of them.
+  virtual bool MovesMemory() const { return false; }
 
  protected:
   ~GradientListener() = default;

@@ -158,7 +158,8 @@ class GradientTape::Recorder final : public CallRecorder {
   // Whether Backward() may write to something that is kept until it has come by: gradients are handed in that may lie in the same buffer, or
   // others' code is called. Buffers are told apart by a bit of their number's hash, so some are taken for others.
   bool MayWriteOverKept() const {
-    return listener_ != nullptr || has_functions_ || (kept_bits_ & destination_bits_) != 0;
+    if (listener_ != nullptr) return !listener_->MovesMemory();
+    return has_functions_ || (kept_bits_ & destination_bits_) != 0;
   }
   static uint64_t BitOf(const Buffer& buffer) {
     return uint64_t{1} << (buffer.id * 0x9E3779B97F4A7C15u >> 58);

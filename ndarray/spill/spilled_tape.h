@@ -17,15 +17,19 @@
 // back hangs on parts alone, never on how fast the file is: steps that repeat are the same requests in the same order, which a
 // workspace plans to the byte. What others have as well (parameters, inputs) or may write to stays.
 //
-// Arrays of the host. Ownership: the file outlives it, and it the backward pass. Errors: those of SpillFile, from each call and from
+// Arrays of the host wait in a file. Those of a device wait in page-locked memory of the host (HostBlocks), and are copied beside its kernels: the
+// host waits for no copy. While a step is captured (ndarray/capture) that is kFailedPrecondition. Ownership: the file and the blocks outlive it, and it the backward pass. Errors: those of SpillFile, from each call and from
 // Backward(); what was not written is in memory still. Threads: the tape's.
 #ifndef TIDEPOOL_NDARRAY_SPILL_SPILLED_TAPE_H_
 #define TIDEPOOL_NDARRAY_SPILL_SPILLED_TAPE_H_
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "tidepool/memory/device.h"
+#include "tidepool/memory/spill/host_blocks.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ndarray.h"
@@ -44,8 +48,10 @@ struct SpilledTapeStats {
 
 class SpilledTape final : public KeptArrayStore {
  public:
-  // In a dry run (KernelsOffScope) it takes and gives back the same memory and moves no bytes.
-  SpilledTape(GradientTape& tape, SpillFile* file, SpilledTapeOptions options = {});
+  // Arrays of the host wait in `file`, and those of devices in `blocks`, which outlive it; null: they stay in memory. In a dry run
+  // (KernelsOffScope) it takes and gives back the same memory and moves no bytes.
+  SpilledTape(GradientTape& tape, SpillFile* file, SpilledTapeOptions options = {},
+              HostBlocks* blocks = nullptr);
   ~SpilledTape() = default;
   SpilledTape(const SpilledTape&) = delete;
   SpilledTape& operator=(const SpilledTape&) = delete;
@@ -71,7 +77,9 @@ class SpilledTape final : public KeptArrayStore {
   struct Item {
     BufferHandle buffer;  // while it is written, and while it is read
     SpilledBytes kept;
-    SpillTransfer transfer;  // goes before what it reads and writes
+    SpillTransfer transfer;        // goes before what it reads and writes
+    std::optional<HostWait> wait;  // of a device, in place of both
+    Device device = Host();
     uint64_t buffer_id = 0;
     size_t bytes = 0;
     uint32_t version = 0;
@@ -84,7 +92,11 @@ class SpilledTape final : public KeptArrayStore {
   auto Stalled(const Call& call);
 
   GradientTape& tape_;
+  bool Spills(const Buffer& buffer) const;
+
   SpillFile* const file_;
+  HostBlocks* const blocks_;
+  const bool moves_;  // else it is a dry run
   const SpilledTapeOptions options_;
   SpilledTapeStats stats_;
   std::vector<Item> items_;

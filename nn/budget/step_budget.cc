@@ -140,6 +140,12 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
                                       "]: another batch of ", batch, " examples, expected 1 to ",
                                       budget.shape.batch));
   }
+  if (network.device() != Host()) {
+    ThrowUnimplemented(absl::StrCat("step budget: network [", network.name(), "] is on ",
+                                    DeviceName(network.device()),
+                                    ", where dry steps would take memory, expected the host "
+                                    "(Network::SetActivationPlan takes plans by hand there)"));
+  }
   LimitOf(budget.limit, 1);  // what is wrong is found before anything is done
   if (budget.costs.has_value()) CheckCosts(network, *budget.costs);
   MemoryOwner& owner = *network.training_workspace().core()->memory_owner.parent();

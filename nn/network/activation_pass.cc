@@ -10,7 +10,10 @@ ActivationPass::ActivationPass(Activations& activations, GradientTape& tape,
       listener_(listener),
       spills_(activations.plan.spills()),
       spilled_(tape, activations.file.get(),
-               {.behind = activations.plan.spill_behind, .ahead = activations.plan.spill_ahead}) {}
+               {.behind = activations.plan.spill_behind, .ahead = activations.plan.spill_ahead},
+               &activations.host_blocks) {
+  if (spills_) activations.host_blocks.EndRound();
+}
 
 ActivationPass::~ActivationPass() { activations_.last = spilled_.stats(); }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/types/span.h"
+#include "tidepool/memory/spill/host_blocks.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ndarray.h"
@@ -35,7 +36,8 @@ struct Activations {
   ActivationPlan plan;
   std::shared_ptr<SpillFile> file;  // of a plan that spills
   SegmentObserver* observer = nullptr;
-  SpilledTapeStats last;  // of the last pass
+  SpilledTapeStats last;   // of the last pass
+  HostBlocks host_blocks;  // in which what is spilled of a device waits
 };
 
 class ActivationPass final : public GradientListener {
