@@ -162,7 +162,10 @@ void RefuseJson(const std::string& path, const std::string& found, const std::st
 
 std::string ShownJson(const Json& value) {
   std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  if (text.size() > kMostShown) text = text.substr(0, kMostShown) + "...";
+  if (text.size() > kMostShown) {
+    text.resize(kMostShown);
+    text += "...";
+  }
   return text;
 }
 
