@@ -157,5 +157,16 @@ TEST(ParallelSettings, StepsThatWorkersSkipAreToldAndTheirScalesAreTheTrainersIn
   }
 }
 
+TEST(ParallelSettings, ATrainerWhoseNetworkWasFrozenAnewIsRefused) {
+  for (const ParallelTraining training : kBoth) {
+    Network network = SmallNetwork();
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+    network.SetFrozen(std::vector<std::string>{"0.dense"});
+    EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.workers = 2, .training = training}); }),
+                IsError(absl::StatusCode::kFailedPrecondition,
+                        {"were frozen or not since it was made, expected a trainer made"}));
+  }
+}
+
 }  // namespace
 }  // namespace tidepool::nn
