@@ -8,8 +8,8 @@
 // out.
 //
 // Masks of sequences (one axis, and GlobalPooling): steps that are none do not count: neither as
-// the largest nor in the number that sums are divided by. Without any step in a window the output
-// is 0, and is no step of the output.
+// the largest nor in the number that sums are divided by, in which padding counts as it does without
+// a mask (count_padding). Without any step in a window the output is 0, and is no step of the output.
 #ifndef TIDEPOOL_NN_LAYERS_POOLING_H_
 #define TIDEPOOL_NN_LAYERS_POOLING_H_
 
