@@ -212,8 +212,8 @@ class Network {
   // The mean loss of an example. Fills gradients(). Call it inside a scope of training_workspace(): what it makes is per step.
   double ComputeGradients(const NDArray& features, const NDArray& labels);
   // `states`: of NewStates(), for sequences that come in parts (truncated back-propagation through time). They are what the part
-  // begins with, as constants, and afterwards what it ended with: arrays of the device's heap, written in place once
-  // they are there. Of the same examples in each part; NewStates() again for others. Null: each sequence is whole.
+  // begins with, as constants, and afterwards what it ended with (where it failed: what they were): arrays of the device's heap, written
+  // in place once they are there. Of the same examples in each part; NewStates() again for others. Null: each sequence is whole.
   double ComputeGradients(const NetworkInputs& inputs, std::vector<NDArray>* states = nullptr);
 
   // The same in parts, for a step on a device that the host does not wait for in its middle.
