@@ -42,6 +42,7 @@ class Pooling final : public Layer {
       : kernel_(kernel), options_(options) {}
 
   std::string Kind() const override;
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
@@ -81,6 +82,7 @@ class GlobalPooling final : public Layer {
   explicit GlobalPooling(PoolingKind pooling = PoolingKind::kAverage) : pooling_(pooling) {}
 
   std::string Kind() const override { return "global_pool"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -52,44 +53,21 @@ NDArray ZerosWithBatch(const Shape& shape, int64_t batch, DType dtype) {
   return Zeros(Shape(dims), dtype, Place::Heap());
 }
 
+// Of what a part makes of those zeros. Floats may stand for integers that only the layer knows of, behind one of the program's own, but
+// integers are integers.
+DType TypeWhileShapesAreFound(const Layer& layer, absl::Span<const NDArray> inputs) {
+  std::vector<std::optional<DType>> types;
+  for (const NDArray& input : inputs) {
+    types.push_back(IsFloating(input.dtype()) ? std::optional<DType>() : input.dtype());
+  }
+  return CheckTypes(layer, types).value_or(DType::kFloat32);
+}
+
 Shape WithoutBatch(const NDArray& array) { return Shape(array.shape().span().subspan(1)); }
 
 }  // namespace
 
-// ---- Block ----
-
-Block::Block() : root_(this) {}
-
-Block::Block(Block& parent, const std::string& name)
-    : root_(parent.root_), prefix_(absl::StrCat(parent.prefix_, name, ".")) {
-  parent.AddName(name);
-}
-
-Block::~Block() = default;
-
-void Block::AddName(const std::string& name) {
-  if (name.empty() || name.find('.') != std::string::npos) {
-    ThrowInvalidArgument(absl::StrCat("block [", prefix_, "]: a member is called \"", name,
-                                      "\", expected a name without dots"));
-  }
-  if (std::find(names_.begin(), names_.end(), name) != names_.end()) {
-    ThrowInvalidArgument(
-        absl::StrCat("block [", prefix_, "]: two members are called \"", name, "\""));
-  }
-  names_.push_back(name);
-}
-
-NDArray Block::Forward(const NDArray&) const {
-  ThrowInternal("block: it has neither Forward() nor ForwardOf()");
-}
-
-Arrays Block::ForwardOf(absl::Span<const NDArray> inputs) const {
-  if (inputs.size() != 1) {
-    ThrowInvalidArgument(absl::StrCat("block: ", inputs.size(),
-                                      " inputs, expected one, or a block with ForwardOf()"));
-  }
-  return {Forward(inputs[0])};
-}
+// ---- the call under way ----
 
 bool Block::is_training() { return Current("is_training").call->training; }
 
@@ -159,8 +137,10 @@ NDArray Part::FindShapes(absl::Span<const NDArray> inputs, NDArray* mask) const 
   // The root's list has what is constant here.
   Found& found = root_->members_[number_]->found_;
   Shape output;
+  DType type = DType::kFloat32;
   try {
     output = layer_->OutputShapeOf(shapes);
+    type = TypeWhileShapesAreFound(*layer_, inputs);
     if (!found.is_reached) {
       found.specs = layer_->ParametersOf(shapes);
       if (shapes.size() == 1) found.carried_shapes = layer_->CarriedShapes(shapes[0]);
@@ -183,7 +163,7 @@ NDArray Part::FindShapes(absl::Span<const NDArray> inputs, NDArray* mask) const 
     throw;
   }
   current->is_random = current->is_random || layer_->IsRandom();
-  NDArray result = ZerosWithBatch(output, inputs[0].dim(0), DType::kFloat32);
+  NDArray result = ZerosWithBatch(output, inputs[0].dim(0), type);
   if (mask != nullptr) DropMaskOfOthers(*mask, result);
   return result;
 }
@@ -220,6 +200,7 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
   NDArray output;
   LayerWorkspaceManager::Layer placed(call.workspaces, static_cast<int>(number_) + 1, name_);
   try {
+    CheckTypes(*layer_, inputs);
     output = layer_->ForwardOf(context, inputs);
   } catch (Error& error) {
     error.AddContext(absl::StrCat("block member [", name_, "]"));

@@ -16,7 +16,7 @@ namespace tidepool::nn {
 class GraphBody final : public NetworkBody {
  public:
   // Throws kInvalidArgument naming node, found and expected: no layers, inputs or outputs, a null layer, names that are empty, there
-  // twice or unknown, a cycle, something that no output needs, shapes without elements or that a layer refuses, parameters tied to what does not
+  // twice or unknown, a cycle, something that no output needs, shapes without elements or that a layer refuses, types that it does not take, parameters tied to what does not
   // fit.
   explicit GraphBody(NetworkConfig config);
 

@@ -112,6 +112,12 @@ class FrozenLayer {
 NDArray InComputeType(const NDArray& parameter, const ParameterSpec& spec,
                       const std::optional<DType>& compute_type);
 
+// Whether inputs of these types are what the layer takes, none being unknown; f32 stands for all floats, which a network has of one
+// type. Returns the output's, none where only the call tells. Throws kInvalidArgument naming the layer, the input, found and expected.
+std::optional<DType> CheckTypes(const Layer& layer, absl::Span<const std::optional<DType>> inputs);
+// The same of arrays that are there.
+void CheckTypes(const Layer& layer, absl::Span<const NDArray> inputs);
+
 // Throws kInvalidArgument unless it is an array [batch, ...]. `who`: "layer" or "block member", and whose name.
 void CheckOutput(const NDArray& output, int64_t batch, const char* who, const std::string& name,
                  const Layer& layer);
