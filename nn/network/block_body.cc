@@ -102,6 +102,13 @@ BlockCall& BlockMember::CallHere() const {
   return *current;
 }
 
+bool BlockMember::IsFrozenBy(const std::vector<bool>& frozen) const {
+  FrozenLayer layer;
+  for (size_t i = 0; i < found_.specs.size(); ++i)
+    layer.Add(frozen[found_.first_parameter + i], found_.specs[i]);
+  return layer.is_frozen();
+}
+
 NDArray BlockMember::ParameterHere(int i) const {
   const BlockCall& call = CallHere();
   if (!found_.is_reached) {
@@ -115,8 +122,14 @@ NDArray BlockMember::ParameterHere(int i) const {
   }
   const auto number = static_cast<size_t>(i);
   if (call.finds_shapes) return found_.zeros[number];
-  return InComputeType(call.call->parameters[found_.first_parameter + number], found_.specs[number],
-                       call.call->compute_type);
+  const NDArray& parameter = call.call->parameters[found_.first_parameter + number];
+  // What is frozen stays, whatever the program writes to what it is given.
+  if (!found_.specs[number].is_trained && call.call->training && call.call->frozen != nullptr &&
+      IsFrozenBy(*call.call->frozen)) {
+    const NoGradientScope constants;
+    return parameter.Dup();
+  }
+  return InComputeType(parameter, found_.specs[number], call.call->compute_type);
 }
 
 Part::Part(Block& parent, const std::string& name, AnyLayer layer)
@@ -186,12 +199,7 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
   }
   context.training = call.training;
   context.parameters_stay = !call.training && !call.compute_type.has_value();
-  if (call.training && call.frozen != nullptr) {
-    FrozenLayer layer;
-    for (size_t i = 0; i < found_.specs.size(); ++i)
-      layer.Add((*call.frozen)[found_.first_parameter + i], found_.specs[i]);
-    context.training = !layer.is_frozen();
-  }
+  if (call.training && call.frozen != nullptr) context.training = !IsFrozenBy(*call.frozen);
   context.seed = call.seed;
   context.stream = StreamOf(call.step, number_);
   if (mask != nullptr) context.mask = *mask;
@@ -309,6 +317,17 @@ std::string BlockBody::Describe() const {
       parts.push_back(absl::StrCat(part->name(), ": ", part->layer().Describe()));
   }
   return absl::StrJoin(parts, "; ");
+}
+
+std::vector<bool> BlockBody::MovedBeside(const std::vector<bool>& frozen) const {
+  std::vector<bool> moved(parameters_.size(), false);
+  for (const BlockMember* member : block_->members_) {
+    if (member == nullptr || (!frozen.empty() && member->IsFrozenBy(frozen))) continue;
+    const BlockMember::Found& found = member->found_;
+    for (size_t i = 0; i < found.specs.size(); ++i)
+      moved[found.first_parameter + i] = !found.specs[i].is_trained;
+  }
+  return moved;
 }
 
 Arrays BlockBody::Forward(BodyCall& call, Arrays inputs) const {

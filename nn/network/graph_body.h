@@ -24,6 +24,7 @@ class GraphBody final : public NetworkBody {
   const NetworkConfig* config() const override { return &config_; }
   std::vector<AnyLayer> chain() const override;
   std::vector<LayerParameters> layer_parameters() const override;
+  std::vector<bool> MovedBeside(const std::vector<bool>& frozen) const override;
   // Of all layers, for one example, and its inputs among the elements.
   LayerCost cost_of_example() const;
   Arrays Forward(BodyCall& call, Arrays inputs) const override;

@@ -43,4 +43,14 @@ bool GraphBody::IsFrozen(const Node& node, const std::vector<bool>& frozen) cons
   return layer.is_frozen();
 }
 
+std::vector<bool> GraphBody::MovedBeside(const std::vector<bool>& frozen) const {
+  std::vector<bool> moved(parameters_.size(), false);
+  for (const Node& node : nodes_) {
+    if (!frozen.empty() && IsFrozen(node, frozen)) continue;
+    for (int p : node.parameters)
+      moved[static_cast<size_t>(p)] = !parameters_[static_cast<size_t>(p)].spec.is_trained;
+  }
+  return moved;
+}
+
 }  // namespace tidepool::nn
