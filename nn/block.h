@@ -91,6 +91,9 @@ class BlockMember {
   NDArray ParameterHere(int i) const;
 
  private:
+  // Whether it runs in training as in inference where those parameters of the network are frozen.
+  bool IsFrozenBy(const std::vector<bool>& frozen) const;
+
   friend class BlockBody;
   friend class BlockParameter;
   friend class Part;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,8 +34,8 @@ constexpr size_t kMostCleared = size_t{16} << 20;
 
 // Steps and requests that are the same from here on.
 constexpr int kCycles = 4;
-// Batches behind the largest that fits by halving, which are tried too.
-constexpr int64_t kMoreTried = 8;
+// Batches beyond the largest that fits by halving, which are tried too: next to it, and evenly up to twice as many.
+constexpr int64_t kMoreTried = 8, kFarTried = 16;
 
 const char* ModeText(WorkspaceMode mode) {
   switch (mode) {
@@ -209,7 +211,11 @@ class NetworkMeter {
   uint64_t step_ = 0;
 };
 
-MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options) {
+namespace {
+
+// Of the phases that are asked for.
+MemoryReport Report(Network& network, const MemoryReportOptions& options, bool training,
+                    bool inference) {
   if (options.batch < 1)
     ThrowInvalidArgument(
         absl::StrCat("memory report: a batch of ", options.batch, ", expected at least 1"));
@@ -228,7 +234,8 @@ MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options) 
   const std::lock_guard<std::mutex> lock(OneAtATime());
   const MemoryOwnerScope owner(MemoryOwner::Process().Child(kOwner));
   NetworkMeter meter(network, options);
-  report.training = meter.Measure(/*training=*/true);
+  if (training) report.training = meter.Measure(/*training=*/true);
+  if (!inference) return report;
   if (network.inputs().size() == 1 && network.output_shapes().size() == 1) {
     report.inference = meter.Measure(/*training=*/false);
   } else {
@@ -237,13 +244,19 @@ MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options) 
   return report;
 }
 
+}  // namespace
+
+MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options) {
+  return Report(network, options, /*training=*/true, /*inference=*/true);
+}
+
 int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64_t budget_bytes,
                      bool training, int64_t limit) {
   const auto fits = [&](int64_t batch) {
     MemoryReportOptions tried = options;
     tried.batch = batch;
     try {
-      const MemoryReport report = ReportMemory(network, tried);
+      const MemoryReport report = Report(network, tried, training, !training);
       return (training ? report.training_bytes() : report.inference_bytes()) <= budget_bytes;
     } catch (const OutOfMemoryError&) {
       return false;
@@ -254,22 +267,35 @@ int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64
     }
   };
   if (limit < 1 || !fits(1)) return 0;
-  // The first that does not fit, or the one behind the limit, which int64 may not have.
+  // `bad`: some that does not fit, or 0: none is known yet.
   int64_t good = 1, bad = 0;
-  while (bad == 0 && good < limit) {
-    const int64_t next = good > limit / 2 ? limit : 2 * good;
-    (fits(next) ? good : bad) = next;
+  while (true) {
+    while (bad == 0 && good < limit) {
+      const int64_t next = good > limit / 2 ? limit : 2 * good;
+      (fits(next) ? good : bad) = next;
+    }
+    if (bad == 0) return good;
+    while (bad - good > 1) {
+      const int64_t middle = good + (bad - good) / 2;
+      (fits(middle) ? good : bad) = middle;
+    }
+    // More examples may take less, where a plan lies closer or a kernel takes less scratch: from the most on.
+    std::set<int64_t, std::greater<>> more;
+    for (int64_t i = 2; i <= std::min(limit - good, kMoreTried); ++i) more.insert(good + i);
+    for (int64_t i = 1, rest = std::min(limit - good, good); i <= kFarTried; ++i) {
+      const int64_t beyond = rest / kFarTried * i + rest % kFarTried * i / kFarTried;
+      if (beyond > 1) more.insert(good + beyond);
+    }
+    int64_t above = 0;
+    const auto found = std::find_if(more.begin(), more.end(), [&](int64_t batch) {
+      if (fits(batch)) return true;
+      above = batch;
+      return false;
+    });
+    if (found == more.end()) return good;
+    good = *found;
+    bad = above;
   }
-  if (bad == 0) return good;
-  while (bad - good > 1) {
-    const int64_t middle = good + (bad - good) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  // One more example may take less, where its plan lies closer.
-  for (int64_t more = std::min(limit - good, kMoreTried); more > 1; --more) {
-    if (fits(good + more)) return good + more;
-  }
-  return good;
 }
 
 namespace {

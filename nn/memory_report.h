@@ -70,10 +70,11 @@ struct MemoryReport {
 // of one's own that looks at elements on the host finds them so. Threads: as ComputeGradients and Infer.
 MemoryReport ReportMemory(Network& network, const MemoryReportOptions& options);
 
-// The largest batch whose training (or inference) takes at most `budget_bytes`, at most `limit`; 0:
-// not even one example does. A few more examples sometimes take less, as their plan lies closer: where one does not fit, the
-// seven behind it are tried too. What cannot be at all (arrays larger than there can be) does not fit. The limit itself is told where
-// still more would fit.
+// A batch whose training (or inference) takes at most `budget_bytes`, at most `limit`: the largest, where more examples never take less;
+// 0: not even one example fits. More examples may take less, as their plan lies closer or a kernel takes less scratch. So what is
+// promised is: it fits, one more does not, nor do the seven behind that, nor any of 16 sizes evenly from there to twice as many. What
+// cannot be at all (arrays larger than there can be) does not fit. The limit itself is told where still more would fit.
+// Cost: a dry run of each size tried, some 2 log2(batch) + 24 where nothing jumps; throws as ReportMemory.
 int64_t LargestBatch(Network& network, const MemoryReportOptions& options, int64_t budget_bytes,
                      bool training = true, int64_t limit = 1 << 16);
 

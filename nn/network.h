@@ -161,14 +161,14 @@ class Network {
 
   // Of parameters that match one of the patterns (name_pattern.h: "stem", "block1.*"), training leaves the values alone: they
   // have no gradient and no state of updaters, and nothing is computed or kept for their sake. They lie behind the trained ones
-  // then. A layer all of whose parameters are frozen runs in training as in inference: batch normalisation goes by its running
-  // averages and does not move them, dropout within it drops nothing. Values, random numbers and workspaces stay;
-  // gradients are zeros. None: everything is trained again. To be called between steps, before trainers and views of named
-  // parameters are made: those made before show other places, and such trainers throw kFailedPrecondition. Of a model's network:
-  // Model::SetFrozen. Throws kInvalidArgument for a pattern that no parameter matches and when nothing would be left to
-  // train; OutOfMemoryError; nothing has changed then. Memory meanwhile: the parameters once more.
+  // then. A layer all of whose parameters are frozen, or of which a running average is ("1.batch_norm.running_*"), runs in training as
+  // in inference: batch normalisation goes by its averages and moves none, dropout within it drops nothing; other parameters that
+  // it has are trained. Values, random numbers and workspaces stay; gradients are zeros. None: everything is trained again. To be called
+  // between steps, before trainers and views of named parameters are made: those made before show other places, and such trainers
+  // throw kFailedPrecondition. Of a model's network: Model::SetFrozen. Throws kInvalidArgument for a pattern that no parameter
+  // matches and when nothing would be left to train; OutOfMemoryError; nothing has changed then. Memory meanwhile: the parameters once more.
   void SetFrozen(absl::Span<const std::string> patterns);
-  // What layers keep beside their parameters (running averages), flat; undefined where they keep nothing. A step moves it.
+  // What layers keep beside their parameters (running averages) and a step moves, flat; undefined where that is nothing.
   const NDArray& beside() const { return CheckWhole("beside").beside_; }
   // A network of the same function, loss, frozen parameters and workspace modes for another thread (parallel/parallel_wrapper.h),
   // with gradients, what layers keep beside their parameters, and workspaces of its own. kShared: the parameters are this
@@ -212,8 +212,8 @@ class Network {
   // The mean loss of an example. Fills gradients(). Call it inside a scope of training_workspace(): what it makes is per step.
   double ComputeGradients(const NDArray& features, const NDArray& labels);
   // `states`: of NewStates(), for sequences that come in parts (truncated back-propagation through time). They are what the part
-  // begins with, as constants, and afterwards what it ended with: arrays of the device's heap, written in place once
-  // they are there. Of the same examples in each part; NewStates() again for others. Null: each sequence is whole.
+  // begins with, as constants, and afterwards what it ended with (where it failed: what they were): arrays of the device's heap, written
+  // in place once they are there. Of the same examples in each part; NewStates() again for others. Null: each sequence is whole.
   double ComputeGradients(const NetworkInputs& inputs, std::vector<NDArray>* states = nullptr);
 
   // The same in parts, for a step on a device that the host does not wait for in its middle.

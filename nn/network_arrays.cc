@@ -27,8 +27,8 @@ NDArray ViewOf(const NDArray& flat, int64_t offset, const Shape& shape) {
 
 }  // namespace
 
-// Trained ones first, then what layers keep beside their parameters, which a step moves as well, then what is frozen. The whole
-// is as long whatever is frozen.
+// Trained ones first, then what layers keep beside their parameters and a step moves as well, then what stays: what is frozen, and what
+// layers keep that run as in inference because of it. The whole is as long whatever is frozen.
 struct Network::Layout {
   struct Views;
   std::vector<bool> frozen;      // by place among the body's; empty: none is
@@ -49,8 +49,9 @@ Network::Layout Network::LayoutOf(absl::Span<const std::string> patterns) const 
     layout.frozen = MatchNames(patterns, names, absl::StrCat("network [", name(), "]: frozen"));
   }
   enum Part { kTrained, kBeside, kFrozen };
+  const std::vector<bool> moved = body_->MovedBeside(layout.frozen);
   const auto part_of = [&](size_t i) {
-    if (!specs[i].spec.is_trained) return kBeside;
+    if (!specs[i].spec.is_trained) return moved[i] ? kBeside : kFrozen;
     return layout.frozen.empty() || !layout.frozen[i] ? kTrained : kFrozen;
   };
   for (const Part part : {kTrained, kBeside, kFrozen}) {

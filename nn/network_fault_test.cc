@@ -1,15 +1,19 @@
-// operator new refused at each of its calls while a network is frozen, reported on and written as JSON: an error, and the
-// network is what it was.
+// operator new refused at each of its calls while a network is frozen, reported on and written as JSON, and memory while it is trained:
+// an error, and the network is what it was.
 #include "tidepool/memory/testing/failing_new.h"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "gtest/gtest.h"
+#include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/normalization.h"
+#include "tidepool/nn/layers/recurrent.h"
 #include "tidepool/nn/layers/sequence.h"
 #include "tidepool/nn/memory_report.h"
 #include "tidepool/nn/network.h"
@@ -94,6 +98,58 @@ TEST(NetworkFault, JsonIsWrittenAndReadOrRefused) {
               return fault_happened;
             }),
             50);
+}
+
+// States that the caller has no arrays for yet take memory at the end of the step, when everything else has been done.
+TEST(NetworkFault, AStepWithStatesThatIsRefusedMemoryHasDoneNothing) {
+  // What a step leaves behind three others.
+  struct Run {
+    Network network{{3, 2}, {Gru(4), BatchNormalization(), Lstm(300), Dense(3)}, 4};
+    NetworkInputs inputs{
+        {RandomUniform({64, 3, 2}, -1, 1, 1)}, {Zeros({64}, DType::kInt64)}, {}, {}};
+    std::vector<std::vector<NDArray>> others;  // that stay: the last ones take memory
+    std::vector<NDArray> states;
+
+    Run() : states(network.NewStates()) {
+      for (int i = 0; i < 3; ++i) Step(others.emplace_back(network.NewStates()));
+    }
+    void Step(std::vector<NDArray>& its) {
+      const WorkspaceScope scope(network.training_workspace());
+      network.ComputeGradients(inputs, &its);
+    }
+    std::vector<std::vector<float>> Values() const {
+      std::vector<std::vector<float>> values = {network.gradients().ToVector<float>(),
+                                                network.beside().ToVector<float>()};
+      for (const NDArray& state : states) values.push_back(state.ToVector<float>());
+      return values;
+    }
+  };
+  std::vector<std::vector<float>> expected;
+  {
+    Run run;
+    run.Step(run.states);
+    expected = run.Values();
+  }
+  Run run;
+  const std::vector<float> averages = run.network.beside().ToVector<float>();
+  MemoryBudget& budget = MemoryBudget::Global();
+  int refused = 0;
+  for (uint64_t more = 0;; more += 1024) {
+    ASSERT_LT(more, 1'000'000u);
+    budget.SetProcessLimit(budget.process().taken_bytes + more);
+    const absl::Cleanup unlimited = [&] { budget.SetProcessLimit(MemoryBudget::kUnlimited); };
+    try {
+      run.Step(run.states);
+      break;
+    } catch (const OutOfMemoryError&) {
+      ++refused;
+    }
+    ASSERT_EQ(run.network.step(), 3) << more;
+    ASSERT_EQ(run.network.beside().ToVector<float>(), averages) << more;
+    for (const NDArray& state : run.states) ASSERT_FALSE(state.is_defined()) << more;
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_EQ(run.Values(), expected);
 }
 
 }  // namespace

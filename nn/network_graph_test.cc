@@ -314,7 +314,7 @@ TEST(NetworkBlock, MistakesAreNamed) {
               HasSubstr("called outside of a call of its network"));
   EXPECT_THAT(MessageOf([&] { Block::is_training(); }), HasSubstr("no network is being called"));
   EXPECT_THAT(MessageOf([&] { Part again(alone, "part", Dense(1)); }),
-              HasSubstr("two members are called \"part\""));
+              HasSubstr("the outermost block: two members are called \"part\""));
   EXPECT_THAT(MessageOf([&] { Part dotted(alone, "a.b", Dense(1)); }),
               HasSubstr("expected a name without dots"));
   EXPECT_THAT(MessageOf([&] { Part null(alone, "null", AnyLayer()); }),

@@ -18,7 +18,9 @@
 #include "tidepool/nn/losses/loss.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/network/activation_pass.h"
+#include "tidepool/nn/network/carried_states.h"
 #include "tidepool/nn/network/network_body.h"
+#include "tidepool/nn/network/restore_quietly.h"
 #include "tidepool/nn/network_hosted.h"
 
 namespace tidepool::nn {
@@ -298,15 +300,7 @@ void Network::QueueGradients(const Inputs& inputs,
   // What the forward pass moves beside parameters, running averages say, is as it was where the step fails: it is done again.
   NDArray beside_before;
   if (beside_.is_defined()) beside_before = beside_.Dup();
-  absl::Cleanup restore = [&] {
-    if (!beside_before.is_defined()) return;
-    const NoGradientScope constants;
-    try {
-      CopyInto(beside_before, beside_);
-    } catch (const Error&) {
-      // The device failed as well: the step's own error is on its way.
-    }
-  };
+  absl::Cleanup restore = [&] { RestoreQuietly(beside_before, beside_); };
   const HostedPass hosted(this, ParameterHost::Pass::kTraining);
   std::optional<TapedHost> host;
   if (hosted.host() != nullptr) host.emplace(*hosted.host(), tape, gradient_listener_);
@@ -361,19 +355,13 @@ void Network::QueueGradients(const Inputs& inputs,
   shares = shares.BroadcastTo(losses.shape());
   BackwardOf(call, inputs, states,
              [&] { tape.BackwardFrom(std::move(losses), std::move(shares)); });
+  CarriedStates states_after(carried, states);
   finish();
+  states_after.Write();
   std::move(restore).Cancel();
   ++step_;  // one that fails is done again with the same numbers
   if (gradients_.is_defined()) gradients_.MarkWritten();
-  for (size_t i = 0; i < carried.size(); ++i) {
-    NDArray &state = (*states)[i], &now = carried[i];
-    if (!now.is_defined() || (state.is_defined() && state.buffer().get() == now.buffer().get()))
-      continue;
-    // Into the caller's array where there is one: a step takes no memory for it.
-    const bool fits = state.is_defined() && !state.IsAttached() && state.device() == now.device() &&
-                      state.dtype() == now.dtype();
-    fits ? CopyInto(now, state) : void(state = now.Detach());
-  }
+  states_after.Hand();
 }
 
 }  // namespace tidepool::nn

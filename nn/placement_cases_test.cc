@@ -22,6 +22,7 @@
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/embedding.h"
+#include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/layers/recurrent.h"
 #include "tidepool/nn/layers/sequence.h"
 #include "tidepool/nn/memory_report.h"
@@ -241,6 +242,24 @@ TEST(Placement, TheLargestBatchIsFoundBehindOneThatTakesMore) {
   EXPECT_GT(ReportMemory(network, {.batch = 62}).training_bytes(), budget);
   EXPECT_EQ(LargestBatch(network, {}, budget), 63);
   EXPECT_EQ(LargestBatch(network, {}, budget, true, 62), 61);
+}
+
+// Of group_norm, and of networks that take less beyond a jump wherever it is.
+TEST(Placement, TheLargestBatchIsFoundBehindManyThatTakeMore) {
+  Network groups({4}, {GroupNormalization(2), Dense(2)});
+  const int64_t of_48 = ReportMemory(groups, {.batch = 48}).training_bytes();
+  EXPECT_GE(LargestBatch(groups, {}, of_48), 48);
+  Network network(NetworkConfig::Sequential({4096}, {Dense(2)}), Options(WorkspaceMode::kEnabled));
+  network.set_loss([](absl::Span<const NDArray> outputs, const NetworkInputs& inputs) {
+    const int64_t batch = inputs.features[0].dim(0);
+    const NDArray scratch = Zeros({batch >= 24 && batch <= 32 ? 400'000 : 1});
+    return Sum(outputs[0] * outputs[0], 1);
+  });
+  const int64_t budget = ReportMemory(network, {.batch = 45}).training_bytes();
+  EXPECT_GT(ReportMemory(network, {.batch = 32}).training_bytes(), budget);
+  EXPECT_EQ(LargestBatch(network, {}, budget), 45);
+  EXPECT_EQ(LargestBatch(network, {}, budget, true, 40), 40);
+  EXPECT_EQ(LargestBatch(network, {}, budget, true, 30), 23);
 }
 
 int64_t MostResidentBytes() {

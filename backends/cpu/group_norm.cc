@@ -3,23 +3,31 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 
+#include "tidepool/backends/cpu/gemm/parallel_tasks.h"
 #include "tidepool/backends/cpu/network_kernels.h"
 #include "tidepool/backends/cpu/normalization_columns.h"
 #include "tidepool/ndarray/kernel/attributes_nn.h"
+#include "tidepool/ndarray/kernel/thread_pool.h"
 
 namespace tidepool::cpu {
 namespace {
 
-// Items beside each other, each part one after the other: scratch is of a part, however many items
-// there are.
+// Parts beside each other, each of items one after the other. They are cut by the shape alone, as sums are added part by part; scratch of
+// normalisation is of a thread.
 constexpr int64_t kMostParts = 32;
-constexpr size_t kScratchFloor = size_t{1}
-                                 << 20;  // what parts may take together where the array is smaller
+// Of many rows a part has so much more than its items that few parts are enough: what they took together, when each had
+// scratch of its own, where the array is smaller. It decides the bits.
+constexpr size_t kCutFloor = size_t{1} << 20;
+
+constexpr size_t UpToALine(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 struct Items {
   int64_t items, channels, groups, width, elements;  // channels of a group, elements of an item
   int64_t parts = 0, items_of_part = 0;
+  // Before they are rounded to parts of as many items: never fewer for more items, as memory for a batch should be.
+  int64_t most_parts = 0;
 
   Items(const KernelCall& call, int64_t its_groups) : groups(its_groups) {
     const TensorRef& x = call.inputs[0];
@@ -28,21 +36,27 @@ struct Items {
     width = channels / groups;
     elements = items == 0 ? 0 : x.NumElements() / items;
     if (elements == 0) return;
+    const size_t cut_bytes =
+        SumsBytes() + UpToALine(ColumnScratch::Bytes(Columns(elements, channels, kMostCopies)));
     const size_t most =
-        std::max(kScratchFloor, static_cast<size_t>(x.NumElements()) * sizeof(float)) / PartBytes();
-    parts = std::clamp(static_cast<int64_t>(most), int64_t{1}, std::min(kMostParts, items));
-    items_of_part = (items + parts - 1) / parts;
+        std::max(kCutFloor, static_cast<size_t>(x.NumElements()) * sizeof(float)) / cut_bytes;
+    most_parts = std::clamp(static_cast<int64_t>(most), int64_t{1}, std::min(kMostParts, items));
+    items_of_part = (items + most_parts - 1) / most_parts;
     parts = (items + items_of_part - 1) / items_of_part;
   }
-  // Of a part: two sums a channel of its items, and what normalisation takes of an item.
-  size_t PartBytes() const {
-    return SumsBytes() + (ColumnScratch::Bytes(Columns(elements, channels)) + 63) / 64 * 64;
-  }
+  int64_t Work() const { return 8 * items * elements; }
+  // Two sums a channel of a part's items.
   size_t SumsBytes() const { return static_cast<size_t>(2 * channels) * sizeof(double); }
-  // The sums of a part's items.
+  // What normalisation takes of an item, of each thread that has parts.
+  size_t SlotBytes() const { return UpToALine(ColumnScratch::Bytes(Columns(elements, channels))); }
+  size_t SlotsBytes(const KernelCall& call) const {
+    const int64_t slots =
+        Work() < kMinParallelWork ? 1 : std::min<int64_t>(call.threads.count, most_parts);
+    return SlotBytes() * static_cast<size_t>(slots);
+  }
   double* SumsOf(const KernelCall& call, int64_t part) const {
-    return reinterpret_cast<double*>(static_cast<char*>(call.scratch) +
-                                     static_cast<size_t>(part) * PartBytes());
+    return reinterpret_cast<double*>(static_cast<char*>(call.scratch) + SlotsBytes(call) +
+                                     static_cast<size_t>(part) * SumsBytes());
   }
 };
 
@@ -52,22 +66,24 @@ Items OfGrad(const KernelCall& call) { return {call, call.inputs[2].dims[1]}; }
 template <Items (*kItems)(const KernelCall&)>
 size_t ScratchBytes(const KernelCall& call) {
   const Items g = kItems(call);
-  return g.parts == 0 ? 0 : g.PartBytes() * static_cast<size_t>(g.parts);
+  if (g.parts == 0) return 0;
+  return g.SlotsBytes(call) + g.SumsBytes() * static_cast<size_t>(g.most_parts);
 }
 
 // body(item, its place in the array, columns, scratch of normalisation, the sums of the item's part)
 template <typename Body>
 void ForEachItem(const KernelCall& call, const Items& g, Body body) {
   const Columns c(g.elements, g.channels);
-  ParallelFor(call.threads, g.parts, 1, 8 * g.items * g.elements, [&](int64_t begin, int64_t end) {
-    for (int64_t part = begin; part < end; ++part) {
-      double* const sums = g.SumsOf(call, part);
-      std::fill_n(sums, 2 * g.channels, 0.0);
-      const ColumnScratch scratch(c, sums + 2 * g.channels);
-      const int64_t last = std::min(g.items, (part + 1) * g.items_of_part);
-      for (int64_t item = part * g.items_of_part; item < last; ++item) {
-        body(item, item * g.elements, c, scratch, sums);
-      }
+  const std::shared_ptr<ThreadPool> pool =
+      g.Work() < kMinParallelWork || g.parts < 2 ? nullptr : PoolOf(call.threads);
+  ParallelTasks(pool.get(), g.parts, [&](int64_t part, int slot) {
+    double* const sums = g.SumsOf(call, part);
+    std::fill_n(sums, 2 * g.channels, 0.0);
+    const ColumnScratch scratch(
+        c, static_cast<char*>(call.scratch) + static_cast<size_t>(slot) * g.SlotBytes());
+    const int64_t last = std::min(g.items, (part + 1) * g.items_of_part);
+    for (int64_t item = part * g.items_of_part; item < last; ++item) {
+      body(item, item * g.elements, c, scratch, sums);
     }
   });
 }

@@ -14,6 +14,7 @@ namespace tidepool::cpu {
 
 constexpr int64_t kMostPieces = 32;
 constexpr int64_t kLeastPiece = 1 << 14;  // elements
+constexpr int64_t kMostCopies = 32;       // of few channels, in a row of loops
 
 // An array of [rows, channels] as rows of `wide` floats: of few channels several rows are one, so
 // that loops are long.
@@ -21,8 +22,11 @@ struct Columns {
   int64_t count, channels, copies, wide, piece, pieces;
 
   explicit Columns(const TensorRef& x) : Columns(x.NumElements(), x.dims[x.rank - 1]) {}
-  Columns(int64_t elements, int64_t last) : count(elements), channels(last) {
-    copies = channels < 32 ? 32 : 1;
+  // No more copies than there are rows, whose sums each have one of their own then: the same bits, without memory for none.
+  Columns(int64_t elements, int64_t last)
+      : Columns(elements, last, last < 1 ? 1 : std::max<int64_t>(elements / last, 1)) {}
+  Columns(int64_t elements, int64_t last, int64_t most_copies) : count(elements), channels(last) {
+    copies = channels < kMostCopies ? std::min(kMostCopies, most_copies) : 1;
     wide = copies * channels;
     const int64_t rows = (count + wide - 1) / wide;
     const int64_t rows_of_piece =

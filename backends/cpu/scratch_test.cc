@@ -195,5 +195,44 @@ TEST(Scratch, IsNotOfEachExample) {
   }
 }
 
+// Of threads, and never less for one example more, which who looks for the largest batch goes by.
+TEST(Scratch, OfGroupNormGrowsWithTheBatchAndIsWorthSmallExamples) {
+  for (const Shape& example : {Shape{4}, Shape{3, 3, 8}, Shape{40, 2}, Shape{64, 64, 32}}) {
+    for (const int threads : {1, 2, 24}) {
+      int64_t before[2] = {0, 0};
+      for (int64_t n = 1; n <= 200; ++n) {
+        std::vector<int64_t> dims = {n};
+        dims.insert(dims.end(), example.span().begin(), example.span().end());
+        const Shape x(dims), of_channels{example[example.rank() - 1]}, of_groups{n, 2};
+        const Example examples[] = {{OpCode::kGroupNorm,
+                                     {x, of_channels, of_channels},
+                                     {x, of_groups, of_groups},
+                                     &kTwoGroups},
+                                    {OpCode::kGroupNormGrad,
+                                     {x, of_channels, of_groups, of_groups, x},
+                                     {x, of_channels, of_channels},
+                                     &kTwoGroups}};
+        for (int i = 0; i < 2; ++i) {
+          const Operands inputs(examples[i].inputs, DType::kFloat32),
+              outputs(examples[i].outputs, DType::kFloat32);
+          KernelCall call{examples[i].op, inputs.refs, outputs.refs, examples[i].attributes};
+          call.threads = threads;
+          for (const Kernel& kernel :
+               KernelRegistry::Find(call.op, DeviceType::kHost, DType::kFloat32)) {
+            if (std::string(kernel.provider) != "cpu") continue;
+            const auto bytes = static_cast<int64_t>(kernel.scratch_bytes(call));
+            EXPECT_GE(bytes, before[i]) << x.ToString() << ", " << threads << " threads";
+            before[i] = bytes;
+            if (example.NumElements() == 4) {
+              EXPECT_LE(bytes, 16 * 1024) << x.ToString() << ", " << threads << " threads";
+            }
+          }
+        }
+      }
+      EXPECT_GT(before[1], 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -99,6 +99,7 @@ void DistributedTrainer::SaveLatest(CheckpointFolder& folder, const CheckpointNo
   const Updater& updater = trainer_.updater();
   std::optional<Updater> whole;
   OnRank0(communicator_, "make room for the updater's state", [&] {
+    trainer_.CheckLayout();
     whole.emplace(updater.config(), trainer_.network().parameters().shape(), Host(),
                   trainer_.network().dtype());
     whole->set_steps(updater.steps());

@@ -62,6 +62,7 @@ DistributedTrainer::DistributedTrainer(Trainer& trainer, Communicator& communica
         kName,
         ": the trainer's steps are captured (set_graphs), expected a trainer without graphs"));
   }
+  trainer.CheckLayout();
   trainer.updater().CheckKeepsAll(kName);
   RankFacts facts = FactsOf(trainer);
   facts.emplace_back("buckets",

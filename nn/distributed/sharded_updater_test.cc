@@ -195,5 +195,32 @@ TEST(ShardedUpdater, ATrainerWithAPartIsOfUseToItsDistributedTrainerAlone) {
   }
 }
 
+// Its parts are of other parameters than those that the file would say.
+TEST(ShardedUpdater, APartIsNotSavedOfANetworkThatWasFrozenAnew) {
+  std::string path = testing::TempDir() + "/stale-XXXXXX";
+  ASSERT_NE(mkdtemp(path.data()), nullptr);
+  for (const bool shards : {false, true}) {
+    ThreadRanks(2).Run([&](Communicator& communicator) {
+      WorkerPool pool(1);
+      const ThreadPoolScope thread(pool);
+      Network network = NetworkOf("mlp");
+      Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+      DistributedTrainer distributed(trainer, communicator, {.shard_updater = shards});
+      CheckpointFolder folder(path);
+      network.SetFrozen(std::vector<std::string>{network.named_parameters()[0].name});
+      EXPECT_THAT(ErrorOf([&] { distributed.SaveLatest(folder, {}); }),
+                  IsError(communicator.rank() == 0 ? absl::StatusCode::kFailedPrecondition
+                                                   : absl::StatusCode::kAborted,
+                          {""}));
+      Trainer again(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+      network.SetFrozen({});
+      EXPECT_THAT(ErrorOf([&] { DistributedTrainer of_stale(again, communicator); }),
+                  IsError(absl::StatusCode::kFailedPrecondition,
+                          {"were frozen or not since it was made, expected a trainer made"}));
+      EXPECT_FALSE(folder.Latest().has_value());
+    });
+  }
+}
+
 }  // namespace
 }  // namespace tidepool::nn

@@ -54,6 +54,7 @@ class ActivationLayer final : public Layer {
   explicit ActivationLayer(Activation activation = Activation::kRelu) : activation_(activation) {}
 
   std::string Kind() const override { return "activation"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

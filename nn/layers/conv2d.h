@@ -33,6 +33,7 @@ class Conv2D final : public Layer {
   static Conv2dAttributes SamePadding(int64_t kernel, int64_t stride = 1);
 
   std::string Kind() const override { return "conv2d"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

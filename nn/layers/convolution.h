@@ -66,6 +66,7 @@ class Convolution final : public Layer {
   static Options Causal(int64_t kernel, int64_t dilation = 1) requires(kAxes == 1 && !kTransposed);
 
   std::string Kind() const override;
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
@@ -109,6 +110,7 @@ class DepthwiseConv2D final : public Layer {
         filter_initializer_(filter_initializer) {}
 
   std::string Kind() const override { return "depthwise_conv2d"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

@@ -28,6 +28,7 @@ class CrossAttention final : public Layer {
       : heads_(heads), options_(options) {}
 
   std::string Kind() const override { return "cross_attention"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShapeOf(absl::Span<const Shape> inputs) const override;

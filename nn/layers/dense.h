@@ -26,6 +26,7 @@ class Dense final : public Layer {
       : units_(units), activation_(activation), options_(options) {}
 
   std::string Kind() const override { return "dense"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

@@ -16,6 +16,7 @@ class DropoutLayer final : public Layer {
   explicit DropoutLayer(double rate = 0.5, bool spatial = false) : rate_(rate), spatial_(spatial) {}
 
   std::string Kind() const override { return "dropout"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

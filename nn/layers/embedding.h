@@ -27,6 +27,7 @@ class Embedding final : public Layer {
       : entries_(entries), width_(width), options_(options) {}
 
   std::string Kind() const override { return "embedding"; }
+  InputTypes TakenTypes() const override { return InputTypes::kIntegers; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
@@ -46,6 +47,7 @@ class PositionEmbedding final : public Layer {
       : initializer_(initializer) {}
 
   std::string Kind() const override { return "position_embedding"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
@@ -63,6 +65,7 @@ class SinusoidalPositions final : public Layer {
   explicit SinusoidalPositions(double period = 10000) : period_(period) {}
 
   std::string Kind() const override { return "sinusoidal_positions"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;

@@ -21,6 +21,7 @@
 #define TIDEPOOL_NN_LAYERS_LAYER_H_
 
 #include <concepts>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -60,6 +61,14 @@ struct LayerContext {
   absl::Span<NDArray> carried;
 };
 
+// What a layer's inputs may be, and of which type its output is then.
+enum class InputTypes : uint8_t {
+  kAny,       // the layer's own business, and the output's: looked at where they are used
+  kAlike,     // anything, all of one type, of which the output is too: elements are moved
+  kFloats,    // floating-point numbers, as parameters are; so is the output
+  kIntegers,  // indices, say, of which the layer makes floats
+};
+
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -70,6 +79,10 @@ class Layer {
   virtual void VisitFields(FieldVisitor& /*visitor*/) {}
   // For messages and reports: "dense 500 relu". The kind and the fields as they are unless overridden.
   virtual std::string Describe() const;
+
+  // Of all inputs. A network checks it when it is made, as far as types are known then, and in each call: kInvalidArgument with
+  // the layer, the input, found and expected.
+  virtual InputTypes TakenTypes() const { return InputTypes::kAny; }
 
   // ---- Layers of one input ----
 

@@ -53,6 +53,27 @@ TEST(Masks, PoolingCountsStepsThatAreThere) {
   EXPECT_FALSE(global.context.mask.is_defined());
 }
 
+TEST(Masks, PaddingThatCountsIsCountedBesideStepsThatAreThere) {
+  const auto pooled = [](const PoolingOptions<1>& options, const NDArray& mask) {
+    LayerContext context;
+    context.mask = mask;
+    const NDArray x = FromValues(Numbers{6, 6, 6, 6}, {1, 4, 1});
+    return AveragePool1D({3}, options).Forward(context, x).ToVector<float>();
+  };
+  PoolingOptions<1> options{.stride = {1}, .before = {1}, .behind = {2}, .count_padding = true};
+  const NDArray all = Ones({1, 4}), two = FromValues(Numbers{1, 1, 0, 0}, {1, 4}),
+                none = Zeros({1, 4}), last = FromValues(Numbers{0, 0, 0, 1}, {1, 4});
+  EXPECT_EQ(pooled(options, NDArray()), (Numbers{4, 6, 6, 4, 2}));
+  EXPECT_EQ(pooled(options, all), (Numbers{4, 6, 6, 4, 2}));
+  // Windows are padding, 6, 6; 6, 6; 6; only padding; only padding.
+  EXPECT_EQ(pooled(options, two), (Numbers{4, 6, 6, 0, 0}));
+  EXPECT_EQ(pooled(options, last), (Numbers{0, 0, 6, 3, 2}));
+  EXPECT_EQ(pooled(options, none), (Numbers{0, 0, 0, 0, 0}));
+  options.count_padding = false;
+  EXPECT_EQ(pooled(options, all), (Numbers{6, 6, 6, 6, 6}));
+  EXPECT_EQ(pooled(options, two), (Numbers{6, 6, 6, 0, 0}));
+}
+
 // The sum of 900 steps, and the squares of a long vector, are more than f16 has.
 TEST(Masks, AveragesAndLengthsOf16BitFloatsAreMadeInWiderOnes) {
   for (const DType type : {DType::kFloat16, DType::kBFloat16}) {

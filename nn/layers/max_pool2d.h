@@ -16,6 +16,7 @@ class MaxPool2D final : public Layer {
   }
 
   std::string Kind() const override { return "max_pool2d"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

@@ -22,6 +22,9 @@ class Merge final : public Layer {
       : merge_(merge), axis_(axis) {}
 
   std::string Kind() const override { return "merge"; }
+  InputTypes TakenTypes() const override {
+    return merge_ == MergeKind::kAverage ? InputTypes::kFloats : InputTypes::kAlike;
+  }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShapeOf(absl::Span<const Shape> inputs) const override;
@@ -41,6 +44,7 @@ class Scaling final : public Layer {
   explicit Scaling(bool shift = true) : shift_(shift) {}
 
   std::string Kind() const override { return "scaling"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;
@@ -56,6 +60,7 @@ class L2Normalization final : public Layer {
   explicit L2Normalization(double epsilon = 1e-12) : epsilon_(epsilon) {}
 
   std::string Kind() const override { return "l2_norm"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
@@ -71,6 +76,7 @@ class PRelu final : public Layer {
   explicit PRelu(double initial = 0.25, bool shared = false) : initial_(initial), shared_(shared) {}
 
   std::string Kind() const override { return "prelu"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   std::vector<ParameterSpec> Parameters(const Shape& input) const override;

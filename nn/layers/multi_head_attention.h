@@ -20,6 +20,7 @@ class MultiHeadAttention final : public Layer {
       : heads_(heads), key_heads_(key_heads), causal_(causal) {}
 
   std::string Kind() const override { return "multi_head_attention"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

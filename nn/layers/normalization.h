@@ -19,6 +19,7 @@ class BatchNormalization final : public Layer {
       : momentum_(momentum), attributes_{epsilon} {}
 
   std::string Kind() const override { return "batch_norm"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
@@ -37,6 +38,7 @@ class LayerNormalization final : public Layer {
   explicit LayerNormalization(double epsilon = 1e-5) : attributes_{epsilon} {}
 
   std::string Kind() const override { return "layer_norm"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
@@ -53,6 +55,7 @@ class RmsNormalization final : public Layer {
   explicit RmsNormalization(double epsilon = 1e-5) : attributes_{epsilon} {}
 
   std::string Kind() const override { return "rms_norm"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
@@ -70,6 +73,7 @@ class GroupNormalization final : public Layer {
       : attributes_{epsilon, groups} {}
 
   std::string Kind() const override { return "group_norm"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

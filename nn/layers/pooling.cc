@@ -11,6 +11,7 @@
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/comparison.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/joining.h"
 #include "tidepool/ndarray/ops/pooling.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/layers/sequence_mask.h"
@@ -102,7 +103,7 @@ NDArray Pooling<kAxes, kKind>::PoolMasked(LayerContext& context, const NDArray& 
   const bool is_max = kKind == PoolingKind::kMax;
   const NDArray filled =
       Where(MaskOfRank(context.mask, input.rank()), input, is_max ? -kInfinity : 0.0);
-  // The share of steps in each window.
+  // The share of what counts in each window.
   NDArray share;
   {
     const NoGradientScope constants;
@@ -117,6 +118,14 @@ NDArray Pooling<kAxes, kKind>::PoolMasked(LayerContext& context, const NDArray& 
     a.count_include_pad = options_.count_padding;
     share = AveragePool2d(steps, a).Squeeze(3);
     context.mask = NotEqual(share, 0).Squeeze(2);
+    if (options_.count_padding && (a.pad_top > 0 || a.pad_bottom > 0)) {
+      // Padding counts as it does without a mask: as steps that are there, of zeros.
+      a.pad_top = a.pad_bottom = 0;
+      share = AveragePool2d(Pad(steps, {0, options_.before[0], 0, 0}, {0, options_.behind[0], 0, 0},
+                                /*value=*/1),
+                            a)
+                  .Squeeze(3);
+    }
   }
   const NDArray pooled = PoolImages(filled.ExpandDims(2), 0, -1).Squeeze(2);
   const NDArray has_any = context.mask.ExpandDims(-1);

@@ -8,8 +8,8 @@
 // out.
 //
 // Masks of sequences (one axis, and GlobalPooling): steps that are none do not count: neither as
-// the largest nor in the number that sums are divided by. Without any step in a window the output
-// is 0, and is no step of the output.
+// the largest nor in the number that sums are divided by, in which padding counts as it does without
+// a mask (count_padding). Without any step in a window the output is 0, and is no step of the output.
 #ifndef TIDEPOOL_NN_LAYERS_POOLING_H_
 #define TIDEPOOL_NN_LAYERS_POOLING_H_
 
@@ -42,6 +42,7 @@ class Pooling final : public Layer {
       : kernel_(kernel), options_(options) {}
 
   std::string Kind() const override;
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
@@ -81,6 +82,7 @@ class GlobalPooling final : public Layer {
   explicit GlobalPooling(PoolingKind pooling = PoolingKind::kAverage) : pooling_(pooling) {}
 
   std::string Kind() const override { return "global_pool"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

@@ -52,6 +52,7 @@ struct RecurrentOptions {
 // What the recurrent layers have in common; a layer of one's own derives from Layer instead.
 class RecurrentLayer : public Layer {
  public:
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

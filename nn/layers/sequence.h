@@ -24,6 +24,7 @@ class Bidirectional final : public Layer {
   Bidirectional() = default;
 
   std::string Kind() const override { return "bidirectional"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
@@ -40,6 +41,7 @@ class Bidirectional final : public Layer {
 class LastTimeStep final : public Layer {
  public:
   std::string Kind() const override { return "last_time_step"; }
+  InputTypes TakenTypes() const override { return InputTypes::kAlike; }
   std::string Describe() const override { return "last_time_step"; }
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
@@ -53,6 +55,9 @@ class TimeDistributed final : public Layer {
   TimeDistributed() = default;
 
   std::string Kind() const override { return "time_distributed"; }
+  InputTypes TakenTypes() const override {
+    return layer_ ? layer_->TakenTypes() : InputTypes::kAny;
+  }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;
@@ -69,6 +74,7 @@ class TimeDistributed final : public Layer {
 class Reverse final : public Layer {
  public:
   std::string Kind() const override { return "reverse"; }
+  InputTypes TakenTypes() const override { return InputTypes::kAlike; }
   std::string Describe() const override { return "reverse"; }
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;

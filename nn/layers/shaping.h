@@ -19,6 +19,7 @@ class ReshapeLayer final : public Layer {
  public:
   explicit ReshapeLayer(std::vector<int64_t> shape) : shape_(std::move(shape)) {}
   std::string Kind() const override { return "reshape"; }
+  InputTypes TakenTypes() const override { return InputTypes::kAlike; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
@@ -32,6 +33,7 @@ class ReshapeLayer final : public Layer {
 class Flatten final : public Layer {
  public:
   std::string Kind() const override { return "flatten"; }
+  InputTypes TakenTypes() const override { return InputTypes::kAlike; }
   std::string Describe() const override { return "flatten"; }
   Shape OutputShape(const Shape& input) const override { return {input.NumElements()}; }
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
@@ -43,6 +45,7 @@ class Permute final : public Layer {
  public:
   explicit Permute(std::vector<int64_t> axes) : axes_(std::move(axes)) {}
   std::string Kind() const override { return "permute"; }
+  InputTypes TakenTypes() const override { return InputTypes::kAlike; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
@@ -56,6 +59,7 @@ class RepeatVector final : public Layer {
  public:
   explicit RepeatVector(int64_t count) : count_(count) {}
   std::string Kind() const override { return "repeat_vector"; }
+  InputTypes TakenTypes() const override { return InputTypes::kAlike; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
@@ -70,6 +74,7 @@ class ZeroPadding final : public Layer {
  public:
   explicit ZeroPadding(std::vector<int64_t> padding) : padding_(std::move(padding)) {}
   std::string Kind() const override { return "zero_padding"; }
+  InputTypes TakenTypes() const override { return InputTypes::kAlike; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
@@ -83,6 +88,7 @@ class Cropping final : public Layer {
  public:
   explicit Cropping(std::vector<int64_t> cropping) : cropping_(std::move(cropping)) {}
   std::string Kind() const override { return "cropping"; }
+  InputTypes TakenTypes() const override { return InputTypes::kAlike; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
@@ -96,6 +102,7 @@ class Upsampling final : public Layer {
  public:
   explicit Upsampling(std::vector<int64_t> factors) : factors_(std::move(factors)) {}
   std::string Kind() const override { return "upsampling"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;
@@ -114,6 +121,7 @@ class Resize final : public Layer {
                   bool align_corners = false)
       : sizes_(std::move(sizes)), mode_(mode), align_corners_(align_corners) {}
   std::string Kind() const override { return "resize"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   Shape OutputShape(const Shape& input) const override;
   NDArray Forward(LayerContext& context, const NDArray& input) const override;

@@ -33,6 +33,7 @@ class TransformerBlock final : public Layer {
       : heads_(heads), hidden_(hidden), options_(options) {}
 
   std::string Kind() const override { return "transformer_block"; }
+  InputTypes TakenTypes() const override { return InputTypes::kFloats; }
   void VisitFields(FieldVisitor& visitor) override;
   std::string Describe() const override;
   Shape OutputShape(const Shape& input) const override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -52,44 +53,21 @@ NDArray ZerosWithBatch(const Shape& shape, int64_t batch, DType dtype) {
   return Zeros(Shape(dims), dtype, Place::Heap());
 }
 
+// Of what a part makes of those zeros. Floats may stand for integers that only the layer knows of, behind one of the program's own, but
+// integers are integers.
+DType TypeWhileShapesAreFound(const Layer& layer, absl::Span<const NDArray> inputs) {
+  std::vector<std::optional<DType>> types;
+  for (const NDArray& input : inputs) {
+    types.push_back(IsFloating(input.dtype()) ? std::optional<DType>() : input.dtype());
+  }
+  return CheckTypes(layer, types).value_or(DType::kFloat32);
+}
+
 Shape WithoutBatch(const NDArray& array) { return Shape(array.shape().span().subspan(1)); }
 
 }  // namespace
 
-// ---- Block ----
-
-Block::Block() : root_(this) {}
-
-Block::Block(Block& parent, const std::string& name)
-    : root_(parent.root_), prefix_(absl::StrCat(parent.prefix_, name, ".")) {
-  parent.AddName(name);
-}
-
-Block::~Block() = default;
-
-void Block::AddName(const std::string& name) {
-  if (name.empty() || name.find('.') != std::string::npos) {
-    ThrowInvalidArgument(absl::StrCat("block [", prefix_, "]: a member is called \"", name,
-                                      "\", expected a name without dots"));
-  }
-  if (std::find(names_.begin(), names_.end(), name) != names_.end()) {
-    ThrowInvalidArgument(
-        absl::StrCat("block [", prefix_, "]: two members are called \"", name, "\""));
-  }
-  names_.push_back(name);
-}
-
-NDArray Block::Forward(const NDArray&) const {
-  ThrowInternal("block: it has neither Forward() nor ForwardOf()");
-}
-
-Arrays Block::ForwardOf(absl::Span<const NDArray> inputs) const {
-  if (inputs.size() != 1) {
-    ThrowInvalidArgument(absl::StrCat("block: ", inputs.size(),
-                                      " inputs, expected one, or a block with ForwardOf()"));
-  }
-  return {Forward(inputs[0])};
-}
+// ---- the call under way ----
 
 bool Block::is_training() { return Current("is_training").call->training; }
 
@@ -124,6 +102,13 @@ BlockCall& BlockMember::CallHere() const {
   return *current;
 }
 
+bool BlockMember::IsFrozenBy(const std::vector<bool>& frozen) const {
+  FrozenLayer layer;
+  for (size_t i = 0; i < found_.specs.size(); ++i)
+    layer.Add(frozen[found_.first_parameter + i], found_.specs[i]);
+  return layer.is_frozen();
+}
+
 NDArray BlockMember::ParameterHere(int i) const {
   const BlockCall& call = CallHere();
   if (!found_.is_reached) {
@@ -137,8 +122,14 @@ NDArray BlockMember::ParameterHere(int i) const {
   }
   const auto number = static_cast<size_t>(i);
   if (call.finds_shapes) return found_.zeros[number];
-  return InComputeType(call.call->parameters[found_.first_parameter + number], found_.specs[number],
-                       call.call->compute_type);
+  const NDArray& parameter = call.call->parameters[found_.first_parameter + number];
+  // What is frozen stays, whatever the program writes to what it is given.
+  if (!found_.specs[number].is_trained && call.call->training && call.call->frozen != nullptr &&
+      IsFrozenBy(*call.call->frozen)) {
+    const NoGradientScope constants;
+    return parameter.Dup();
+  }
+  return InComputeType(parameter, found_.specs[number], call.call->compute_type);
 }
 
 Part::Part(Block& parent, const std::string& name, AnyLayer layer)
@@ -159,8 +150,10 @@ NDArray Part::FindShapes(absl::Span<const NDArray> inputs, NDArray* mask) const 
   // The root's list has what is constant here.
   Found& found = root_->members_[number_]->found_;
   Shape output;
+  DType type = DType::kFloat32;
   try {
     output = layer_->OutputShapeOf(shapes);
+    type = TypeWhileShapesAreFound(*layer_, inputs);
     if (!found.is_reached) {
       found.specs = layer_->ParametersOf(shapes);
       if (shapes.size() == 1) found.carried_shapes = layer_->CarriedShapes(shapes[0]);
@@ -183,7 +176,7 @@ NDArray Part::FindShapes(absl::Span<const NDArray> inputs, NDArray* mask) const 
     throw;
   }
   current->is_random = current->is_random || layer_->IsRandom();
-  NDArray result = ZerosWithBatch(output, inputs[0].dim(0), DType::kFloat32);
+  NDArray result = ZerosWithBatch(output, inputs[0].dim(0), type);
   if (mask != nullptr) DropMaskOfOthers(*mask, result);
   return result;
 }
@@ -206,12 +199,7 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
   }
   context.training = call.training;
   context.parameters_stay = !call.training && !call.compute_type.has_value();
-  if (call.training && call.frozen != nullptr) {
-    FrozenLayer layer;
-    for (size_t i = 0; i < found_.specs.size(); ++i)
-      layer.Add((*call.frozen)[found_.first_parameter + i], found_.specs[i]);
-    context.training = !layer.is_frozen();
-  }
+  if (call.training && call.frozen != nullptr) context.training = !IsFrozenBy(*call.frozen);
   context.seed = call.seed;
   context.stream = StreamOf(call.step, number_);
   if (mask != nullptr) context.mask = *mask;
@@ -220,6 +208,7 @@ NDArray Part::Run(absl::Span<const NDArray> inputs, NDArray* mask) const {
   NDArray output;
   LayerWorkspaceManager::Layer placed(call.workspaces, static_cast<int>(number_) + 1, name_);
   try {
+    CheckTypes(*layer_, inputs);
     output = layer_->ForwardOf(context, inputs);
   } catch (Error& error) {
     error.AddContext(absl::StrCat("block member [", name_, "]"));
@@ -328,6 +317,17 @@ std::string BlockBody::Describe() const {
       parts.push_back(absl::StrCat(part->name(), ": ", part->layer().Describe()));
   }
   return absl::StrJoin(parts, "; ");
+}
+
+std::vector<bool> BlockBody::MovedBeside(const std::vector<bool>& frozen) const {
+  std::vector<bool> moved(parameters_.size(), false);
+  for (const BlockMember* member : block_->members_) {
+    if (member == nullptr || (!frozen.empty() && member->IsFrozenBy(frozen))) continue;
+    const BlockMember::Found& found = member->found_;
+    for (size_t i = 0; i < found.specs.size(); ++i)
+      moved[found.first_parameter + i] = !found.specs[i].is_trained;
+  }
+  return moved;
 }
 
 Arrays BlockBody::Forward(BodyCall& call, Arrays inputs) const {

@@ -18,6 +18,7 @@ class BlockBody final : public NetworkBody {
   BlockBody(std::vector<InputConfig> inputs, std::unique_ptr<Block> block);
 
   std::string Describe() const override;
+  std::vector<bool> MovedBeside(const std::vector<bool>& frozen) const override;
   Arrays Forward(BodyCall& call, Arrays inputs) const override;
   void WhileBackward(BodyCall& call, absl::FunctionRef<void()> backward) const override;
 

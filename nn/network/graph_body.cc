@@ -1,6 +1,7 @@
 #include "tidepool/nn/network/graph_body.h"
 
 #include <functional>
+#include <optional>
 #include <queue>
 #include <set>
 #include <utility>
@@ -131,11 +132,19 @@ void GraphBody::FindShapes() {
     shapes_[i] = inputs_[i].shape;
     check(shapes_[i], InputAt(config_, i));
   }
+  std::vector<std::optional<DType>> types(shapes_.size()), taken;
+  for (size_t i = 0; i < inputs; ++i)
+    types[i] = IsFloating(inputs_[i].dtype) ? DType::kFloat32 : inputs_[i].dtype;
   for (int i : order_) {
     Node& node = nodes_[i];
-    for (int value : node.inputs) of_inputs[i].push_back(shapes_[value]);
+    taken.clear();
+    for (int value : node.inputs) {
+      of_inputs[i].push_back(shapes_[value]);
+      taken.push_back(types[value]);
+    }
     try {
       shapes_[inputs + i] = node.layer->OutputShapeOf(of_inputs[i]);
+      types[inputs + i] = CheckTypes(*node.layer, taken);
     } catch (Error& error) {
       error.AddContext(absl::StrCat("network: ", LayerAt(config_, static_cast<size_t>(i))));
       throw;
@@ -250,37 +259,6 @@ std::string GraphBody::Describe() const {
   return text;
 }
 
-LayerCost GraphBody::cost_of_example() const {
-  LayerCost sum;
-  for (size_t i = 0; i < inputs_.size(); ++i) sum.elements += ElementsOf(shapes_[i]);
-  std::vector<Shape> inputs;
-  for (const Node& node : nodes_) {
-    inputs.clear();
-    for (const int value : node.inputs) inputs.push_back(shapes_[value]);
-    sum += node.layer->CostOf(inputs);
-  }
-  return sum;
-}
-
-std::vector<LayerParameters> GraphBody::layer_parameters() const {
-  std::vector<LayerParameters> layers;
-  for (const int i : order_) layers.push_back({i, nodes_[static_cast<size_t>(i)].parameters});
-  return layers;
-}
-
-std::vector<AnyLayer> GraphBody::chain() const {
-  if (inputs_.size() != 1 || outputs_.size() != 1) return {};
-  std::vector<AnyLayer> layers;
-  int value = 0;
-  for (int i : order_) {
-    if (nodes_[i].inputs != std::vector<int>{value} || !config_.nodes[i].tied.empty()) return {};
-    value = 1 + i;
-    layers.push_back(config_.nodes[i].layer);
-  }
-  if (outputs_[0] != value) return {};
-  return layers;
-}
-
 Arrays GraphBody::Forward(BodyCall& call, Arrays inputs) const {
   const FrameLease lease(*this);
   Frame& frame = *lease;
@@ -301,13 +279,6 @@ Arrays GraphBody::Forward(BodyCall& call, Arrays inputs) const {
     call.masks.push_back(frame.masks[value]);
   }
   return results;
-}
-
-bool GraphBody::IsFrozen(const Node& node, const std::vector<bool>& frozen) const {
-  FrozenLayer layer;
-  for (int p : node.parameters)
-    layer.Add(frozen[static_cast<size_t>(p)], parameters_[static_cast<size_t>(p)].spec);
-  return layer.is_frozen();
 }
 
 // Of layers of one's own, whose mistakes would be found in the next layer.
@@ -366,6 +337,7 @@ void GraphBody::Run(BodyCall& call, Frame& frame, size_t begin, size_t end) cons
     NDArray& output = frame.values[inputs_.size() + i];
     LayerWorkspaceManager::Layer placed(call.workspaces, i + 1, config_.nodes[i].name);
     try {
+      CheckTypes(*node.layer, frame.taken);
       output = node.layer->ForwardOf(context, frame.taken);
     } catch (Error& error) {
       error.AddContext(absl::StrCat("layer ", Quoted(config_.nodes[i].name)));

@@ -16,7 +16,7 @@ namespace tidepool::nn {
 class GraphBody final : public NetworkBody {
  public:
   // Throws kInvalidArgument naming node, found and expected: no layers, inputs or outputs, a null layer, names that are empty, there
-  // twice or unknown, a cycle, something that no output needs, shapes without elements or that a layer refuses, parameters tied to what does not
+  // twice or unknown, a cycle, something that no output needs, shapes without elements or that a layer refuses, types that it does not take, parameters tied to what does not
   // fit.
   explicit GraphBody(NetworkConfig config);
 
@@ -24,6 +24,7 @@ class GraphBody final : public NetworkBody {
   const NetworkConfig* config() const override { return &config_; }
   std::vector<AnyLayer> chain() const override;
   std::vector<LayerParameters> layer_parameters() const override;
+  std::vector<bool> MovedBeside(const std::vector<bool>& frozen) const override;
   // Of all layers, for one example, and its inputs among the elements.
   LayerCost cost_of_example() const;
   Arrays Forward(BodyCall& call, Arrays inputs) const override;

@@ -122,7 +122,10 @@ void GraphBody::RunToRecompute(BodyCall& call, Frame& frame, size_t begin, size_
     run->masks.push_back(frame.masks[static_cast<size_t>(value)]);
   }
   for (size_t at = begin; at < end; ++at) {
-    for (const int p : nodes_[static_cast<size_t>(order_[at])].parameters) {
+    const Node& node = nodes_[static_cast<size_t>(order_[at])];
+    // What a frozen layer keeps stays, and others may be reading it (replicas).
+    if (call.frozen != nullptr && IsFrozen(node, *call.frozen)) continue;
+    for (const int p : node.parameters) {
       if (parameters_[static_cast<size_t>(p)].spec.is_trained) continue;
       const NoGradientScope constants;
       run->state.emplace_back(p, call.parameters[static_cast<size_t>(p)].Dup());

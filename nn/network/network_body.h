@@ -76,6 +76,9 @@ class NetworkBody {
   // In the order in which they are called; none of a program, which knows it when it runs.
   virtual std::vector<LayerParameters> layer_parameters() const { return {}; }
 
+  // By parameter: whether it is kept beside trained ones and a step moves it, where those of `frozen` are frozen (empty: none is).
+  virtual std::vector<bool> MovedBeside(const std::vector<bool>& frozen) const = 0;
+
   // `inputs`: checked. The outputs, in the current place. Threads: any number.
   virtual Arrays Forward(BodyCall& call, Arrays inputs) const = 0;
   // Gradients of that call, as `backward` computes them: what they compute again is of `call`.
@@ -94,23 +97,30 @@ class NetworkBody {
 // Random numbers of a step are of a stream for each layer.
 inline uint64_t StreamOf(uint64_t step, size_t layer) { return (step << 20) + layer; }
 
-// Whether a layer is frozen, told its parameters: it has frozen ones, and none that would be trained is left. Such a layer runs in
-// training as in inference.
+// Whether a layer is frozen, told its parameters: it has frozen ones, and none that would be trained is left, or what it keeps beside
+// them is frozen, which it would move else. Such a layer runs in training as in inference.
 class FrozenLayer {
  public:
   void Add(bool is_frozen, const ParameterSpec& spec) {
     has_frozen_ = has_frozen_ || is_frozen;
     has_trained_ = has_trained_ || (spec.is_trained && !is_frozen);
+    has_frozen_state_ = has_frozen_state_ || (is_frozen && !spec.is_trained);
   }
-  bool is_frozen() const { return has_frozen_ && !has_trained_; }
+  bool is_frozen() const { return has_frozen_state_ || (has_frozen_ && !has_trained_); }
 
  private:
-  bool has_frozen_ = false, has_trained_ = false;
+  bool has_frozen_ = false, has_trained_ = false, has_frozen_state_ = false;
 };
 
 // `parameter` as a layer computes by it. State stays what layers write to.
 NDArray InComputeType(const NDArray& parameter, const ParameterSpec& spec,
                       const std::optional<DType>& compute_type);
+
+// Whether inputs of these types are what the layer takes, none being unknown; f32 stands for all floats, which a network has of one
+// type. Returns the output's, none where only the call tells. Throws kInvalidArgument naming the layer, the input, found and expected.
+std::optional<DType> CheckTypes(const Layer& layer, absl::Span<const std::optional<DType>> inputs);
+// The same of arrays that are there.
+void CheckTypes(const Layer& layer, absl::Span<const NDArray> inputs);
 
 // Throws kInvalidArgument unless it is an array [batch, ...]. `who`: "layer" or "block member", and whose name.
 void CheckOutput(const NDArray& output, int64_t batch, const char* who, const std::string& name,

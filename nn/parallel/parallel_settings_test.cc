@@ -19,6 +19,7 @@
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/ndarray/ops/reduction.h"
 #include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/losses/loss.h"
 #include "tidepool/nn/parallel/parallel_testing.h"
 #include "tidepool/nn/parallel/parallel_wrapper.h"
@@ -154,6 +155,53 @@ TEST(ParallelSettings, StepsThatWorkersSkipAreToldAndTheirScalesAreTheTrainersIn
     resumed.Pass();
     EXPECT_EQ(resumed.network.arrays().ToVector<float>(), run.network.arrays().ToVector<float>());
     EXPECT_EQ(resumed.trainer.loss_scale()->scale(), run.trainer.loss_scale()->scale());
+  }
+}
+
+TEST(ParallelSettings, ATrainerWhoseNetworkWasFrozenAnewIsRefused) {
+  for (const ParallelTraining training : kBoth) {
+    Network network = SmallNetwork();
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+    network.SetFrozen(std::vector<std::string>{"0.dense"});
+    EXPECT_THAT(ErrorOf([&] { ParallelWrapper(trainer, {.workers = 2, .training = training}); }),
+                IsError(absl::StatusCode::kFailedPrecondition,
+                        {"were frozen or not since it was made, expected a trainer made"}));
+  }
+}
+
+// The mean of three equal numbers may be another number.
+TEST(ParallelSettings, RunningAveragesThatAreFrozenStay) {
+  for (const ParallelTraining training : kBoth) {
+    for (const std::vector<std::string>& frozen :
+         {std::vector<std::string>{"1.batch_norm.running_*"},
+          std::vector<std::string>{"1.batch_norm.scale", "1.batch_norm.shift"},
+          std::vector<std::string>{"1.batch_norm"}}) {
+      Network network(
+          NetworkConfig::Sequential({6}, {Dense(8, Activation::kTanh), BatchNormalization(),
+                                          Dense(6), BatchNormalization(), Dense(4)}),
+          {.seed = 5, .frozen = frozen});
+      const auto averages = [&](const std::string& layer) {
+        std::vector<std::vector<float>> values;
+        for (const NamedParameter& parameter : network.named_parameters()) {
+          if (parameter.name.starts_with(layer + ".batch_norm.running"))
+            values.push_back(parameter.value.ToVector<float>());
+        }
+        return values;
+      };
+      for (const NamedParameter& parameter : network.named_parameters()) {
+        NDArray value = parameter.value;
+        if (parameter.name.starts_with("1.batch_norm.running"))
+          CopyInto(RandomUniform(value.shape(), 0.1, 1, /*seed=*/7), value);
+      }
+      const auto before = averages("1"), others = averages("3");
+      Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+      ParallelWrapper parallel(trainer, {.workers = 3, .training = training});
+      for (int pass = 0; pass < 2; ++pass) {
+        FitOver(parallel, 7, [](int64_t i) { return SmallBatch(i); });
+        EXPECT_EQ(averages("1"), before) << frozen[0] << ", " << static_cast<int>(training);
+        EXPECT_NE(averages("3"), others);
+      }
+    }
   }
 }
 

@@ -77,6 +77,7 @@ ParallelWrapper::ParallelWrapper(Trainer& trainer, const ParallelWrapperConfig& 
         kName,
         ": the trainer's steps are captured (set_graphs), expected a trainer without graphs"));
   }
+  trainer.CheckLayout();
   trainer.updater().CheckKeepsAll(kName);
   group_ = std::make_unique<WorkerGroup>(kName, config.workers, config.threads_of_worker);
   if (config.prefetch > AsyncOptions::kMostSlots / config.workers - 1) {

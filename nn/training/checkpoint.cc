@@ -125,6 +125,29 @@ void ReadLossScale(const SafetensorsReader& reader, const std::string& path, Los
   scale->Restore(value, counts[0], counts[1], counts[2]);
 }
 
+// As Latest() looks at it. What cannot be opened for another reason may be whole.
+bool IsWhole(const std::string& path) {
+  try {
+    CountersOf(SafetensorsReader::Open(path), OneLine(path));
+    return true;
+  } catch (const Error& error) {
+    return error.code() != absl::StatusCode::kDataLoss;
+  }
+}
+
+// What a loop of one's own hands in may have been made before the network was frozen or not: as far as sizes tell.
+void CheckFits(const Updater& updater, const Network& network, const char* who) {
+  if (network.is_hosted()) return;
+  updater.CheckKeepsAll(who);
+  for (const NDArray* state : updater.state()) {
+    if (state->NumElements() == network.trained_elements()) continue;
+    ThrowFailedPrecondition(absl::StrCat(who, ": the updater's state has ", state->NumElements(),
+                                         " elements, expected ", network.trained_elements(),
+                                         " as network [", network.name(),
+                                         "] trains: an updater made behind the last SetFrozen"));
+  }
+}
+
 }  // namespace
 
 // Slashes cannot be in names of parameters' parts, which are words with dots between.
@@ -163,7 +186,7 @@ std::map<std::string, std::string> CheckpointMetadata(const Network& network,
 
 void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path,
                     const CheckpointNotes& notes, const LossScale* loss_scale) {
-  if (!network.is_hosted()) updater.CheckKeepsAll("SaveCheckpoint");
+  CheckFits(updater, network, "SaveCheckpoint");
   const std::map<std::string, std::string> metadata =
       CheckpointMetadata(network, updater, path, notes, loss_scale);
   std::vector<std::pair<std::string, NDArray>> arrays;
@@ -175,17 +198,19 @@ void SaveCheckpoint(const Network& network, const Updater& updater, const std::s
 
 void SaveCheckpoint(Trainer& trainer, const std::string& path, const CheckpointNotes& notes) {
   trainer.Settle();
+  trainer.CheckLayout();
   SaveCheckpoint(trainer.network(), trainer.updater(), path, notes, trainer.loss_scale());
 }
 
 CheckpointNotes LoadCheckpoint(const std::string& path, Trainer& trainer) {
   trainer.Settle();
+  trainer.CheckLayout();
   return LoadCheckpoint(path, trainer.network(), trainer.updater(), trainer.loss_scale());
 }
 
 CheckpointNotes LoadCheckpoint(const std::string& file, Network& network, Updater& updater,
                                LossScale* loss_scale) {
-  if (!network.is_hosted()) updater.CheckKeepsAll("LoadCheckpoint");
+  CheckFits(updater, network, "LoadCheckpoint");
   return LoadCheckpointInParts(
       file, network, updater, loss_scale,
       [&](const SafetensorsReader& reader) { ReadCheckpointArrays(reader, network, updater); });
@@ -302,6 +327,7 @@ void CheckpointFolder::TellDamaged(const std::string& warning) const {
 
 std::string CheckpointFolder::Save(Trainer& trainer, const CheckpointNotes& notes) {
   trainer.Settle();
+  trainer.CheckLayout();
   return Save(trainer.network(), trainer.updater(), notes, trainer.loss_scale());
 }
 
@@ -342,14 +368,16 @@ std::string CheckpointFolder::SaveBy(int64_t steps,
   RemoveLeftFiles();
   write(path);
   // A run that went back to an earlier step has files of later ones: those are the old run's, and the new one is never removed.
-  std::vector<std::string> all = All();
-  int64_t excess = static_cast<int64_t>(all.size()) - options_.keep;
-  for (const std::string& old : all) {
-    if (excess <= 0) break;
-    if (old == path) continue;
+  const std::vector<std::string> all = All();
+  int64_t kept = 1;
+  for (auto old = all.rbegin(); old != all.rend(); ++old) {
+    if (*old == path) continue;
+    if (kept < options_.keep) {
+      kept += IsWhole(*old) ? 1 : 0;
+      continue;
+    }
     std::error_code ignored;
-    std::filesystem::remove(old, ignored);
-    --excess;
+    std::filesystem::remove(*old, ignored);
   }
   return path;
 }

@@ -36,7 +36,9 @@ namespace tidepool::nn {
 using CheckpointNotes = std::map<std::string, std::string>;
 
 // Throws Error naming the path; kInvalidArgument for a note called as a field of the file's own is ("epoch", "steps", ...);
-// kFailedPrecondition, as loading does, for an updater that keeps a rank's part (DistributedTrainer::SaveLatest).
+// kFailedPrecondition, as loading does, for an updater that keeps a rank's part (DistributedTrainer::SaveLatest), and where the network was
+// frozen or not since the trainer was made (Trainer::CheckLayout); of an updater alone, where its state is of another size than what the
+// network trains.
 void SaveCheckpoint(const Network& network, const Updater& updater, const std::string& path,
                     const CheckpointNotes& notes = {}, const LossScale* loss_scale = nullptr);
 void SaveCheckpoint(Trainer& trainer, const std::string& path, const CheckpointNotes& notes = {});
@@ -67,7 +69,7 @@ void ReadCheckpointArrays(const SafetensorsReader& reader, Network& network, Upd
 // A folder of checkpoints, "step-000000120.safetensors", of which the newest are kept.
 class CheckpointFolder {
  public:
-  // How many are kept, and who is told of damaged ones.
+  // How many whole ones are kept, and who is told of damaged ones.
   struct Options {
     int64_t keep = 3;  // at least 1
     // Of Latest(): a line that names a file and why it is passed over. Empty: to stderr. What it throws leaves Latest(), so that
@@ -87,7 +89,9 @@ class CheckpointFolder {
   // begins anew would remove them one by one. Else as opening fails (kPermissionDenied ...). Cost: reads the header of a file.
   std::optional<std::string> Latest() const;
   // The file that it is called by the updater's steps; then those beyond `keep` go, and before it what writers that were killed have
-  // left of others. Returns its path. What cannot be removed stays.
+  // left of others. A damaged one (as Latest() looks at it) does not count: it stays until `keep` whole ones are newer, so that none of
+  // these goes for it. Returns its path. What cannot be removed stays. Cost: reads the headers of those kept. Throws as SaveCheckpoint:
+  // nothing is removed then.
   std::string Save(const Network& network, const Updater& updater,
                    const CheckpointNotes& notes = {}, const LossScale* loss_scale = nullptr);
   std::string Save(Trainer& trainer, const CheckpointNotes& notes = {});

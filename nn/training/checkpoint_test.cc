@@ -325,5 +325,75 @@ TEST(Checkpoint, DamagedOnesAreToldAndTheNewestWholeOneIsTaken) {
   EXPECT_EQ(folder.Latest(), newest);
 }
 
+// Its updater's state is of other parameters than those that the file would say: of as many elements, or of others.
+TEST(Checkpoint, ATrainerWhoseNetworkWasFrozenAnewIsRefusedAsItsStepIs) {
+  const std::string path = Folder("stale"), of_good = path + "/of_good.safetensors";
+  CheckpointFolder folder(path, {.keep = 1});
+  const auto make_batch = [] { return Batch(Ones({2, 4}), Zeros({2}, DType::kInt64)); };
+  const auto make = [](const std::string& frozen) {
+    return Network(NetworkConfig::Sequential({4}, {Dense(4), Dense(4), Dense(2)}),
+                   {.frozen = {frozen}});
+  };
+  for (const std::string to : {"1.dense", "2.dense"}) {
+    Network network = make("0.dense"), other = make(to);
+    Trainer trainer(network, Config(UpdaterKind::kAdam)), good(other, Config(UpdaterKind::kAdam));
+    trainer.Step(make_batch);
+    const std::string saved = folder.Save(trainer);
+    SaveCheckpoint(good, of_good);
+    network.SetFrozen(std::vector<std::string>{to});
+    const std::vector<float> before = network.arrays().ToVector<float>();
+    const std::vector<std::function<void()>> calls = {
+        [&] { trainer.Step(make_batch); }, [&] { SaveCheckpoint(trainer, path + "/other"); },
+        [&] { folder.Save(trainer); }, [&] { LoadCheckpoint(of_good, trainer); }};
+    for (const auto& call : calls) {
+      EXPECT_THAT(ErrorOf(call), IsError(StatusCode::kFailedPrecondition,
+                                         {"were frozen or not since it was made, expected a "
+                                          "trainer made afterwards"}));
+    }
+    EXPECT_FALSE(std::filesystem::exists(path + "/other"));
+    EXPECT_THAT(folder.All(), ElementsAre(saved));
+    EXPECT_EQ(network.arrays().ToVector<float>(), before);
+  }
+}
+
+// A loop of one's own has no trainer that could tell; sizes are seen all the same.
+TEST(Checkpoint, AnUpdaterOfAnotherSizeThanTheNetworkIsRefused) {
+  const std::string path = Folder("size") + ".safetensors";
+  Network network = NewNetwork();
+  Updater updater(Config(UpdaterKind::kAdam), {network.trained_elements()});
+  SaveCheckpoint(network, updater, path);
+  network.SetFrozen(std::vector<std::string>{"0.dense"});
+  const std::string expected = std::to_string(network.trained_elements());
+  for (const auto& call :
+       std::vector<std::function<void()>>{[&] { SaveCheckpoint(network, updater, path); },
+                                          [&] { LoadCheckpoint(path, network, updater); }}) {
+    EXPECT_THAT(ErrorOf(call), IsError(StatusCode::kFailedPrecondition,
+                                       {"the updater's state has", "elements, expected " + expected,
+                                        "network [network"}));
+  }
+}
+
+// What is not whole is no checkpoint to go back to, and does not count as one that is kept.
+TEST(Checkpoint, DamagedOnesDoNotCountAmongThoseKept) {
+  const std::string path = Folder("damaged_kept");
+  CheckpointFolder folder(path, {.keep = 2, .on_damaged = [](const std::string&) {}});
+  Network network = NewNetwork();
+  Trainer trainer(network, Config(UpdaterKind::kSgd));
+  const auto name = [&](int step) {
+    return path + "/step-00000000" + std::to_string(step) + ".safetensors";
+  };
+  const auto step = [&] {
+    trainer.Step([&] { return BatchOf(1); });
+    folder.Save(trainer);
+  };
+  step();
+  step();
+  std::filesystem::resize_file(name(2), 100);
+  step();
+  EXPECT_THAT(folder.All(), ElementsAre(name(1), name(2), name(3)));
+  step();  // behind which two whole ones are newer than the damaged one
+  EXPECT_THAT(folder.All(), ElementsAre(name(3), name(4)));
+}
+
 }  // namespace
 }  // namespace tidepool::nn

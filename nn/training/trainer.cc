@@ -103,13 +103,16 @@ std::optional<double> Trainer::StepByGraph(absl::FunctionRef<std::optional<Set>(
   return ReplayStep(network_.PrepareInputs(InputsOf(*made.set)));
 }
 
+void Trainer::CheckLayout() const {
+  if (network_.layout_version() == layout_) return;
+  ThrowFailedPrecondition(
+      absl::StrCat("trainer: parameters of network [", network_.name(),
+                   "] were frozen or not since it was made, expected a trainer made afterwards"));
+}
+
 void Trainer::CheckOpen() {
   Settle();
-  if (network_.layout_version() != layout_) {
-    ThrowFailedPrecondition(
-        absl::StrCat("trainer: parameters of network [", network_.name(),
-                     "] were frozen or not since it was made, expected a trainer made afterwards"));
-  }
+  CheckLayout();
   if (!network_.is_hosted()) updater_.CheckKeepsAll("trainer");
   if (model_ == nullptr) return;
   model_->Get("trainer");

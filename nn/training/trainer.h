@@ -144,6 +144,10 @@ class Trainer {
   // known whether it was skipped. This reads and counts it; everything above and SaveCheckpoint begin with it. Throws what the
   // device throws, DivergedError. Else it does nothing.
   void Settle();
+  // Throws kFailedPrecondition where the network was frozen or not (Network::SetFrozen) since the trainer was made: its updater's state
+  // is of other parameters then. Everything above but the constructors, what saves and loads checkpoints, and what is made of a trainer
+  // do so by it.
+  void CheckLayout() const;
 
   int64_t steps() const { return updater_.steps(); }  // updates; skipped ones do not count
   // What is trained; not to be stepped by others meanwhile.

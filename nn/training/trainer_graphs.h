@@ -12,6 +12,7 @@
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/host_view.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/nn/network/restore_quietly.h"
 #include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
@@ -49,17 +50,6 @@ struct Trainer::Graphs {
   bool unsettled = false;  // results have not been read, and the step is not counted
   ReplayedStep step;
 };
-
-// In an error's way; `before` undefined: nothing.
-inline void RestoreQuietly(const NDArray& before, NDArray array) {
-  if (!before.is_defined()) return;
-  const NoGradientScope constants;
-  try {
-    CopyInto(before, array);
-  } catch (const Error&) {
-    // The device failed as well: the step's own error is on its way.
-  }
-}
 
 }  // namespace tidepool::nn
 

@@ -7,12 +7,16 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/testing/allocation_counter.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/random.h"
+#include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/model_file.h"
 
 namespace tidepool::nn {
@@ -287,6 +291,64 @@ TEST(TrainerTest, AWorkspaceIsConfiguredByTheTrainer) {
     const Batch batch = of_model.NewBatch([] { return SomeBatch(); });
     EXPECT_EQ(CatchStatus([&] { Trainer(model, Adam(), valid); }).code(),
               absl::StatusCode::kFailedPrecondition);
+  }
+}
+
+// The layer goes by averages that are frozen, as it does where all of it is, and trains the rest.
+TEST(TrainerTest, RunningAveragesThatAreFrozenStayAndAreGoneBy) {
+  for (const char* const frozen : {"1.batch_norm.running_*", "*.running_mean"}) {
+    NetworkOptions options;
+    options.seed = 3;
+    options.frozen = {frozen};
+    Network network(NetworkConfig::Sequential({3}, {Dense(4), BatchNormalization(), Dense(2)}),
+                    options);
+    const auto value = [&](const std::string& name) {
+      for (const NamedParameter& parameter : network.named_parameters()) {
+        if (parameter.name == "1.batch_norm." + name) return parameter.value;
+      }
+      return NDArray();
+    };
+    NDArray mean = value("running_mean"), variance = value("running_variance");
+    CopyInto(RandomUniform({4}, -1, 1, 1), mean);
+    CopyInto(RandomUniform({4}, 0.5, 2, 2), variance);
+    const std::vector<float> means = mean.ToVector<float>(), variances = variance.ToVector<float>(),
+                             scales = value("scale").ToVector<float>();
+    EXPECT_FALSE(network.beside().is_defined());  // nothing moves in a step
+    const NDArray x = RandomUniform({8, 3}, 1, 2, 3);
+    const Network::RunOptions training{.training = true};
+    EXPECT_EQ(network.Run({x}, training)[0].ToVector<float>(),
+              network.Run({x})[0].ToVector<float>());
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
+    for (int i = 0; i < 3; ++i)
+      trainer.Step([&] { return Batch(x, RandomIntegers({8}, 0, 2, 4)); });
+    EXPECT_EQ(mean.ToVector<float>(), means) << frozen;
+    EXPECT_EQ(variance.ToVector<float>(), variances) << frozen;
+    EXPECT_NE(value("scale").ToVector<float>(), scales) << frozen;
+  }
+}
+
+// Counts its steps in a state of its own.
+struct Counting : Block {
+  NDArray Forward(const NDArray& x) const override {
+    NDArray steps = count();
+    if (is_training()) steps += 1;
+    return dense(x);
+  }
+  Part dense{*this, "dense", Dense(2)};
+  BlockParameter count{*this, "count", ParameterSpec{.shape = {1}, .is_trained = false}};
+};
+
+TEST(TrainerTest, WhatAProgramKeepsStaysWhereItIsFrozen) {
+  for (const bool is_frozen : {false, true}) {
+    NetworkOptions options;
+    if (is_frozen) options.frozen = {"count"};
+    Network network({{"x", {3}}}, std::make_unique<Counting>(), options);
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+    for (int i = 0; i < 3; ++i)
+      trainer.Step([] { return Batch(Ones({2, 3}), Zeros({2}, DType::kInt64)); });
+    EXPECT_EQ(network.named_parameters()[2].name, "count");
+    EXPECT_EQ(network.named_parameters()[2].value.ToVector<float>(),
+              std::vector<float>{is_frozen ? 0.0f : 3.0f});
   }
 }
 

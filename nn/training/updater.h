@@ -15,7 +15,8 @@
 namespace tidepool::nn {
 
 // The formulas stand in ndarray/kernel/attributes.h; those of PyTorch's torch.optim, whose defaults
-// these have.
+// these have. kNesterovs is that for a learning rate that stays the same: its velocity holds the rates
+// of earlier steps.
 enum class UpdaterKind : uint8_t { kSgd, kNesterovs, kAdaGrad, kRmsProp, kAdam, kAdamW };
 
 // What is done to gradients that are too large, before l1 and l2 are added. A norm that is NaN
