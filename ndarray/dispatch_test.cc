@@ -103,8 +103,7 @@ TEST(Dispatch, AForcedProviderMustHaveTheKernel) {
 }
 
 TEST(Dispatch, MissingTypesSayWhatIsLinked) {
-  const NDArray x = Zeros({2}, DType::kInt64);
-  NDArray z = Zeros({2}, DType::kInt64);
+  NDArray x = Zeros({2}, DType::kInt64), z = x.Dup();
   EXPECT_THAT(
       MessageOf([&] { Dispatch(OpCode::kRelu, {&x}, {&z}); }, absl::StatusCode::kUnimplemented),
       StartsWith("Op [relu]: no kernel for i64 on host is linked; linked providers: "));
@@ -121,8 +120,10 @@ TEST(Dispatch, KernelsThatNeedDenseOperandsGetThem) {
   const NDArray base = Arange(0, 6).Reshape({2, 3});
   NDArray z = Zeros({2, 4});
   NDArray view = z.Slice(1, 1, 3).Transpose();
+  const uint32_t version = z.buffer()->version.load();
   ReluInto(base.Slice(1, 0, 2).Transpose(), view);
   EXPECT_TRUE(seen.dense);
+  EXPECT_EQ(z.buffer()->version.load(), version + 1);  // copied there, in one write
   EXPECT_THAT(z.ToVector<float>(), ElementsAre(0, 0, -1, 0, 0, -3, -4, 0));
   NDArray in_place = base.Slice(1, 1, 3);
   ReluInto(in_place, in_place);
@@ -365,8 +366,7 @@ TEST(Dispatch, ScratchIsAlignedAsKernelsCountOnWhereTheWorkspacePromisesLess) {
 
 TEST(Dispatch, AThrowingKernelLeavesTheWorkspaceUsable) {
   Workspace workspace("w", WorkspaceConfig::Training());
-  const NDArray x = Ones({4});
-  NDArray z = Ones({4});
+  NDArray x = Ones({4}), z = Ones({4});
   const uint32_t version = z.buffer()->version.load();
   for (int cycle = 0; cycle < 3; ++cycle) {
     WorkspaceScope scope(workspace);

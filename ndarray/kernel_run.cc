@@ -1,5 +1,6 @@
 #include "tidepool/ndarray/kernel_run.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -116,7 +117,12 @@ void RunDense(const Kernel& kernel, KernelCall& call, CallOperands& operands,
       absl::MakeConstSpan(written, outputs.size()));
   for (size_t o = 0; o < outputs.size(); ++o) {
     const NDArray& copy = outputs_copied[o];
-    if (copy.is_defined()) Dispatch(OpCode::kCopy, {&copy}, {outputs[o]});
+    if (!copy.is_defined()) continue;
+    // A part of this call's write, which counts as one.
+    std::atomic<uint32_t>& version = outputs[o]->buffer()->version;
+    const uint32_t before = version.load(std::memory_order_relaxed);
+    Dispatch(OpCode::kCopy, {&copy}, {outputs[o]});
+    version.store(before, std::memory_order_relaxed);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "gtest/gtest.h"
 #include "tidepool/backends/cuda/emulation/emulated_cuda.h"
 #include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/spill/spillables.h"
@@ -75,6 +76,27 @@ TEST(SpillableTiersOnCuda, ABudgetOfTheDeviceAsksThem) {
   MemoryBudget::Global().SetDeviceLimit(kDevice, MemoryBudget::kUnlimited);
   EXPECT_GE(spillables.stats().tiers[0].returned, 12);
   EXPECT_EQ(file.stats().written.bytes, 0);
+}
+
+// What the pools of devices give back first is not what was asked for.
+TEST(SpillableTiersOnCuda, ALoweredLimitOfATierHoldsAtOnce) {
+  SpillFile file({.folder = testing::TempDir()});
+  Spillables spillables(file, {{.device = kOther}, {.device = Host(), .bytes = kBytes}});
+  MemoryOwner& owner = MemoryOwner::Process().Child("lowered");
+  std::vector<SpillableArray> arrays;
+  {
+    const MemoryOwnerScope scope(owner);
+    for (int i = 0; i < 6; ++i) {
+      arrays.emplace_back(spillables, Full({kElements}, static_cast<float>(i), DType::kFloat32,
+                                           Place::On(kDevice)));
+    }
+  }
+  for (SpillableArray& array : arrays) EXPECT_TRUE(array.Spill());
+  MemoryBudget& budget = MemoryBudget::Global();
+  EXPECT_EQ(budget.SetOwnerLimit(owner, kOther, kBytes / 2).taken_bytes, 0);
+  budget.SetOwnerLimit(owner, kOther, MemoryBudget::kUnlimited);
+  for (size_t i = 0; i < arrays.size(); ++i)
+    EXPECT_TRUE(IsFilled(*arrays[i].Read(), static_cast<float>(i)));
 }
 
 }  // namespace

@@ -307,9 +307,12 @@ BudgetUsage MemoryBudget::SetLimit(std::atomic<int64_t> BudgetLine::*limit, Budg
     changes.Update(line, node);
   }
   changes.Tell(request);
-  const int64_t taken = line.taken.load(std::memory_order_relaxed);
-  if (const int64_t over = taken > bytes ? taken - bytes : 0; over > 0) {
-    Reclaimer::Global().ReclaimUnderPressure(over, request);
+  // What comes back first may be of another device or owner, as a pool's: then the rest is asked for again.
+  constexpr int kRounds = 8;
+  for (int round = 0; round < kRounds; ++round) {
+    const int64_t taken = line.taken.load(std::memory_order_relaxed);
+    if (taken <= bytes || Reclaimer::Global().ReclaimUnderPressure(taken - bytes, request) == 0)
+      break;
   }
   return UsageOf(line);
 }

@@ -77,6 +77,7 @@ void Spillables::Remove(Item& item) noexcept {
   if (!item.listed_) return;
   SetAway(item, false);
   item.listed_ = false;
+  *item.root_ = nullptr;
   cycle_.Remove(item);
   NotAhead(item);
   items_.erase(item.place_);

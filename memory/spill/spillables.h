@@ -111,8 +111,10 @@ class Spillables final : private Spiller {
           owner_lease(its_owner),
           bytes(its_bytes),
           recomputed(is_recomputed),
-          name(std::move(its_name)) {}
-    // What waits in a tier for `of`, which outlives it.
+          name(std::move(its_name)),
+          home(its_device),
+          root_(std::make_shared<Item*>(this)) {}
+    // What waits in a tier for `of`.
     Item(Item& of, size_t its_tier, Device its_device)
         : UsedThing(of.bytes),
           device(its_device),
@@ -121,18 +123,20 @@ class Spillables final : private Spiller {
           bytes(of.bytes),
           recomputed(false),
           name(of.name),
+          home(of.home),
           tier(static_cast<int>(its_tier)),
-          of_(of.of_ != nullptr ? of.of_ : &of) {}
+          root_(of.root_) {}
     virtual ~Item() = default;
     Item(const Item&) = delete;
     Item& operator=(const Item&) = delete;
 
-    const Device device;           // where it lives
+    const Device device;           // where it is
     MemoryOwner& owner;            // that its memory is charged to
     const OwnerLease owner_lease;  // which stays, also while nothing is
     const int64_t bytes;           // that it takes while it is here
     const bool recomputed;         // made again instead of read from the file
     const std::string name;        // in reports
+    const Device home;             // where whoever uses it has it
     const int tier = kNoTier;      // that it waits in; kNoTier: somebody uses it
     SpillState<StdSync> state;     // where it is and who is at it
 
@@ -159,7 +163,8 @@ class Spillables final : private Spiller {
 
     std::atomic<const char*> stays_{nullptr};  // as was found last
     std::atomic<uint64_t> pinned_by_{0};       // MemoryOwner::number()
-    Item* const of_ = nullptr;                 // of what waits in a tier
+    // Who is used: this, or of what waits in a tier for whom; null: gone. Under the lock of all.
+    const std::shared_ptr<Item*> root_;
     // Under the lock of all:
     bool listed_ = false;
     bool is_ahead_ = false;  // read as the plan said, and not used yet

@@ -65,7 +65,7 @@ std::vector<Spillables::Candidate> Spillables::Candidates(Serves serves, int64_t
     for (const std::weak_ptr<Item>& listed : items_) {
       std::shared_ptr<Item> item = listed.lock();
       if (item == nullptr) continue;
-      const Item& used = item->of_ != nullptr ? *item->of_ : *item;
+      const Item& used = *item->root_ != nullptr ? **item->root_ : *item;
       const int64_t next_use = *by_plan ? cycle_.NextUse(used) : internal::UseCycle::kNever;
       candidates.push_back({next_use, std::move(item)});
     }

@@ -50,7 +50,7 @@ bool Spillables::MakeRoomInTier(const Item& item, size_t tier) {
   {
     const std::lock_guard lock(mutex_);
     if (cycle_.follows() && caution_ < kLeastRecentUse)
-      used_next = cycle_.NextUse(item.of_ != nullptr ? *item.of_ : item);
+      used_next = cycle_.NextUse(*item.root_ != nullptr ? **item.root_ : item);
   }
   SpillWhere(
       missing, [&](const Item& each) { return each.tier == static_cast<int>(tier); },

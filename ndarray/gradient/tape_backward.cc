@@ -307,6 +307,15 @@ void GradientTape::Recorder::FillTask(TapeRecord& record, bool keep,
       shared = shared || ShareMemory(dz, watched->destination.array);
     for (const NDArray& other : task_.results)
       shared = shared || ShareMemory(other, watched->destination.array);
+    // Kernels are not done over what they read, but for some of the very same view.
+    for (int v = 0; MayLieOverKept() && v < record.input_count + record.output_count; ++v) {
+      const bool is_input = v < record.input_count;
+      const int o = v - record.input_count;
+      if ((needs & (is_input ? InputBit(v) : OutputBit(o))) == 0) continue;
+      const NDArray& read =
+          is_input ? task_.inputs[static_cast<size_t>(v)] : task_.outputs[static_cast<size_t>(o)];
+      shared = shared || ShareMemory(read, watched->destination.array);
+    }
     if (!shared) task_.results[static_cast<size_t>(i)] = watched->destination.array;
   }
 }

@@ -50,6 +50,7 @@ struct SegmentRead {
   FreeView view;  // without the buffer, which a segment does not keep
   std::string op;
   bool unrecorded = false;  // in a NoGradientScope
+  Places shared = {};       // by addresses, where other buffers may have its memory; else nowhere
 };
 
 // What a record of few kinds has beside a call's.

@@ -159,8 +159,10 @@ class GradientTape::Recorder final : public CallRecorder {
   // others' code is called. Buffers are told apart by a bit of their number's hash, so some are taken for others.
   bool MayWriteOverKept() const {
     if (listener_ != nullptr) return !listener_->MovesMemory();
-    return has_functions_ || (kept_bits_ & destination_bits_) != 0;
+    return has_functions_ || MayLieOverKept();
   }
+  // Whether a gradient that was handed in may lie in a buffer of which something is kept.
+  bool MayLieOverKept() const { return (kept_bits_ & destination_bits_) != 0; }
   static uint64_t BitOf(const Buffer& buffer) {
     return uint64_t{1} << (buffer.id * 0x9E3779B97F4A7C15u >> 58);
   }

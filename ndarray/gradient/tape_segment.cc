@@ -179,7 +179,9 @@ class GradientTape::Recorder::SegmentRun final : public CallRecorder {
     }
     flows_ = flows_ || (!unrecorded && tape_.FlowsToOne({&array, 1}));
     seen.last_read = reads_.size();
-    reads_.push_back({buffer->id, version, view, op, unrecorded});
+    reads_.push_back(
+        {buffer->id, version, view, op, unrecorded,
+         buffer->MayBeWrittenOutside() ? Places(view).Shifted(AddressOf(*buffer)) : Places()});
   }
   // Whether it is sure to have been there before the segment. A thread takes numbers of buffers in blocks, in order; of what
   // workspaces and other threads have made the order is not known.
@@ -315,6 +317,16 @@ void GradientTape::Recorder::CheckReadsUnchanged(const TapeRecord& record) const
       }
       return true;
     });
+    if (read.shared.end() == 0) continue;
+    writes_.VisitBackwards(WriteLog::kSharedMemory,
+                           [&](size_t number, const WriteLog::Write& write) {
+                             if (number < record.extra->writes_before) return false;
+                             if (number < first && write.where.MayOverlap(read.shared)) {
+                               first = number;
+                               changed = &read;
+                             }
+                             return true;
+                           });
   }
   if (changed == nullptr) return;
   const WriteLog::Write& write = writes_[first];

@@ -138,6 +138,71 @@ TEST(TapeWrittenOver, AGradientOverTheMemoryOfWhatIsKeptIsAnError) {
                     HasSubstr("in Backward() overwrote its memory, which was imported")));
 }
 
+// A segment that has captured one of them.
+TEST(TapeWrittenOver, ASegmentReadsWhatWasWrittenThroughAnotherBuffer) {
+  alignas(64) static double memory[8];
+  const auto import = [] {
+    return NDArray(BufferHandle(NewImportedBuffer(memory, 8, nullptr, nullptr)), {1},
+                   DType::kFloat64);
+  };
+  for (const bool in_backward : {true, false}) {
+    const NDArray a = Of(2), x = Of(3);
+    NDArray c = import(), other = import();
+    FillInto(5, c);
+    GradientTape tape;
+    in_backward ? tape.Watch(a, other) : tape.Watch(a);
+    tape.Watch(x);
+    const NDArray p = Recomputed(
+        [c](absl::Span<const NDArray> in) { return std::vector<NDArray>{in[0] * in[0] * c}; },
+        {&x, 1})[0];
+    if (!in_backward) {
+      const NoGradientScope constants;
+      FillInto(100, other);
+    }
+    EXPECT_THAT(MessageOf([&] { tape.Backward(p + Tanh(a)); }),
+                AllOf(HasSubstr("Op [multiply] in a segment read"), HasSubstr("overwrote it")))
+        << in_backward;
+  }
+}
+
+// Kernels that are not done in place say nothing of whose gradient lies there.
+TEST(TapeWrittenOver, AGradientMayLieOverAnOperandOfItsOwnCall) {
+  for (const bool over : {false, true}) {
+    NDArray w = Full({2, 2}, 0.5, DType::kFloat64);
+    const NDArray x = Full({2, 2}, 0.25, DType::kFloat64);
+    const NDArray kept = Square(x);  // read by the product's gradient of w, and by nothing else
+    GradientTape tape;
+    tape.Watch(w, over ? kept : Zeros({2, 2}, DType::kFloat64));
+    tape.Backward(Sum(MatMul(kept, w)));
+    EXPECT_EQ(tape.Gradient(w).ToVector<double>(), std::vector<double>(4, 0.125)) << over;
+  }
+}
+
+// Of results that a kernel cannot write where they belong: they are made aside and copied, which is one write.
+TEST(TapeWrittenOver, GradientsOfAnyLayoutMayLieBesideWhatIsKept) {
+  const auto all = [] { return Full({32}, 0.5, DType::kFloat64); };
+  const auto part = [](const NDArray& flat, int64_t begin) {
+    return flat.Slice(0, begin, begin + 4).Reshape({2, 2});
+  };
+  for (const bool in_forward : {false, true}) {
+    const NDArray flat = all();
+    const NDArray x = part(flat, 0), w = part(flat, 4);
+    NDArray to = part(flat, 20).Transpose();
+    GradientTape tape;
+    tape.Watch(x);
+    in_forward ? tape.Watch(w) : tape.Watch(w, to);
+    const NDArray squares = Square(x);
+    NDArray sum = Sum(MatMul(squares, w)) + Sum(squares);
+    if (in_forward) {
+      const NoGradientScope constants;
+      MatMulInto(Full({2, 2}, 1.0, DType::kFloat64), Full({2, 2}, 2.0, DType::kFloat64), to);
+    }
+    tape.Backward(sum);
+    EXPECT_EQ(tape.Gradient(x).ToVector<double>(), std::vector<double>(4, 2.0));
+    EXPECT_EQ(tape.Gradient(w).ToVector<double>(), std::vector<double>(4, 0.5));
+  }
+}
+
 TEST(TapeWrittenOver, AGradientFunctionThatWritesToWhatIsKeptIsAnError) {
   for (const bool unrecorded : {false, true}) {
     const NDArray a = Of(2);

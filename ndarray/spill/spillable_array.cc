@@ -151,10 +151,10 @@ struct SpillableArray::Item final : Spillables::Item {
 
   // False: it lives on the host, or no tier has room.
   bool PutIntoTier() {
-    if (device == Host() || compute != nullptr) return false;
+    if (home == Host() || compute != nullptr) return false;
     const std::vector<SpillTier>& tiers = spillables.tiers();
     for (auto t = static_cast<size_t>(tier + 1); t < tiers.size(); ++t) {
-      if (tiers[t].device == device || !spillables.MakeRoomInTier(*this, t)) continue;
+      if (tiers[t].device == home || !spillables.MakeRoomInTier(*this, t)) continue;
       const auto begin = std::chrono::steady_clock::now();
       try {
         lower = std::make_shared<Item>(*this, t, CopyIn(tiers[t].device));
@@ -177,7 +177,7 @@ struct SpillableArray::Item final : Spillables::Item {
   NDArray CopyIn(Device other) const {
     const Outside outside(owner);
     if (other != Host()) return array.CopyTo(Place::On(other));
-    NDArray copy(BufferHandle(NewHostBlockFor(device, static_cast<size_t>(bytes))), shape, dtype);
+    NDArray copy(BufferHandle(NewHostBlockFor(home, static_cast<size_t>(bytes))), shape, dtype);
     std::move(copy) = array;
     return copy;
   }

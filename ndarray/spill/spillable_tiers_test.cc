@@ -308,6 +308,39 @@ TEST_F(SpillableTiersTest, WrongTiersAreRefused) {
               HasSubstr("tier 0"));
 }
 
+TEST_F(SpillableTiersTest, ALoweredLimitOfATiersDeviceHoldsAtOnce) {
+  Spillables spillables(file_, {{.device = kOther}, {.device = Host(), .bytes = kBytes}});
+  std::vector<SpillableArray> arrays = Arrays(spillables, 6);
+  for (SpillableArray& array : arrays) EXPECT_TRUE(array.Spill());
+  EXPECT_EQ(Taken(kOther), 6 * kBytes);
+  EXPECT_LE(MemoryBudget::Global().SetDeviceLimit(kOther, kBytes / 2).taken_bytes, kBytes / 2);
+  EXPECT_EQ(spillables.stats().tiers[0].here_bytes, 0);
+  EXPECT_EQ(spillables.stats().tiers[1].here_bytes, kBytes);
+  ExpectAll(arrays);
+}
+
+// The memory that an array is to leave is no tier for it, wherever it waits.
+TEST_F(SpillableTiersTest, TiersOfTheDeviceWhereTheyLiveArePassedBy) {
+  Spillables spillables(file_, {{.device = kOther, .bytes = kBytes},
+                                {.device = SimulatedDevice::kDevice},
+                                {.device = Host()}});
+  std::vector<SpillableArray> arrays = Arrays(spillables, 4);
+  for (SpillableArray& array : arrays) EXPECT_TRUE(array.Spill());
+  EXPECT_EQ(Taken(SimulatedDevice::kDevice), 0);
+  EXPECT_EQ(spillables.stats().tiers[1].came, 0);
+  EXPECT_EQ(spillables.stats().tiers[2].came, 3);
+  ExpectAll(arrays);
+}
+
+TEST_F(SpillableTiersTest, TheHostHandsOnToAnotherDevice) {
+  Spillables spillables(file_, {{.device = Host(), .bytes = kBytes}, {.device = kOther}});
+  std::vector<SpillableArray> arrays = Arrays(spillables, 4);
+  for (SpillableArray& array : arrays) EXPECT_TRUE(array.Spill());
+  EXPECT_EQ(spillables.stats().tiers[1].here_bytes, 3 * kBytes);
+  EXPECT_EQ(file_.stats().written.bytes, 0);
+  ExpectAll(arrays);
+}
+
 // A plan knows which of those in the tier is used next.
 TEST_F(SpillableTiersTest, APlanKeepsInTheTierWhatIsUsedSoonest) {
   // One on the device, three in the tier, two in the file, at each time of a sweep over six.
