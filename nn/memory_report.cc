@@ -97,6 +97,8 @@ class NetworkMeter {
   PhaseMemory Measure(bool training) {
     using Phase = LayerWorkspaceManager::Phase;
     const Phase phase = training ? Phase::kTraining : Phase::kInference;
+    // A network has both.
+    if (!training && network_.training_workspace_ == nullptr) Retire(Phase::kTraining);
     PhaseMemory memory;
     memory.mode = training ? network_.training_mode() : network_.inference_mode();
     // By type: where arrays of each type have a place of their own.

@@ -229,6 +229,10 @@ TEST(Placement, TheLargestBatchIsTheLargestThatFits) {
   EXPECT_EQ(LargestBatch(network, {}, budget, true, 0), 0);
   EXPECT_EQ(LargestBatch(network, {}, budget, true, batch - 1), batch - 1);
   EXPECT_EQ(LargestBatch(network, {}, budget, true, std::numeric_limits<int64_t>::max()), batch);
+  const int64_t requests = LargestBatch(network, {}, budget, /*training=*/false);
+  EXPECT_GT(requests, batch);
+  EXPECT_LE(ReportMemory(network, {.batch = requests}).inference_bytes(), budget);
+  EXPECT_GT(ReportMemory(network, {.batch = requests + 1}).inference_bytes(), budget);
 }
 
 // Halving meets a batch that takes more than the next one.
