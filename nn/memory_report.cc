@@ -233,12 +233,13 @@ MemoryReport Report(Network& network, const MemoryReportOptions& options, bool t
   report.gradient_bytes =
       static_cast<int64_t>(network.gradients().buffer() ? network.gradients().buffer()->bytes : 0);
   report.updater_bytes = options.updater_arrays * report.gradient_bytes;
+  const bool has_requests = network.inputs().size() == 1 && network.output_shapes().size() == 1;
   const std::lock_guard<std::mutex> lock(OneAtATime());
   const MemoryOwnerScope owner(MemoryOwner::Process().Child(kOwner));
   NetworkMeter meter(network, options);
   if (training) report.training = meter.Measure(/*training=*/true);
   if (!inference) return report;
-  if (network.inputs().size() == 1 && network.output_shapes().size() == 1) {
+  if (has_requests) {
     report.inference = meter.Measure(/*training=*/false);
   } else {
     report.inference.mode = network.inference_mode();
