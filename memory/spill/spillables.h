@@ -74,7 +74,7 @@ struct SpillTier {
 
 // Of one tier.
 struct SpillTierStats : SpillTierCounters {
-  Device device = Host();
+  Device device = Host();                   // of which the memory is
   int64_t limit_bytes = 0, here_bytes = 0;  // as given; now
 };
 
@@ -140,7 +140,7 @@ class Spillables final : private Spiller {
     const int tier = kNoTier;      // that it waits in; kNoTier: somebody uses it
     SpillState<StdSync> state;     // where it is and who is at it
 
-    static constexpr int kNoTier = -1;
+    static constexpr int kNoTier = -1;  // no number of a tier
 
    private:
     friend class Spillables;
