@@ -16,7 +16,7 @@ namespace {
 constinit std::atomic<uint64_t> always_alive{1};
 
 // The provider that the block is of is what `import_context` says; nothing is called for it.
-class HostBlocks final : public BufferOwner {
+class HostBlockOwner final : public BufferOwner {
   void Release(Buffer* buffer) noexcept override {
     if (buffer->closed.load(std::memory_order_relaxed) == Buffer::kNotClosed) Close(buffer);
     delete buffer;
@@ -30,7 +30,7 @@ class HostBlocks final : public BufferOwner {
   std::string DescribeStale(uint64_t) const override { return ""; }
 };
 
-constinit HostBlocks host_blocks;
+constinit HostBlockOwner host_block_owner;
 
 }  // namespace
 
@@ -47,7 +47,7 @@ Buffer* NewHostBlockFor(Device device, size_t bytes) {
   buffer->id = NextBufferId();
   buffer->device = Host();
   buffer->kind = MemoryKind::kAllocated;
-  buffer->owner = &host_blocks;
+  buffer->owner = &host_block_owner;
   MemoryListener::Each([&](MemoryListener& listener) { listener.Made(*buffer); });
   return buffer.release();
 }

@@ -58,13 +58,16 @@ Spillables::Spillables(SpillFile& file, std::vector<SpillTier> tiers, std::strin
 
 Spillables::~Spillables() { registration_.Reset(); }
 
+void Spillables::CheckNotChild(const Item& item) const {
+  if (!IsChild()) return;
+  ThrowFailedPrecondition(
+      absl::StrCat("spillable \"", item.name,
+                   "\": found a child of fork(), expected the process that made its Spillables"));
+}
+
 // The lock may be a thread's that is not there, and what it guards may be half changed.
 void Spillables::Add(const std::shared_ptr<Item>& item) {
-  if (IsChild()) {
-    ThrowFailedPrecondition(
-        absl::StrCat("spillable \"", item->name,
-                     "\": found a child of fork(), expected the process that made its Spillables"));
-  }
+  CheckNotChild(*item);
   const std::lock_guard lock(mutex_);
   item->place_ = items_.insert(items_.end(), item);
   item->listed_ = true;

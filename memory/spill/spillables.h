@@ -254,6 +254,7 @@ class Spillables final : private Spiller {
 
   // Of a fork(), which has no thread of the file.
   bool IsChild() const noexcept { return ForksBehind() != forks_; }
+  void CheckNotChild(const Item& item) const;  // that is added
 
   // ---- tiers (spillables_tiers.cc) ----
   static std::vector<SpillTier> CheckedTiers(std::vector<SpillTier> tiers, const std::string& name);

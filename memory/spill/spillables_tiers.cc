@@ -69,11 +69,7 @@ void Spillables::CountInTier(int tier, const SpillTierCounters& change) noexcept
 }
 
 void Spillables::EnterTier(const std::shared_ptr<Item>& copy, std::chrono::nanoseconds took) {
-  if (IsChild()) {
-    ThrowFailedPrecondition(
-        absl::StrCat("spillable \"", copy->name,
-                     "\": found a child of fork(), expected the process that made its Spillables"));
-  }
+  CheckNotChild(*copy);
   const std::lock_guard lock(mutex_);
   copy->place_ = items_.insert(items_.end(), copy);
   copy->listed_ = true;

@@ -152,8 +152,8 @@ void GradientTape::Recorder::CheckDestination(const Destination& of_gradient) {
 // Which of the calls so far was the first to read an array nobody has noted: it is final where it was watched.
 void GradientTape::Recorder::set_listener(GradientListener* listener) {
   listener_ = listener;
-  if (listener == nullptr || records_.last() == nullptr) return;
-  for (const auto& watched : Watched()) watched->is_used = watched->is_used || calls_ > 0;
+  if (listener == nullptr || calls_ == 0) return;
+  for (const auto& watched : Watched()) watched->is_used = true;
 }
 
 void GradientTape::Recorder::NoteUse(TapeRecord* record, const TapedView& view) {

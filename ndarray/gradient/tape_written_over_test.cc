@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,16 +26,6 @@ using testing::HasSubstr;
 
 NDArray Of(double value) { return Full({1}, value, DType::kFloat64); }
 double Only(const NDArray& array) { return array.ToVector<double>().at(0); }
-
-template <typename Call>
-std::string MessageOf(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
 
 struct Listener final : GradientListener {
   explicit Listener(std::function<void(int)> of_final = [](int) {})
@@ -112,7 +101,7 @@ TEST(TapeWrittenOver, AGradientOverWhatIsKeptIsAnErrorThatNamesBoth) {
       };
       const NDArray p = in_segment ? Recomputed(function, {&one, 1})[0] : b * b;
       const NDArray q = Tanh(a);
-      EXPECT_THAT(MessageOf([&] { tape.Backward(p + q); }),
+      EXPECT_THAT(CatchStatus([&] { tape.Backward(p + q); }).message(),
                   AllOf(HasSubstr("Op [multiply]"), HasSubstr("in Backward() overwrote it")))
           << imported << in_segment;
     }
@@ -133,7 +122,7 @@ TEST(TapeWrittenOver, AGradientOverTheMemoryOfWhatIsKeptIsAnError) {
   tape.Watch(a, to);
   tape.Watch(b);
   const NDArray p = b * b;
-  EXPECT_THAT(MessageOf([&] { tape.Backward(p + Tanh(a)); }),
+  EXPECT_THAT(CatchStatus([&] { tape.Backward(p + Tanh(a)); }).message(),
               AllOf(HasSubstr("Op [multiply] kept its"),
                     HasSubstr("in Backward() overwrote its memory, which was imported")));
 }
@@ -159,7 +148,7 @@ TEST(TapeWrittenOver, ASegmentReadsWhatWasWrittenThroughAnotherBuffer) {
       const NoGradientScope constants;
       FillInto(100, other);
     }
-    EXPECT_THAT(MessageOf([&] { tape.Backward(p + Tanh(a)); }),
+    EXPECT_THAT(CatchStatus([&] { tape.Backward(p + Tanh(a)); }).message(),
                 AllOf(HasSubstr("Op [multiply] in a segment read"), HasSubstr("overwrote it")))
         << in_backward;
   }
@@ -222,7 +211,7 @@ TEST(TapeWrittenOver, AGradientFunctionThatWritesToWhatIsKeptIsAnError) {
       }
       return std::vector<NDArray>{dz[0]};
     });
-    EXPECT_THAT(MessageOf([&] { tape.Backward(p + q); }),
+    EXPECT_THAT(CatchStatus([&] { tape.Backward(p + q); }).message(),
                 AllOf(HasSubstr("Op [multiply] kept its"),
                       HasSubstr("Op [fill] in Backward() overwrote it")));
   }
@@ -312,11 +301,11 @@ TEST(TapeWrittenOver, AnotherViewOfTheSameGradientIsAnotherGradient) {
   GradientTape tape;
   tape.Watch(x, g);
   tape.Watch(x, g);
-  EXPECT_THAT(MessageOf([&] { tape.Watch(x, g.Transpose()); }),
+  EXPECT_THAT(CatchStatus([&] { tape.Watch(x, g.Transpose()); }).message(),
               HasSubstr("watched with another gradient already"));
   const NDArray y = Zeros({2}, DType::kFloat64), f = Zeros({4}, DType::kFloat64);
   tape.Watch(y, f.Slice(0, 0, 2));
-  EXPECT_THAT(MessageOf([&] { tape.Watch(y, f.Slice(0, 0, 4, 2)); }),
+  EXPECT_THAT(CatchStatus([&] { tape.Watch(y, f.Slice(0, 0, 4, 2)); }).message(),
               HasSubstr("watched with another gradient already"));
 }
 
@@ -329,14 +318,14 @@ TEST(TapeWrittenOver, MoreInputsThanARecordHasRoomForAreRefused) {
   };
   GradientTape tape;
   tape.Watch(many[0]);
-  EXPECT_THAT(MessageOf([&] { Recomputed(function, many); }),
+  EXPECT_THAT(CatchStatus([&] { Recomputed(function, many); }).message(),
               HasSubstr("Op [segment]: found 65536 inputs, expected at most 65535"));
   EXPECT_EQ(called, 0);
   const NDArray z = Of(1);
-  EXPECT_THAT(MessageOf([&] {
+  EXPECT_THAT(CatchStatus([&] {
                 SetGradient("wide", many, {&z, 1},
                             [](absl::Span<const NDArray>) { return std::vector<NDArray>(65536); });
-              }),
+              }).message(),
               HasSubstr("Op [wide]: found 65536 inputs, expected at most 65535"));
   tape.Backward(Recomputed(function, absl::MakeSpan(many).subspan(1))[0]);
   EXPECT_EQ(called, 2);

@@ -1,6 +1,5 @@
 // Arrays of devices that wait in the memory of the host or of another device before they go to the file.
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,16 +40,6 @@ bool IsFilled(const NDArray& array, float value) {
     if (data[i] != value) return false;
   }
   return true;
-}
-
-template <typename Call>
-std::string MessageOf(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
 }
 
 class SpillableTiersTest : public testing::Test {
@@ -251,7 +240,8 @@ TEST_F(SpillableTiersTest, WhatDoesNotFitBackStaysInItsTier) {
   {
     const SpillableArray::Pinned other = arrays[1].Read();
     MemoryBudget::Global().SetDeviceLimit(SimulatedDevice::kDevice, kBytes);
-    EXPECT_THAT(MessageOf([&] { arrays[0].Read(); }), HasSubstr("could be spilled but for"));
+    EXPECT_THAT(CatchStatus([&] { arrays[0].Read(); }).message(),
+                HasSubstr("could be spilled but for"));
     EXPECT_EQ(spillables.stats().tiers[0].here_bytes, kBytes);
   }
   // And may go on from it.
@@ -289,22 +279,22 @@ TEST_F(SpillableTiersTest, AFullDiskKeepsThemInTheirTier) {
   Spillables spillables(small, {{.device = Host(), .bytes = 2 * kBytes}});
   std::vector<SpillableArray> arrays = Arrays(spillables, 5);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(arrays[static_cast<size_t>(i)].Spill());
-  EXPECT_THAT(MessageOf([&] { arrays[3].Spill(); }), HasSubstr("capacity"));
+  EXPECT_THAT(CatchStatus([&] { arrays[3].Spill(); }).message(), HasSubstr("capacity"));
   EXPECT_EQ(spillables.stats().tiers[0].here_bytes, 2 * kBytes);
   EXPECT_TRUE(arrays[3].is_here());
   ExpectAll(arrays);
 }
 
 TEST_F(SpillableTiersTest, WrongTiersAreRefused) {
-  EXPECT_THAT(MessageOf([&] { Spillables(file_, {{.bytes = 0}}); }),
+  EXPECT_THAT(CatchStatus([&] { Spillables(file_, {{.bytes = 0}}); }).message(),
               HasSubstr("tier 0: found 0 bytes, expected more than 0"));
-  EXPECT_THAT(MessageOf([&] {
+  EXPECT_THAT(CatchStatus([&] {
                 Spillables(file_, {{.device = kOther}, {.device = Host()}, {.device = kOther}});
-              }),
+              }).message(),
               HasSubstr("tier 2: found simulated:1 again, expected each device once"));
-  EXPECT_THAT(MessageOf([&] {
+  EXPECT_THAT(CatchStatus([&] {
                 Spillables(file_, {{.device = {SimulatedDevice::kDevice.type, 7}}});
-              }),
+              }).message(),
               HasSubstr("tier 0"));
 }
 
