@@ -30,7 +30,7 @@ void CopyBetweenDevices(const NDArray& from, NDArray& to) {
   to.CheckWritable("copy");
   CheckNotLost(to.device(), "Op [copy]");  // before the host's copy of it counts as older
   to.MarkWritten();
-  CopyAcross(from, to);
+  if (!internal::KernelsAreOff()) CopyAcross(from, to);
 }
 
 }  // namespace
@@ -153,15 +153,17 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     call.queue = QueueHere(device);
   }
 
-  if (device != Host() && BelongsOnHost(op, dtype, inputs, outputs)) {
+  // What runs dry has nothing to be sent to the host.
+  const bool may_go_to_host = device != Host() && !internal::KernelsAreOff();
+  if (may_go_to_host && BelongsOnHost(op, dtype, inputs, outputs)) {
     return DispatchOnHost(op, inputs, outputs, attributes);
   }
   const Kernel* const kernel = ChooseKernel(call, dtype, inputs, outputs);
-  if (kernel == nullptr && op != OpCode::kCopy && op != OpCode::kFill) {
+  if (kernel == nullptr && op != OpCode::kCopy && op != OpCode::kFill && may_go_to_host) {
     CountHostFallback(op);
     return DispatchOnHost(op, inputs, outputs, attributes);
   }
-  if (device != Host() && kernel != nullptr) PrepareMirrors(op, inputs, outputs);
+  if (may_go_to_host && kernel != nullptr) PrepareMirrors(op, inputs, outputs);
   // Before the run: a kernel that throws half way must not leave caches of the old bytes valid.
   for (NDArray* output : outputs) output->MarkWritten();
   if (kernel == nullptr) {
@@ -180,7 +182,7 @@ void DispatchUnrecorded(OpCode op, absl::Span<const NDArray* const> inputs,
     RunKernel(*kernel, call, operands, inputs, outputs);
   } catch (const OutOfMemoryError&) {
     // Of the device, for scratch or copies, before the kernel began.
-    if (device == Host() || !WhyNoFallback(inputs, outputs).empty()) throw;
+    if (!may_go_to_host || !WhyNoFallback(inputs, outputs).empty()) throw;
     const std::exception_ptr lack = std::current_exception();
     try {
       DispatchOnHost(op, inputs, outputs, attributes);

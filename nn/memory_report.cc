@@ -15,6 +15,7 @@
 #include "tidepool/memory/accounting/peak_scope.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/provider/addresses_only.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/kernel_scopes.h"
@@ -157,6 +158,7 @@ class NetworkMeter {
 
   void Set(WorkspaceMode mode, WorkspaceConfig config, LayerWorkspaceManager::Phase phase) {
     config.prefault = false;
+    const AddressesOnlyScope no_memory;  // of devices
     const bool training = phase == LayerWorkspaceManager::Phase::kTraining;
     auto workspace = std::make_unique<Workspace>(absl::StrCat(network_.name(), " report"), config,
                                                  network_.device());
@@ -185,6 +187,7 @@ class NetworkMeter {
 
   void Run(bool training, int64_t* input_bytes) {
     const KernelsOffScope off;
+    const AddressesOnlyScope no_memory;  // of workspaces that are made when they are needed
     const HandlesOwnScope handles;
     if (!training) {
       network_.Infer([&] { return Input(0); }, [](const NDArray&) {});
@@ -198,7 +201,10 @@ class NetworkMeter {
     }
     if (input_bytes != nullptr)
       *input_bytes = static_cast<int64_t>(network_.training_workspace_->bytes_this_cycle());
-    network_.QueueGradients(inputs, [](const NDArray&) {});
+    NDArray losses;  // of a device they are read behind the gradients
+    network_.QueueGradients(inputs, [&](const NDArray& queued) {
+      if (network_.device() != Host()) losses = queued;
+    });
     network_.tape_.reset();
   }
   NDArray Input(size_t i) const {

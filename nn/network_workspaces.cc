@@ -138,7 +138,9 @@ void Network::SetActivationPlan(const ActivationPlan& plan, std::shared_ptr<Spil
   CheckWhole("activation_plan");
   if (training_workspace_->is_open()) {
     ThrowFailedPrecondition(absl::StrCat(
-        "network [", name(), "]: another plan of activations while a step is under way"));
+        "network [", name(),
+        "]: another plan of activations while a step is under way, or captured by a trainer with "
+        "graphs (Trainer::ForgetGraph)"));
   }
   if (!plan.segments.empty()) CheckActivationPlan(plan, file != nullptr);
   std::shared_ptr<Activations> activations;

@@ -145,8 +145,7 @@ TEST(TidepoolBudget, FlagsThatNothingWouldKeepToAreRefusedBeforeAnythingIsRead) 
                                        "TIDEPOOL_MEMORY_BUDGET\n");
     EXPECT_EQ(refusal(limit, {flag, "--workspace_mode=none"}),
               "tidepool train: " + found +
-                  " where no step is planned, expected --workspace_mode=enabled, --device=host and "
-                  "no --graphs\n");
+                  " where no step is planned, expected --workspace_mode=enabled and no --graphs\n");
     EXPECT_THAT(refusal("", {flag, "--distributed"}),
                 AllOf(HasSubstr("flag --distributed: not with "), HasSubstr(name)));
     // With one they are taken: what is not there is the images.

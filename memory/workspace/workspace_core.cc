@@ -11,6 +11,7 @@
 #include "tidepool/memory/accounting/memory_listener.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/provider/addresses_only.h"
 #include "tidepool/memory/provider/device_loss.h"
 #include "tidepool/memory/workspace/pool_state.h"
 #include "tidepool/memory/workspace/thread_state.h"
@@ -48,9 +49,10 @@ void TellOfCycle(MemoryListener& listener, RecordedCycle cycle, RequestView view
 DeviceProvider& WorkspaceCore::MemoryOf(const std::string& id, const WorkspaceConfig& config,
                                         Device device) {
   DeviceProvider& provider = GetDeviceProvider(device, absl::StrCat("workspace [", id, "]"));
-  if (device == Host() || config.policy_mirroring != MirroringPolicy::kHostOnly) return provider;
+  if (device == Host() || config.policy_mirroring != MirroringPolicy::kHostOnly)
+    return MemoryOrAddresses(provider);
   DeviceProvider* const pinned = provider.PinnedHost();
-  return pinned != nullptr ? *pinned : GetDeviceProvider(Host(), "workspace");
+  return MemoryOrAddresses(pinned != nullptr ? *pinned : GetDeviceProvider(Host(), "workspace"));
 }
 
 WorkspaceCore::WorkspaceCore(std::string id_, WorkspaceConfig config_, Device device_,

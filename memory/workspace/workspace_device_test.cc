@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,11 @@
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/provider/addresses_only.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/memory/workspace/allocate.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/memory/workspace/workspace_registry.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 
@@ -64,6 +67,48 @@ TEST_F(WorkspaceDevice, TheRegistryMakesThemOnADevice) {
               HasSubstr("workspace registry: [registered] exists on this thread on simulated:0, "
                         "expected host"));
   registry.DestroyAll();
+}
+
+// More than the device has, learned and placed as memory would be, while the device is asked for nothing.
+TEST_F(WorkspaceDevice, AddressesOnlyTakeNothingOfTheDevice) {
+  device_.set_capacity(4 * kMiB);
+  device_.set_has_pinned_host(true);
+  WorkspaceConfig on_host = WorkspaceConfig::Training();
+  on_host.policy_mirroring = MirroringPolicy::kHostOnly;
+  std::optional<Workspace> dry, dry_on_host;
+  {
+    const AddressesOnlyScope scope;
+    dry.emplace("dry", WorkspaceConfig::Training(), kDevice);
+    dry_on_host.emplace("dry", on_host, kDevice);
+  }
+  Workspace as_ever("as ever", WorkspaceConfig::Training(), kDevice);
+  const SimulatedDevice::Counters before = device_.counters();
+  const auto cycle = [](Workspace& workspace, size_t unit) {
+    const WorkspaceScope scope(workspace);
+    BufferHandle first = New(3 * unit), second = New(5 * unit);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(second->data) % workspace.core()->alignment(), 0u);
+    first.Reset();
+    BufferHandle third = New(2 * unit + 1);
+  };
+  for (Workspace* const workspace : {&*dry, &*dry_on_host}) {
+    for (int i = 0; i < 4; ++i) cycle(*workspace, size_t{1} << 30);
+    EXPECT_EQ(workspace->stats().planned_peak_bytes, size_t{8} << 30);
+    EXPECT_EQ(workspace->stats().misses, 0u);
+  }
+  EXPECT_EQ(dry->core()->alignment(), as_ever.core()->alignment());
+  EXPECT_GE(Ledger(kDevice).total.current_bytes, int64_t{8} << 30);
+  EXPECT_EQ(device_.used_bytes(), 0u);
+  EXPECT_EQ(device_.pinned_bytes(), 0u);
+  EXPECT_EQ(device_.counters().reservations, before.reservations);
+  EXPECT_EQ(device_.counters().commits, before.commits);
+  EXPECT_EQ(device_.counters().blocks, before.blocks);
+  EXPECT_EQ(device_.counters().fills, before.fills);
+  // Those that were made outside of the scope have memory.
+  for (int i = 0; i < 3; ++i) cycle(as_ever, kMiB / 8);
+  EXPECT_GT(device_.used_bytes(), 0u);
+  dry.reset();
+  dry_on_host.reset();
+  EXPECT_LT(Ledger(kDevice).total.current_bytes, int64_t{4} << 20);
 }
 
 TEST_F(WorkspaceDevice, LearnsPlansAndIsSteady) {

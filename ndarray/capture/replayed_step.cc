@@ -17,13 +17,22 @@
 
 namespace tidepool {
 
-ReplayedStep::ReplayedStep(Workspace& workspace, const char* who)
-    : workspace_(workspace), who_(who) {
+namespace {
+
+const WorkspaceCore& CheckedCore(Workspace& workspace, const char* who) {
   const WorkspaceCore& core = *workspace.core();
   if (core.passes_through()) {
     ThrowUnimplemented(absl::StrCat(who, ": graphs need a workspace; [", workspace.id(),
                                     "] is switched off (workspace_mode none)"));
   }
+  return core;
+}
+
+}  // namespace
+
+ReplayedStep::ReplayedStep(Workspace& workspace, const char* who)
+    : workspace_(&workspace), who_(who) {
+  const WorkspaceCore& core = CheckedCore(workspace, who);
   captured_ = NewCapturedStep(core.memory_device());
   if (captured_ == nullptr) {
     ThrowUnimplemented(absl::StrCat(who, ": graphs: steps on ", DeviceName(core.memory_device()),
@@ -33,12 +42,20 @@ ReplayedStep::ReplayedStep(Workspace& workspace, const char* who)
 
 ReplayedStep::~ReplayedStep() { ForgetQuietly(); }
 
+void ReplayedStep::SetWorkspace(Workspace& workspace) {
+  if (workspace_ == &workspace) return;
+  CheckedCore(workspace, who_);
+  Forget();
+  workspace_ = &workspace;
+  steady_ = false;
+}
+
 void ReplayedStep::Forget() {
   if (!std::exchange(held_, false)) return;
   steady_ = false;  // others may have changed the plan
-  const absl::Cleanup leave = [this] { workspace_.core()->LeaveFrame(/*failed=*/false); };
+  const absl::Cleanup leave = [this] { workspace_->core()->LeaveFrame(/*failed=*/false); };
   // Before its memory may go.
-  AskProvider(who_, workspace_.core()->memory_device(), [this] { captured_->Forget(); });
+  AskProvider(who_, workspace_->core()->memory_device(), [this] { captured_->Forget(); });
 }
 
 void ReplayedStep::ForgetQuietly() noexcept {
@@ -50,7 +67,7 @@ void ReplayedStep::ForgetQuietly() noexcept {
 }
 
 ReplayedStep::Marks ReplayedStep::MarksNow() const {
-  const WorkspaceCore& core = *workspace_.core();
+  const WorkspaceCore& core = *workspace_->core();
   const WorkspaceCounters& s = core.counters;
   return {s.plans, s.plans_improved, s.plan_switches, s.misses, s.spills, s.relocations, s.size};
 }
@@ -74,23 +91,23 @@ void ReplayedStep::Failed() {
 
 bool ReplayedStep::TryCapture(absl::FunctionRef<void()> step) {
   try {
-    WorkspaceScope scope(workspace_);
+    WorkspaceScope scope(*workspace_);
     const Marks before = MarksNow();
     captured_->Capture(step);
     if (MarksNow() != before) {
       ThrowFailedPrecondition(absl::StrCat(who_,
                                            ": the step did not follow the plan of workspace [",
-                                           workspace_.id(), "], so its memory would not stay"));
+                                           workspace_->id(), "], so its memory would not stay"));
     }
     stats_.nodes = captured_->nodes();
-    workspace_.core()->EnterFrame(CurrentThreadToken());  // left by Forget()
+    workspace_->core()->EnterFrame(CurrentThreadToken());  // left by Forget()
   } catch (...) {
     Failed();
     return false;
   }
   held_ = true;
-  held_generation_ = workspace_.generation();
-  held_bytes_ = workspace_.bytes_this_cycle();
+  held_generation_ = workspace_->generation();
+  held_bytes_ = workspace_->bytes_this_cycle();
   ++stats_.captures;
   return true;
 }
@@ -109,7 +126,7 @@ bool ReplayedStep::TryLaunch() {
 
 void ReplayedStep::Run(absl::Span<const NDArray* const> reads, absl::Span<NDArray* const> writes,
                        absl::FunctionRef<void()> step) {
-  CheckNotLost(workspace_.core()->memory_device(), who_);
+  CheckNotLost(workspace_->core()->memory_device(), who_);
   seen_.clear();
   PinScope pins;  // as for an operator: who closes one meanwhile leaves its bytes to this call
   for (const NDArray* array : reads) {
@@ -131,8 +148,8 @@ void ReplayedStep::Run(absl::Span<const NDArray* const> reads, absl::Span<NDArra
     failures_in_a_row_ = 0;
     steady_ = false;
   }
-  if (held_ && (!same || workspace_.generation() != held_generation_ ||
-                workspace_.bytes_this_cycle() != held_bytes_)) {
+  if (held_ && (!same || workspace_->generation() != held_generation_ ||
+                workspace_->bytes_this_cycle() != held_bytes_)) {
     Forget();
   }
   std::swap(operands_, seen_);
@@ -148,7 +165,7 @@ void ReplayedStep::Run(absl::Span<const NDArray* const> reads, absl::Span<NDArra
   }
   const Marks before = MarksNow();
   {
-    WorkspaceScope scope(workspace_);
+    WorkspaceScope scope(*workspace_);
     step();
   }
   steady_ = MarksNow() == before;

@@ -63,6 +63,9 @@ class ReplayedStep {
   // `who` says who asks. The workspace outlives it.
   ReplayedStep(Workspace& workspace, const char* who);
   ~ReplayedStep();
+  // Work is done in that one from here on, of the same device: what is captured goes first. Throws as the constructor and as Forget(), and
+  // works in the one before then. The one before may be gone unless a step is captured, whose cycle is open there.
+  void SetWorkspace(Workspace& workspace);
   ReplayedStep(const ReplayedStep&) = delete;
   ReplayedStep& operator=(const ReplayedStep&) = delete;
 
@@ -96,7 +99,7 @@ class ReplayedStep {
   bool TryCapture(absl::FunctionRef<void()> step);
   bool TryLaunch();
 
-  Workspace& workspace_;
+  Workspace* workspace_;
   const char* const who_;
   std::unique_ptr<CapturedStep> captured_;
   std::vector<Operand> operands_, seen_;  // of the last Run; of this one

@@ -53,6 +53,7 @@ struct BudgetFollower::Entry {
   Entry(Network& of, FollowerOptions by)
       : network(of),
         options(std::move(by)),
+        device(of.device()),
         parent(*of.training_workspace().core()->memory_owner.parent()) {}
 
   // All of the process, for others to see; and what of them is read by others.
@@ -66,7 +67,7 @@ struct BudgetFollower::Entry {
   }
   int64_t OwnBytes() const {
     const int64_t pages =
-        node.has_value() ? MemoryBudget::Global().Of(**node, Host()).taken_bytes : 0;
+        node.has_value() ? MemoryBudget::Global().Of(**node, device).taken_bytes : 0;
     return pages + file_bytes;
   }
   void Publish() {
@@ -117,6 +118,7 @@ struct BudgetFollower::Entry {
 
   Network& network;
   const FollowerOptions options;
+  const Device device;  // where a step's arrays are
   MemoryOwner& parent;  // below which the training workspace is
   // Guarded by Mutex():
   std::optional<OwnerLease> node;  // the workspace's
@@ -138,7 +140,8 @@ Left BudgetFollower::Entry::LeftOf(const BudgetUsage& usage, const MemoryOwner* 
   int64_t followed = 0;
   double weights = 0;
   for (const Entry* const entry : All()) {
-    if (!IsBelow(entry->parent, owner)) continue;
+    // The process's limit is of all devices, others are of one.
+    if (!IsBelow(entry->parent, owner) || (owner != nullptr && entry->device != device)) continue;
     followed += entry->OwnBytes();
     weights += entry->options.weight;
     ++left.followers;
@@ -151,7 +154,7 @@ Left BudgetFollower::Entry::LeftOf(const BudgetUsage& usage, const MemoryOwner* 
   const int64_t now = left.limit - std::max<int64_t>(0, usage.taken_bytes - OwnBytes());
   left.bytes = std::clamp<int64_t>(now, 0, left.share);
   left.whose = owner == nullptr             ? "the process"
-               : owner->parent() == nullptr ? absl::StrCat("device ", DeviceName(Host()))
+               : owner->parent() == nullptr ? absl::StrCat("device ", DeviceName(device))
                                             : absl::StrCat("owner [", owner->Path(), "]");
   return left;
 }
@@ -166,7 +169,7 @@ Left BudgetFollower::Entry::FindLeft() const {
     if (left.bytes < least.bytes) least = std::move(left);
   };
   for (const MemoryOwner* owner = &parent; owner != nullptr; owner = owner->parent())
-    look(budget.Of(*owner, Host()), owner);
+    look(budget.Of(*owner, device), owner);
   look(budget.process(), nullptr);
   return least;
 }

@@ -1,5 +1,5 @@
-// Training that keeps to the budgets there are (MemoryBudget): of the process, of the host, of the owners that a network's memory
-// is charged to. What they leave is what a step is planned for, and when one of them changes the next step is planned anew.
+// Training that keeps to the budgets there are (MemoryBudget): of the process, of the network's device (the host's, where it is there), of
+// the owners that its memory there is charged to. What they leave is what a step is planned for, and when one of them changes the next step is planned anew.
 //
 //   MemoryBudget::Global().SetOwnerLimit(owner, Host(), int64_t{2} << 30);   // or TIDEPOOL_MEMORY_BUDGET
 //   Trainer trainer(network, updater);
@@ -35,7 +35,7 @@ struct FollowerOptions {
   BudgetStrategy strategy = BudgetStrategy::kAuto;  // of what waits for the backward pass
   StepShape shape;                                  // of the largest batch
   double weight = 1;         // above 0; beside others that follow the same limit
-  std::string spill_folder;  // empty: SpillFileOptions'
+  std::string spill_folder;  // of networks of the host; empty: SpillFileOptions'
   SpillCompression compression = SpillCompression::kNone;  // of what is spilled
   std::optional<StepCosts> costs;                          // null: they are measured
 };

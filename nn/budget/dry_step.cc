@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/provider/addresses_only.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
@@ -34,15 +36,32 @@ void FillAtRandom(NDArray& array) {
   }
 }
 
+// Has the host write what `array` is to hold: there, or in memory of the host from where it is copied. Dry runs have no memory on
+// devices.
+void WriteByHost(NDArray& array, bool dry, absl::FunctionRef<void(NDArray&)> write) {
+  if (array.NumElements() == 0) return;
+  if (array.device() == Host()) return write(array);
+  if (dry) return;
+  const ScopeOutOfWorkspaces heap;
+  NDArray host(array.shape(), array.dtype(), Place::Heap());
+  write(host);
+  CopyInto(host, array);
+}
+
 NDArray Made(const InputConfig& config, int64_t batch, DType floats, bool dry) {
   std::vector<int64_t> dims = {batch};
   dims.insert(dims.end(), config.shape.span().begin(), config.shape.span().end());
   const DType dtype = IsFloating(config.dtype) ? floats : config.dtype;
   NDArray array(Shape(dims), dtype);
-  if (array.NumElements() == 0) return array;
-  // Indices are looked at on the host.
-  if (!IsFloating(dtype)) std::memset(array.buffer()->data, 0, array.buffer()->bytes);
-  if (IsFloating(dtype) && !dry) FillAtRandom(array);
+  WriteByHost(array, dry, [dry](NDArray& there) {
+    if (!IsFloating(there.dtype())) {
+      // Indices are looked at on the host.
+      std::memset(there.raw_data(), 0,
+                  static_cast<size_t>(there.NumElements()) * DTypeBytes(there.dtype()));
+    } else if (!dry) {
+      FillAtRandom(there);
+    }
+  });
   return array;
 }
 
@@ -53,8 +72,9 @@ Arrays MadeMasks(const std::vector<std::optional<InputConfig>>& configs, int64_t
     masks.push_back(config.has_value() ? Made(*config, batch, config->dtype, /*dry=*/true)
                                        : NDArray());
     if (!config.has_value() || dry) continue;
-    CopyInto(FromScalar(1, config->dtype, Place::Heap()).BroadcastTo(masks.back().shape()),
-             masks.back());
+    WriteByHost(masks.back(), dry, [&](NDArray& there) {
+      CopyInto(FromScalar(1, config->dtype, Place::Heap()).BroadcastTo(there.shape()), there);
+    });
   }
   return masks;
 }
@@ -90,20 +110,29 @@ NetworkInputs MadeInputs(const Network& network, const StepShape& shape, int64_t
   const Loss* const loss = network.loss();
   if (!written.empty()) {
     for (size_t i = 0; i < written.size(); ++i) {
-      std::memcpy(inputs.labels[i].raw_data(), written[i].raw_data(),
-                  static_cast<size_t>(written[i].NumElements()) * DTypeBytes(written[i].dtype()));
+      WriteByHost(inputs.labels[i], dry, [&](NDArray& labels) {
+        std::memcpy(labels.raw_data(), written[i].raw_data(),
+                    static_cast<size_t>(labels.NumElements()) * DTypeBytes(labels.dtype()));
+      });
     }
     written.clear();
   } else if (loss != nullptr && !inputs.labels.empty() && !IsFloating(inputs.labels[0].dtype())) {
     std::vector<int64_t> output = {batch};
     const Shape& of_example = network.output_shape();
     output.insert(output.end(), of_example.span().begin(), of_example.span().end());
-    loss->WriteSomeLabels(Shape(output), inputs.labels[0]);
+    WriteByHost(inputs.labels[0], dry,
+                [&](NDArray& labels) { loss->WriteSomeLabels(Shape(output), labels); });
   }
   return inputs;
 }
 
 }  // namespace
+
+std::vector<BatchMade> WaysOfBatches(const Network& network) {
+  std::vector<BatchMade> ways = {BatchMade::kFeaturesFirst, BatchMade::kOutside};
+  if (network.device() != Host()) ways.push_back(BatchMade::kOnDevice);
+  return ways;
+}
 
 void RunStep(Network& network, const StepShape& shape, bool dry, BatchMade made) {
   const int64_t batch = shape.batch;
@@ -113,16 +142,29 @@ void RunStep(Network& network, const StepShape& shape, bool dry, BatchMade made)
   Arrays written = WrittenLabels(network, shape);
   std::optional<KernelsOffScope> off;
   if (dry) off.emplace();
+  // Open as long as what is made there is used.
+  std::optional<Workspace> batches;
+  std::optional<WorkspaceScope> on_device;
   NetworkInputs outside;
   if (made == BatchMade::kOutside) {
     const ScopeOutOfWorkspaces heap;
     outside = MadeInputs(network, shape, batch, dry, written);
+  } else if (made == BatchMade::kOnDevice) {
+    const AddressesOnlyScope no_memory;
+    batches.emplace(network.name() + " dry batch", WorkspaceConfig(), network.device());
+    on_device.emplace(*batches);
+    outside = MadeInputs(network, shape, batch, dry, written);
   }
   const WorkspaceScope scope(network.training_workspace());
-  const NetworkInputs inputs = made == BatchMade::kOutside
+  const NetworkInputs inputs = made != BatchMade::kFeaturesFirst
                                    ? std::move(outside)
                                    : MadeInputs(network, shape, batch, dry, written);
-  network.QueueGradients(network.PrepareInputs(inputs), [](const NDArray&) {});
+  {
+    NDArray losses;  // of a device they are read behind the gradients
+    network.QueueGradients(network.PrepareInputs(inputs), [&](const NDArray& queued) {
+      if (network.device() != Host()) losses = queued;
+    });
+  }
   if (shape.trainer != nullptr) shape.trainer->MakeWhatUpdateMakes();
 }
 
@@ -134,6 +176,7 @@ void RunDryStep(Network& network, const StepShape& shape, MemoryOwner& owner, Ba
 void RenewWorkspace(Network& network, WorkspaceConfig config, MemoryOwner& owner) {
   config.prefault = false;
   const MemoryOwnerScope beside(owner);
+  const AddressesOnlyScope no_memory;
   network.set_training_workspace(network.training_mode(), config);
 }
 

@@ -3,6 +3,7 @@
 #define TIDEPOOL_NN_BUDGET_DRY_STEP_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/unbudgeted_owner.h"
@@ -14,17 +15,21 @@ namespace tidepool::nn {
 
 constexpr int kCycles = 4;  // until a step is the same each time
 
-// How a program makes its batch: a step's requests begin with that. Outside: on the heap, before the step.
-enum class BatchMade : uint8_t { kFeaturesFirst, kOutside };
+// How a program makes its batch: a step's requests begin with that. Outside: on the heap, before the step, from where what belongs on
+// a device is copied in the step. OnDevice: there, before the step.
+enum class BatchMade : uint8_t { kFeaturesFirst, kOutside, kOnDevice };
+// Those that a network's steps may have.
+std::vector<BatchMade> WaysOfBatches(const Network& network);
 
-// The network counts no step. Dry: kernels are off, and features are what the memory has.
+// The network counts no step. Dry: kernels are off, and features are what the memory has; on a device only so.
 void RunStep(Network& network, const StepShape& shape, bool dry,
              BatchMade made = BatchMade::kFeaturesFirst);
 // For `owner`, beside the budgets.
 void RunDryStep(Network& network, const StepShape& shape, MemoryOwner& owner = OwnerBesideBudgets(),
                 BatchMade made = BatchMade::kFeaturesFirst);
 
-// A workspace for dry steps, of which no page is touched: it costs no memory.
+// A workspace for dry steps: it costs no memory. Of the host no page of it is touched, and timed steps may run in it; of a device it
+// has addresses alone (memory/provider/addresses_only.h).
 void RenewWorkspace(Network& network, WorkspaceConfig config,
                     MemoryOwner& owner = OwnerBesideBudgets());
 inline void RenewWorkspace(Network& network) {

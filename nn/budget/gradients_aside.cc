@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/ndarray/ops/elementwise.h"
 
 namespace tidepool::nn {
 namespace {
@@ -74,24 +76,42 @@ NDArray ArrayAside(const NDArray& like) {
 
 GradientsAside::GradientsAside(Network& network) : network_(network) {
   const NDArray& own = network.gradients_;
-  if (!own.is_defined() || own.NumElements() == 0 || own.device() != Host()) return;
-  const NDArray aside = ArrayAside(own);
-  for (size_t k = 0; k < network.gradient_views_.size(); ++k) {
-    const int64_t begin = network.parameter_offsets_[k];
-    const Shape& shape = network.gradient_views_[k].shape();
-    views_.push_back(aside.Slice(0, begin, begin + shape.NumElements()).Reshape(shape));
+  if (!own.is_defined() || own.NumElements() == 0) return;
+  if (own.device() != Host()) {
+    // A device's pages cannot stand for others.
+    const HandlesOwnScope handles;
+    const MemoryOwnerScope beside(OwnerBesideBudgets());
+    values_ = own.CopyTo(Place::Heap());
+    version_ = own.buffer()->version.load(std::memory_order_relaxed);
+  } else {
+    const NDArray aside = ArrayAside(own);
+    for (size_t k = 0; k < network.gradient_views_.size(); ++k) {
+      const int64_t begin = network.parameter_offsets_[k];
+      const Shape& shape = network.gradient_views_[k].shape();
+      views_.push_back(aside.Slice(0, begin, begin + shape.NumElements()).Reshape(shape));
+    }
+    gradients_ = std::exchange(network.gradients_, aside);
+    std::swap(network.gradient_views_, views_);
   }
-  gradients_ = std::exchange(network.gradients_, aside);
-  std::swap(network.gradient_views_, views_);
   listener_ = std::exchange(network.gradient_listener_, nullptr);
   is_aside_ = true;
 }
 
 GradientsAside::~GradientsAside() {
   if (!is_aside_) return;
-  network_.gradients_ = std::move(gradients_);
-  std::swap(network_.gradient_views_, views_);
   network_.gradient_listener_ = listener_;
+  if (!values_.is_defined()) {
+    network_.gradients_ = std::move(gradients_);
+    std::swap(network_.gradient_views_, views_);
+    return;
+  }
+  try {
+    CopyInto(values_, network_.gradients_);
+    // Nobody has computed gradients: trainers tell by the version. What knew those in between was of steps that are over.
+    network_.gradients_.buffer()->version.store(version_, std::memory_order_relaxed);
+  } catch (const Error&) {
+    // The device has failed, which whoever uses it next is told.
+  }
 }
 
 }  // namespace tidepool::nn

@@ -2,6 +2,7 @@
 #ifndef TIDEPOOL_NN_BUDGET_GRADIENTS_ASIDE_H_
 #define TIDEPOOL_NN_BUDGET_GRADIENTS_ASIDE_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "tidepool/ndarray/ndarray.h"
@@ -10,8 +11,9 @@
 namespace tidepool::nn {
 
 // As long as it lives gradients() is another array, of which nobody reads what it holds, and there is no gradient listener. Afterwards both
-// are as they were, values included. Of a network on the host that has its own parameters; of any other it does nothing. Memory: a
-// thousandth of the gradients, 64 KiB at least, whose pages stand for all of them; beside the budgets. Throws OutOfMemoryError.
+// are as they were, values included. Of a network that has its own parameters; of any other it does nothing. Memory: a
+// thousandth of the gradients, 64 KiB at least, whose pages stand for all of them. On a device gradients() stays the same array, and the
+// host has a copy of its values meanwhile. Beside the budgets. Throws OutOfMemoryError, and what copies from the device throw.
 class GradientsAside {
  public:
   explicit GradientsAside(Network& network);
@@ -22,7 +24,10 @@ class GradientsAside {
  private:
   Network& network_;
   bool is_aside_ = false;
-  NDArray gradients_;
+  NDArray gradients_;  // on the host
+  // Of a device's.
+  NDArray values_;
+  uint32_t version_ = 0;
   std::vector<NDArray> views_;
   GradientListener* listener_ = nullptr;
 };

@@ -22,6 +22,7 @@
 #include "tidepool/nn/budget/step_costs.h"
 #include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/network/network_body.h"
+#include "tidepool/nn/training/trainer.h"
 
 namespace tidepool::nn {
 namespace {
@@ -140,14 +141,9 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
                                       "]: another batch of ", batch, " examples, expected 1 to ",
                                       budget.shape.batch));
   }
-  if (network.device() != Host()) {
-    ThrowUnimplemented(absl::StrCat("step budget: network [", network.name(), "] is on ",
-                                    DeviceName(network.device()),
-                                    ", where dry steps would take memory, expected the host "
-                                    "(Network::SetActivationPlan takes plans by hand there)"));
-  }
   LimitOf(budget.limit, 1);  // what is wrong is found before anything is done
   if (budget.costs.has_value()) CheckCosts(network, *budget.costs);
+  if (budget.shape.trainer != nullptr) budget.shape.trainer->ForgetGraph();
   MemoryOwner& owner = *network.training_workspace().core()->memory_owner.parent();
   const MemoryOwnerScope as_before(
       owner);  // the workspace is made anew, and its file's memory is beside it
@@ -162,6 +158,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   const GradientsAside aside(network);
   StepBudgetReport report;
   report.network = network.name();
+  report.device = network.device();
   report.strategy = budget.strategy;
   report.batch = budget.shape.batch;
   ActivationProblem problem = MeasureActivations(network, budget.shape);
@@ -179,7 +176,10 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   const bool keeps = !budget.measures_what_fits && report.unlimited_bytes <= report.limit_bytes;
   BudgetStrategy strategy = keeps ? BudgetStrategy::kNone : budget.strategy;
   std::shared_ptr<SpillFile> file;
-  if (strategy == BudgetStrategy::kAuto || strategy == BudgetStrategy::kSpill) {
+  const bool may_spill = strategy == BudgetStrategy::kAuto || strategy == BudgetStrategy::kSpill;
+  const bool by_file =
+      network.device() == Host();  // else what is spilled waits in memory of the host
+  if (may_spill && by_file) {
     const SpillFileOptions options = FileOptions(budget, report.limit_bytes, owner);
     try {
       file = std::make_shared<SpillFile>(options);
@@ -198,6 +198,8 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
         TakeTimes(network, budget.shape,
                   report.limit_bytes - (file != nullptr ? problem.file_bytes : 0), &problem);
     if (file != nullptr) MeasureFile(*file, report.limit_bytes / 4, &problem);
+    if (may_spill && !by_file)
+      MeasureHostCopies(network.device(), report.limit_bytes / 4, &problem);
   }
   report.unlimited_seconds = CostOf(problem, keep).seconds;
 
@@ -221,13 +223,14 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
       const bool is_high = static_cast<double>(one.cost.peak_bytes) >
                            kCountedTooHigh * static_cast<double>(report.limit_bytes);
       if (chosen != nullptr || is_high != high) continue;
-      const int64_t transfers = one.plan.spills() ? problem.file_bytes : 0;
+      const bool has_file = by_file && one.plan.spills();
+      const int64_t transfers = has_file ? problem.file_bytes : 0;
       const StepMemory memory = MeasureStep(network, budget.shape, one.plan, file_of(one.plan),
                                             report.limit_bytes - transfers, budget.counts_all);
       const int64_t of_step = memory.planned_bytes + beside_of(memory);
       // A file's memory is a share of the limit.
       int64_t enough = of_step + transfers;
-      while (one.plan.spills()) {
+      while (has_file) {
         const int64_t more = of_step + FileBytes(FileOptions(budget, enough, owner));
         if (more <= enough) break;
         enough = more;
@@ -248,7 +251,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   if (chosen == nullptr) chosen = least;
   report.plan = chosen->plan;
   report.predicted = chosen->cost;
-  report.file_bytes = chosen->plan.spills() ? problem.file_bytes : 0;
+  report.file_bytes = by_file && chosen->plan.spills() ? problem.file_bytes : 0;
   report.ways = WaysOf(network, chosen->plan);
   const StepMemory memory =
       PrepareStep(network, budget.shape, chosen->plan, file_of(chosen->plan), config);
@@ -260,7 +263,7 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
   // Smaller batches, and those that are made in another order, have other plans or none: within these pages.
   network.training_workspace().core()->KeepWithinPages();
   report.misses = network.training_workspace().stats().misses;
-  if (chosen->plan.spills()) {
+  if (report.file_bytes > 0) {
     const SpillFileStats measured = file->stats();
     report.measured_written = measured.written;
     report.measured_read = measured.read;
@@ -288,6 +291,7 @@ void ClearStepBudget(Network& network) { network.SetActivationPlan({}); }
 StepBudgetOutcome OutcomeOf(Network& network, const StepBudgetReport& report,
                             double seconds_per_step) {
   StepBudgetOutcome outcome;
+  outcome.device = report.device;
   const WorkspaceStats stats = network.training_workspace().stats();
   outcome.planned_bytes = report.planned_bytes;
   outcome.actual_bytes = static_cast<int64_t>(stats.planned_peak_bytes) + report.file_bytes;
@@ -307,17 +311,24 @@ StepBudgetOutcome OutcomeOf(Network& network, const StepBudgetReport& report,
   return outcome;
 }
 
+namespace {
+
+const char* WhereSpilled(Device device) { return device == Host() ? "the file" : "the host"; }
+
+}  // namespace
+
 std::string StepBudgetReport::ToString() const {
   std::string text = absl::StrFormat(
       "network %s, batch %d: a step needs %d bytes, its budget is %d\n  strategy %s: %s\n"
       "  planned: %d bytes%s%s, %.4f s a step (%.4f s without a budget; %.4f s computed again, "
-      "%.4f s waiting for the file), %d bytes "
-      "to the file and back\n",
+      "%.4f s waiting for %s), %d bytes "
+      "to %s and back\n",
       network, batch, unlimited_bytes, limit_bytes, BudgetStrategyName(strategy), plan.ToString(),
       planned_bytes,
       file_bytes > 0 ? absl::StrCat(" (", file_bytes, " of them for transfers)") : "",
       fits ? "" : ", which is beyond it: nothing takes less", predicted.seconds, unlimited_seconds,
-      predicted.recompute_seconds, predicted.stall_seconds, predicted.spilled_bytes);
+      predicted.recompute_seconds, predicted.stall_seconds, WhereSpilled(device),
+      predicted.spilled_bytes, WhereSpilled(device));
   for (const std::string& way : ways) absl::StrAppend(&text, "    ", way, "\n");
   return text;
 }
@@ -325,10 +336,10 @@ std::string StepBudgetReport::ToString() const {
 std::string StepBudgetOutcome::ToString() const {
   return absl::StrFormat(
       "budget: planned %d bytes, took %d; predicted %.4f s a step, took %.4f; predicted %d bytes "
-      "to the file and back, moved %d; waited "
-      "%.4f s for the file in the last step; %d requests beside the plan%s\n",
+      "to %s and back, moved %d; waited "
+      "%.4f s for %s in the last step; %d requests beside the plan%s\n",
       planned_bytes, actual_bytes, predicted_seconds, actual_seconds, predicted_spilled_bytes,
-      spilled_bytes, stall_seconds, misses,
+      WhereSpilled(device), spilled_bytes, stall_seconds, WhereSpilled(device), misses,
       written.any() || read.any()
           ? absl::StrFormat("; of %d writes %d were waited for, of %d reads %d, %d were in vain",
                             written.transfers, written.stalls, read.transfers, read.stalls,

@@ -6,8 +6,8 @@
 //   Trainer trainer(network, ...);                 // steps as ever
 //   std::puts(OutcomeOf(network, report, seconds_per_step).ToString().c_str());
 //
-// A budget is of all that a step makes: the planned peak of the network's training workspace, and the memory that a spill file's
-// transfers pass through. Parameters, gradients and the updater's state are beside it (nn/memory_report.h), and so are the tape's
+// A budget is of all that a step makes where the network is: the planned peak of its training workspace, and on the host the memory that a
+// spill file's transfers pass through. (What is spilled of a device waits in page-locked memory of the host, in no file.) Parameters, gradients and the updater's state are beside it (nn/memory_report.h), and so are the tape's
 // records (StepBudgetReport::tape_bytes). The plan holds from the first step on where the batch is made in the
 // step's workspace, features or labels first, masks behind both or behind what they mask, or comes from elsewhere (a ring, the heap); a step
 // whose batch takes more requests is learned when it comes. What a step's update makes is planned where StepShape names its trainer.
@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/spill/spill_counters.h"
 #include "tidepool/nn/budget/activation_planner.h"
 #include "tidepool/nn/budget/step_meter.h"
@@ -39,14 +40,15 @@ struct StepCosts {
 };
 
 struct StepBudget {
-  // "50%" of what a step needs without a budget, up to 100%; or bytes: "64MiB".
+  // "50%" of what a step needs without a budget, up to 100%; or bytes: "64MiB". Of the network's device.
   std::string limit;
   BudgetStrategy strategy = BudgetStrategy::kAuto;
   // False: where nothing fits, the least there is is taken, and the report says so.
   bool hard = true;
-  StepShape shape;           // of the largest batch
-  std::string spill_folder;  // empty: SpillFileOptions'
-  // Of what is spilled. The planner reckons with the file's speed for bytes that do not become smaller.
+  StepShape shape;  // of the largest batch
+  // Of networks of the host alone. Empty: SpillFileOptions'.
+  std::string spill_folder;
+  // Of what is spilled to the file. The planner reckons with the file's speed for bytes that do not become smaller.
   SpillCompression compression = SpillCompression::kNone;
   std::optional<StepCosts> costs;
   // True: the limit is of tail and tape too, as limits of memory/accounting/memory_budget.h are.
@@ -59,6 +61,7 @@ struct StepBudget {
 struct StepBudgetReport {
   // Of which network, for what batch, within how many bytes.
   std::string network;
+  Device device = Host();
   BudgetStrategy strategy = BudgetStrategy::kAuto;
   int64_t batch = 0;
   int64_t limit_bytes = 0;
@@ -67,7 +70,7 @@ struct StepBudgetReport {
   int64_t planned_bytes = 0;  // what steps will take: the planned peak and those of the file
   int64_t file_bytes = 0;     // of these
   int64_t requested_bytes = 0;  // sum of all requests of a step, each by itself
-  // Beside them: pages to the end of the last one, and records of the tape.
+  // Beside them: pages to the end of the last one, and records of the tape, which are the host's: 0 for networks of devices.
   int64_t tail_bytes = 0, tape_bytes = 0;
   // Of what waits for the backward pass: what gradient functions of layers' own have, of which no operator tells.
   int64_t unspillable_bytes = 0;
@@ -86,6 +89,7 @@ struct StepBudgetReport {
 
 // What came true of it.
 struct StepBudgetOutcome {
+  Device device = Host();
   int64_t planned_bytes = 0, actual_bytes = 0;             // the same unless batches were others
   double predicted_seconds = 0, actual_seconds = 0;        // of a step
   int64_t predicted_spilled_bytes = 0, spilled_bytes = 0;  // of a step, one way
@@ -100,9 +104,10 @@ struct StepBudgetOutcome {
 
 // Finds the fastest plan that fits and gives it to the network, whose training workspace has learned it before the first step. Throws
 // kInvalidArgument for a limit, and for costs, which it names; kUnimplemented as Network::SetActivationPlan, kFailedPrecondition while
-// the training workspace is open, OutOfMemoryError where nothing fits a hard budget: with what would be enough, and the ledger; the
+// the training workspace is open, as by a captured step of a trainer that StepShape does not name, OutOfMemoryError where nothing fits a hard budget: with what would be enough, and the ledger; the
 // network keeps everything then. What SpillFile throws. Memory: dry runs take addresses, and no pages; times are measured within the
-// limit, but for the tape and what kernels keep, by one example at least. Time: a few steps, and seconds for the search for places.
+// limit, but for the tape and what kernels keep, by one example at least; of a device, whose gradients() stay the same array, the host has a copy
+// of them meanwhile. Time: a few steps, and seconds for the search for places.
 // Steps are run and timed meanwhile, on the thread that calls: until it returns gradients() are another array, a thousandth of which is memory (64 KiB
 // at least); then they are those that they were, and the gradient listener has been told of nothing.
 StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget);

@@ -11,9 +11,18 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "tidepool/memory/buffer.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/provider/device_queue.h"
+#include "tidepool/memory/provider/provider_calls.h"
+#include "tidepool/memory/spill/host_block.h"
+#include "tidepool/memory/workspace/workspace_scope.h"
+#include "tidepool/ndarray/creation.h"
 #include "tidepool/nn/network/network_body.h"
 #include "tidepool/nn/network_config.h"
 
@@ -106,8 +115,29 @@ void TakeGivenCosts(const StepCosts& costs, ActivationProblem* problem) {
   if (costs.read_bytes_per_second > 0) problem->read_bytes_per_second = costs.read_bytes_per_second;
 }
 
+namespace {
+
+size_t BytesToMeasureBy(int64_t bytes) {
+  return static_cast<size_t>(std::clamp<int64_t>(bytes, 64 << 10, 16 << 20));
+}
+
+// The fastest of some calls that each move so many bytes.
+double BytesPerSecond(size_t bytes, absl::FunctionRef<void()> call) {
+  double best = 0;
+  for (int i = 0; i < 3; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    best = std::max(best, static_cast<double>(bytes) / std::max(seconds, 1e-9));
+  }
+  return best;
+}
+
+}  // namespace
+
 void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
-  std::vector<std::byte> data(static_cast<size_t>(std::clamp<int64_t>(bytes, 64 << 10, 16 << 20)));
+  std::vector<std::byte> data(BytesToMeasureBy(bytes));
   // Bytes that nobody packs.
   uint64_t drawn = 1;
   for (size_t i = 0; i + sizeof drawn <= data.size(); i += sizeof drawn) {
@@ -115,27 +145,46 @@ void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem) {
     std::memcpy(data.data() + i, &drawn, sizeof drawn);
   }
   std::vector<std::byte> back(data.size());
-  const auto per_second = [&](const auto& call) {
-    double best = 0;
-    for (int i = 0; i < 3; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      call();
-      const double seconds =
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      best = std::max(best, static_cast<double>(data.size()) / std::max(seconds, 1e-9));
-    }
-    return best;
-  };
   SpilledBytes kept;
   const std::clock_t begin = std::clock();
   problem->written_bytes_per_second =
-      per_second([&] { kept = file.Write(data.data(), data.size()); });
-  problem->read_bytes_per_second = per_second([&] { file.Read(kept, back.data()); });
+      BytesPerSecond(data.size(), [&] { kept = file.Write(data.data(), data.size()); });
+  problem->read_bytes_per_second =
+      BytesPerSecond(data.size(), [&] { file.Read(kept, back.data()); });
   // Of all threads, which steps would have had; they compute on all processors.
   const double processor_seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   problem->round_trip_seconds_per_byte = processor_seconds /
                                          (3 * static_cast<double>(data.size())) /
                                          std::max(1u, std::thread::hardware_concurrency());
+}
+
+void MeasureHostCopies(Device device, int64_t bytes, ActivationProblem* problem) {
+  problem->round_trip_seconds_per_byte = 0;  // the host does nothing of it
+  const size_t size = BytesToMeasureBy(bytes);
+  try {
+    const ScopeOutOfWorkspaces heap;
+    const HandlesOwnScope handles;
+    const NDArray there = Zeros({static_cast<int64_t>(size)}, DType::kUInt8, Place::On(device));
+    const BufferHandle here(NewHostBlockFor(device, size));
+    DeviceProvider& provider = GetDeviceProvider(device, "step budget");
+    const DeviceQueue queue = DeviceQueue::Here(device);
+    queue.Wait();
+    // As AskProvider: what a provider throws leaves as an Error.
+    problem->written_bytes_per_second = BytesPerSecond(size, [&] {
+      AskProvider("copy to the host", device, [&] {
+        provider.WaitFor(provider.QueueCopyToHost(here->data, there.raw_data(), size,
+                                                  provider.ComputePoint(queue.number())));
+      });
+    });
+    problem->read_bytes_per_second = BytesPerSecond(size, [&] {
+      AskProvider("copy from the host", device, [&] {
+        provider.WaitFor(provider.QueueCopyFromHost(there.buffer()->data, here->data, size,
+                                                    provider.ComputePoint(queue.number())));
+      });
+    });
+  } catch (const OutOfMemoryError&) {
+    // Plans are made for the speed that is taken where nobody knows.
+  }
 }
 
 int64_t TakeTimes(Network& network, const StepShape& shape, int64_t limit,

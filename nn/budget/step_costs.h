@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/nn/budget/activation_problem.h"
 #include "tidepool/nn/budget/step_budget.h"
@@ -23,6 +24,10 @@ int64_t TakeTimes(Network& network, const StepShape& shape, int64_t limit,
                   ActivationProblem* problem);
 // The file's speed, by so many bytes that are written and read.
 void MeasureFile(SpillFile& file, int64_t bytes, ActivationProblem* problem);
+
+// The speed of copies between `device` and the host's memory in which its arrays wait, by an array of so many bytes there. As it was where
+// there is no memory for that.
+void MeasureHostCopies(Device device, int64_t bytes, ActivationProblem* problem);
 
 }  // namespace tidepool::nn
 

@@ -37,7 +37,8 @@ struct StepShape {
   // type; none for what has none, or fewer.
   std::vector<std::optional<InputConfig>> features_masks = {}, labels_masks = {};
   // Who updates the parameters in the step, of the same network; it outlives what the shape is given to. Arrays that it makes there (norms that
-  // gradients are clipped by, marks of a loss scale) are in the plan then. Null: it makes none.
+  // gradients are clipped by, marks of a loss scale) are in the plan then, and a step that it has captured goes for each plan. Null: it
+  // makes none, and captures none.
   const Trainer* trainer = nullptr;
 };
 
@@ -45,18 +46,19 @@ struct StepMemory {
   int64_t live_bytes = 0;       // most bytes alive at once
   int64_t planned_bytes = 0;    // the workspace's planned peak
   int64_t requested_bytes = 0;  // sum of all requests
-  // What a limit of MemoryBudget counts beside it: pages to the end of the last one, and the tape's records.
+  // What a limit of MemoryBudget counts beside it: pages to the end of the last one, and the tape's records, which are the host's (0 for
+  // networks of devices).
   int64_t tail_bytes = 0, tape_bytes = 0;
 };
 
-// By dry steps, in a workspace of its own of which no page is touched. Places are searched for where the first ones are beyond
+// By dry steps, in a workspace of its own that costs no memory. Places are searched for where the first ones are beyond
 // `limit` and what is alive is not, with tape and tail where `counts_all`. Throws as SetActivationPlan and steps do.
 StepMemory MeasureStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
                        const std::shared_ptr<SpillFile>& file, int64_t limit,
                        bool counts_all = false);
 // The same, and the network has the plan and a workspace of that configuration from here on, which has learned it and takes no
 // memory before the first step. The search for better places is waited for, a step's batch may be made features first, labels first
-// or outside of the workspace; the first of these is returned, the second takes as much, the
+// or outside of the workspace, of a network of a device also there; the first of these is returned, the second takes as much, the
 // third less.
 StepMemory PrepareStep(Network& network, const StepShape& shape, const ActivationPlan& plan,
                        const std::shared_ptr<SpillFile>& file, const WorkspaceConfig& config);

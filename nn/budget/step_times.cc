@@ -12,12 +12,14 @@
 #include "tidepool/memory/accounting/memory_budget.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/ownership/ownership.h"
+#include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_scope.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/gradient/gradient_tape.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/nn/budget/dry_step.h"
+#include "tidepool/nn/budget/passed_plans.h"
 #include "tidepool/nn/network/activation_pass.h"
 
 namespace tidepool::nn {
@@ -25,8 +27,10 @@ namespace {
 
 class ObserverOfTimes final : public SegmentObserver {
  public:
-  explicit ObserverOfTimes(const ActivationPlan& plan)
-      : times_{std::vector<double>(plan.segments.size() + 1, kNone),
+  // Of a network of `device`, whose work is waited for at both ends of what is timed.
+  ObserverOfTimes(const ActivationPlan& plan, Device device)
+      : device_(device),
+        times_{std::vector<double>(plan.segments.size() + 1, kNone),
                std::vector<double>(plan.segments.size() + 1, kNone),
                {},
                {}} {}
@@ -47,6 +51,7 @@ class ObserverOfTimes final : public SegmentObserver {
   // Dry runs do not count.
   void Start() { is_on_ = true; }
   void End() {
+    if (is_on_ && device_ != Host()) DeviceQueue::Here(device_).Wait();
     const auto now = std::chrono::steady_clock::now();
     if (to_ != nullptr && is_on_)
       *to_ = std::min(*to_, std::chrono::duration<double>(now - begin_).count());
@@ -64,6 +69,7 @@ class ObserverOfTimes final : public SegmentObserver {
 
  private:
   static constexpr double kNone = 1e30;
+  const Device device_;
   StepTimes times_;
   bool is_on_ = false;
   double* to_ = nullptr;
@@ -133,12 +139,16 @@ class TimedSteps {
   }
   // Each layer's least of some steps. Nothing where they would need more than the limit, unless it is `needed`.
   std::optional<StepTimes> TimesBy(const ActivationPlan& plan, bool needed) {
-    ObserverOfTimes observer(plan);
+    ObserverOfTimes observer(plan, network_.device());
     const absl::Cleanup forget = [&] { network_.SetActivationPlan({}); };  // the observer goes
     const int64_t bytes = Learn(plan, &observer);
     if (bytes > limit_ && !needed) return std::nullopt;
     BudgetCharge charge(Host(), &MemoryOwner::Current());
-    charge.GrowTo(bytes, "steps whose times are measured");
+    if (network_.device() == Host()) {
+      charge.GrowTo(bytes, "steps whose times are measured");
+    } else {
+      TakeMemory();
+    }
     constexpr int kRuns = 3;
     observer.Start();
     for (int i = 0; i < kRuns; ++i) {
@@ -161,6 +171,12 @@ class TimedSteps {
       RunDryStep(network_, shape_);
     }
     return planned();
+  }
+  // A workspace of a device that has learned the step by addresses is one that has memory.
+  void TakeMemory() {
+    const WorkspaceConfig config = network_.training_workspace().config();
+    if (!PassPlansOn(network_, shape_, config))
+      network_.set_training_workspace(network_.training_mode(), config);
   }
   void Shrink(int64_t bytes, int64_t of_examples) {
     const double most =

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/planning/placement_problem.h"
+#include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/nn/budget/step_meter.h"
 
 namespace tidepool::nn {
@@ -18,7 +19,7 @@ ActivationProblem StepTrace::Problem() const {
     ThrowInternal(absl::StrCat("step meter: network [", network_.name(), "]: a step of ", end_,
                                " requests has a plan of ", requests.size()));
   }
-  const auto alignment = static_cast<int64_t>(workspace.config().alignment);
+  const auto alignment = static_cast<int64_t>(workspace.core()->alignment());
   const auto n = static_cast<int>(layers_);
   const auto bytes_of = [&](size_t request) {
     return AlignedSize(requests[request].size, alignment);

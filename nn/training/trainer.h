@@ -105,6 +105,10 @@ class Trainer {
   void set_graphs(bool graphs);
   // Of Step since set_graphs(true); null without graphs.
   const ReplayedStep::Stats* graph_stats() const;
+  // A step that is captured holds the network's training workspace open. It goes, for who gives the network another workspace or
+  // plan (budgets do so by themselves, of StepShape::trainer), and the next steps are done as they are until one is captured
+  // again. Nothing without graphs. Throws what waiting for the device throws; it is gone then as well.
+  void ForgetGraph() const;
 
   // From here on, beginning with config.first. The updater's gradient scale is the trainer's then. Throws as LossScale; with
   // graphs as Settle, too.
@@ -180,7 +184,6 @@ class Trainer {
   double ReplayStep(const NetworkInputs& inputs);
   double CountStep();
   bool Observe(bool finite);
-  void ForgetGraph();
   void CheckOpen();
   double Gradients(const NetworkInputs& inputs);
   // What layers keep beside their parameters is as it was before the step's gradients were computed.

@@ -34,13 +34,14 @@ const ReplayedStep::Stats* Trainer::graph_stats() const {
   return graphs_ != nullptr ? &graphs_->step.stats() : nullptr;
 }
 
-void Trainer::ForgetGraph() {
+void Trainer::ForgetGraph() const {
   if (graphs_ != nullptr) graphs_->step.Forget();
 }
 
 double Trainer::ReplayStep(const NetworkInputs& inputs) {
   Graphs& graphs = *graphs_;
   const HandlesOwnScope handles;
+  graphs.step.SetWorkspace(network_.training_workspace());  // another one behind a new budget
   const int64_t count = inputs.features[0].dim(0);
   const double scale = loss_scale_.has_value() ? loss_scale_->scale() : network_.loss_scale();
   graphs.Prepare(count, scale / static_cast<double>(count));

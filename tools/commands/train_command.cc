@@ -100,9 +100,10 @@ BudgetOfFlags ReadBudgetFlags(int64_t batch, WorkspaceMode mode, Device device) 
   std::string limit = absl::GetFlag(FLAGS_memory_budget);
   if (const absl::string_view text = absl::StripTrailingAsciiWhitespace(limit); !text.empty())
     limit.resize(text.size());
-  const bool is_limited = MemoryBudget::Global().process().limit_bytes != MemoryBudget::kUnlimited;
-  const bool can_plan =
-      mode == WorkspaceMode::kEnabled && !absl::GetFlag(FLAGS_graphs) && device == Host();
+  const MemoryBudget& limits = MemoryBudget::Global();
+  const bool is_limited = limits.process().limit_bytes != MemoryBudget::kUnlimited ||
+                          limits.Of(device).limit_bytes != MemoryBudget::kUnlimited;
+  const bool can_plan = mode == WorkspaceMode::kEnabled && !absl::GetFlag(FLAGS_graphs);
   if (limit.empty() && !(is_limited && can_plan)) {
     for (const auto& [name, value] : {std::pair{"budget_strategy", &strategy_name},
                                       {"spill_folder", &folder},
@@ -110,8 +111,8 @@ BudgetOfFlags ReadBudgetFlags(int64_t batch, WorkspaceMode mode, Device device) 
       if (value->empty()) continue;
       ThrowInvalidArgument(absl::StrCat(
           "flag --", name, " is \"", *value,
-          is_limited ? "\" where no step is planned, expected --workspace_mode=enabled, "
-                       "--device=host and no --graphs"
+          is_limited ? "\" where no step is planned, expected --workspace_mode=enabled and no "
+                       "--graphs"
                      : "\" without a budget, expected --memory_budget or TIDEPOOL_MEMORY_BUDGET"));
     }
     return {};
@@ -122,9 +123,10 @@ BudgetOfFlags ReadBudgetFlags(int64_t batch, WorkspaceMode mode, Device device) 
   if (absl::GetFlag(FLAGS_graphs))
     ThrowInvalidArgument("flag --memory_budget and --graphs exclude each other");
   if (limit == "process" && !is_limited) {
-    ThrowInvalidArgument(
-        "flag --memory_budget=process: the process has no limit, which TIDEPOOL_MEMORY_BUDGET "
-        "sets");
+    ThrowInvalidArgument(absl::StrCat("flag --memory_budget=process: neither the process nor ",
+                                      DeviceName(device),
+                                      " has a limit, which TIDEPOOL_MEMORY_BUDGET or "
+                                      "--memory_limits sets"));
   }
   const nn::StepShape shape{.batch = batch};
   if (limit.empty() || limit == "process") {
