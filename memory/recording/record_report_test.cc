@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_snapshot.h"
 #include "tidepool/memory/accounting/memory_timeline.h"
@@ -18,6 +19,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/recording/record.h"
 #include "tidepool/memory/recording/recorded_blocks.h"
+#include "tidepool/memory/spill/tier_counters.h"
 
 namespace tidepool {
 namespace {
@@ -129,6 +131,26 @@ TEST(RecordReport, ReadsWhatTheLedgerWrites) {
   std::ofstream(path) << timeline.ToJson();
   EXPECT_EQ(ReadReport(path).what, "memory timeline");
   EXPECT_GE(ReadReport(path).devices.at("host").peak_bytes, 123456);
+}
+
+// Tiers are in neither report: files with them, and older ones without, are read alike.
+TEST(RecordReport, ReadsTheLedgersFilesWithTiersAndWithout) {
+  MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
+  snapshot.spill_tiers = {{.device = Host(), .waiting_bytes = 5, .counters = {.came = 1}}};
+  const std::string with = snapshot.ToJson();
+  auto json = nlohmann::json::parse(with);
+  ASSERT_EQ(json.erase("spill_tiers"), 1u);
+  EXPECT_EQ(ReportOfJson(with, "file").ToString(9), ReportOfJson(json.dump(), "file").ToString(9));
+
+  internal::CountSpillTier(Host(), {.came = 1, .came_bytes = 5});
+  MemoryTimeline timeline({.granularity_bytes = 1});
+  timeline.Stop();
+  const std::string samples = timeline.ToJson();
+  json = nlohmann::json::parse(samples);
+  EXPECT_EQ(json["tier_samples"][0]["came_bytes"], 5);
+  ASSERT_EQ(json.erase("tier_samples") + json.erase("dropped_tier_samples"), 2u);
+  EXPECT_EQ(ReportOfJson(samples, "file").ToString(9),
+            ReportOfJson(json.dump(), "file").ToString(9));
 }
 
 TEST(RecordReport, SaysWhatItCannotRead) {
