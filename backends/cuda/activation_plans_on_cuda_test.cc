@@ -11,6 +11,7 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/spill_file.h"
+#include "tidepool/memory/spill/tier_counters.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/nn/layers/dense.h"
@@ -120,6 +121,37 @@ TEST(ActivationPlansOnCuda, MemoryOfTheDeviceIsLessAndThatOfTheHostIsKept) {
   EXPECT_NEAR(static_cast<double>(on_host()), static_cast<double>(before), 64 << 10);
   network.SetActivationPlan({});
   EXPECT_LT(on_host(), before - 8 * 512 * 64 * 4 / 2);
+}
+
+// Nobody waits for them there.
+TEST(ActivationPlansOnCuda, WhatWaitsIsInTheHostsTier) {
+  const auto of_steps = [](Network& network, int steps) {
+    const SpillTierCounters before = TotalSpillTierCounters(Host());
+    Train(network, steps, 64);
+    const SpillTierCounters after = TotalSpillTierCounters(Host());
+    EXPECT_EQ(after.came_nanoseconds + after.returned_nanoseconds, 0);
+    EXPECT_EQ(after.went_on_bytes, 0);
+    return SpillTierCounters{.came = after.came - before.came,
+                             .came_bytes = after.came_bytes - before.came_bytes,
+                             .returned = after.returned - before.returned,
+                             .returned_bytes = after.returned_bytes - before.returned_bytes};
+  };
+  Network kept(Rows(), OnDevice()), network(Rows(), OnDevice());
+  EXPECT_EQ(of_steps(kept, 2).came, 0);
+  network.SetActivationPlan(AllOf(network, Retention::kSpill));
+  const SpillTierCounters one = of_steps(network, 1), three = of_steps(network, 3);
+  // What eight layers of 64 give to 64 rows; their gradients read them.
+  EXPECT_GE(one.came_bytes, 7 * 64 * 64 * 4);
+  EXPECT_GE(one.returned_bytes, 7 * 64 * 64 * 4);
+  EXPECT_LE(one.returned, one.came);
+  EXPECT_EQ(three.came, 3 * one.came);
+  EXPECT_EQ(three.came_bytes, 3 * one.came_bytes);
+  EXPECT_EQ(three.returned_bytes, 3 * one.returned_bytes);
+  const MemorySnapshot snapshot = MemoryTracker::Global().Snapshot();
+  ASSERT_EQ(snapshot.spill_tiers.size(), 1u);
+  EXPECT_EQ(snapshot.spill_tiers[0].waiting_bytes, 0);
+  EXPECT_GE(snapshot.spill_tiers[0].peak_bytes, 6 * 64 * 64 * 4);
+  EXPECT_THAT(snapshot.ToString(), HasSubstr("spill tier host: 0 bytes wait there, at most "));
 }
 
 TEST(ActivationPlansOnCuda, StepsThatFailLeaveTheBits) {

@@ -1,6 +1,7 @@
 // Snapshots as JSON.
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tidepool/memory/accounting/memory_snapshot.h"
 #include "tidepool/memory/io/json_writer.h"
@@ -51,6 +52,29 @@ void SpillWay(const char* name, const SpillWayCounters& way, JsonWriter& json) {
   json.EndObject();
 }
 
+void SpillTiers(const std::vector<DeviceSpillTier>& tiers, JsonWriter& json) {
+  json.Key("spill_tiers");
+  json.BeginArray();
+  for (const DeviceSpillTier& tier : tiers) {
+    const SpillTierCounters& ever = tier.counters;
+    json.BeginObject();
+    json.Member("tier", DeviceName(tier.device));
+    json.Member("waiting_bytes", tier.waiting_bytes);
+    json.Member("peak_bytes", tier.peak_bytes);
+    json.Member("came", ever.came);
+    json.Member("came_bytes", ever.came_bytes);
+    json.Member("came_nanoseconds", ever.came_nanoseconds);
+    json.Member("returned", ever.returned);
+    json.Member("returned_bytes", ever.returned_bytes);
+    json.Member("returned_nanoseconds", ever.returned_nanoseconds);
+    json.Member("went_on", ever.went_on);
+    json.Member("went_on_bytes", ever.went_on_bytes);
+    json.Member("passed_by", ever.passed_by);
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
 }  // namespace
 
 std::string MemorySnapshot::ToJson() const {
@@ -90,6 +114,7 @@ std::string MemorySnapshot::ToJson() const {
   SpillWay("written", spilled.written, json);
   SpillWay("read", spilled.read, json);
   json.EndObject();
+  SpillTiers(spill_tiers, json);
   json.Key("owners");
   json.BeginArray();
   for (const OwnerMemory& memory : owners) {

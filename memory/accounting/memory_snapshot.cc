@@ -96,7 +96,7 @@ std::string MemorySnapshot::ToString() const {
     line(memory, "total", memory.total);
   }
   return absl::StrCat(out, DescribeMirrorCounters(mirrors, host_fallbacks),
-                      DescribeSpillCounters(spilled));
+                      DescribeSpillCounters(spilled), DescribeSpillTiers(spill_tiers));
 }
 
 std::string MemorySnapshot::OwnersToString() const {

@@ -11,6 +11,7 @@
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
 #include "tidepool/memory/spill/spill_counters.h"
+#include "tidepool/memory/spill/tier_counters.h"
 
 namespace tidepool {
 
@@ -49,7 +50,8 @@ struct MemorySnapshot {
   int64_t leaked_arrays = 0;                  // of all workspaces, ever
   std::vector<DeviceMirrorCounters> mirrors;  // copies between devices and the host, ever
   uint64_t host_fallbacks = 0;  // operators meant for a device that ran on the host, ever
-  SpillCounters spilled;        // of the tier below memory
+  SpillCounters spilled;        // of the tier below memory: spill files
+  std::vector<DeviceSpillTier> spill_tiers;  // before them, by the device of their memory
 
   const DeviceMemory& operator[](Device device) const;  // throws kNotFound
   // Throws kNotFound, naming the owners there are.
@@ -58,11 +60,11 @@ struct MemorySnapshot {
   // Bytes under `tag` (as MemoryOwner::Tag() gives it), whoever the owner is; 0 when unknown.
   int64_t TaggedBytes(const std::string& tag, Device device = Host()) const;
 
-  // A table: one line per device and kind, one per device with mirrors, and what spill files moved.
+  // A table: one line per device and kind, one per device with mirrors, what spill files moved, and one per device with tiers.
   std::string ToString() const;
   // A table: one line per owner and tag that holds or held memory, largest kinds named.
   std::string OwnersToString() const;
-  // An object: "devices", "owners", "mirrors", "spilled", "system_allocations", ...; docs/memory_ledger.md has all.
+  // An object: "devices", "owners", "mirrors", "spilled", "spill_tiers", "system_allocations", ...; docs/memory_ledger.md has all.
   std::string ToJson() const;
 };
 

@@ -162,6 +162,46 @@ TEST_F(Ledger, JsonForWhichThereIsNoMemoryIsAnException) {
   EXPECT_GT(faults, 5);
 }
 
+TEST(MemorySnapshotTest, TiersAreInTheTableAndTheJson) {
+  MemorySnapshot snapshot;
+  EXPECT_THAT(snapshot.ToString(), Not(HasSubstr("spill tier")));
+  EXPECT_EQ(nlohmann::json::parse(snapshot.ToJson())["spill_tiers"], nlohmann::json::array());
+  snapshot.spill_tiers = {
+      {.device = Host(),
+       .waiting_bytes = 300,
+       .peak_bytes = 700,
+       .counters = {.came = 9,
+                    .came_bytes = 900,
+                    .came_nanoseconds = 1'500'000'000,
+                    .returned = 4,
+                    .returned_bytes = 400,
+                    .returned_nanoseconds = 250'000'000,
+                    .went_on = 2,
+                    .went_on_bytes = 200,
+                    .passed_by = 5}},
+      {.device = {DeviceType::Named("simulated"), 2}, .counters = {.passed_by = 1}}};
+  EXPECT_THAT(snapshot.ToString(),
+              HasSubstr("\nspill tier host: 300 bytes wait there, at most 700; 9 came (900 bytes, "
+                        "waited for 1.500 s), 4 returned (400 bytes, 0.250 s), 2 went on (200 "
+                        "bytes), 5 passed by\nspill tier simulated:2: 0 bytes"));
+  const auto json = nlohmann::json::parse(snapshot.ToJson());
+  EXPECT_EQ(json["spilled"]["tier"], "file");
+  ASSERT_EQ(json["spill_tiers"].size(), 2u);
+  EXPECT_EQ(json["spill_tiers"][0], nlohmann::json({{"tier", "host"},
+                                                    {"waiting_bytes", 300},
+                                                    {"peak_bytes", 700},
+                                                    {"came", 9},
+                                                    {"came_bytes", 900},
+                                                    {"came_nanoseconds", 1'500'000'000},
+                                                    {"returned", 4},
+                                                    {"returned_bytes", 400},
+                                                    {"returned_nanoseconds", 250'000'000},
+                                                    {"went_on", 2},
+                                                    {"went_on_bytes", 200},
+                                                    {"passed_by", 5}}));
+  EXPECT_EQ(json["spill_tiers"][1]["tier"], "simulated:2");
+}
+
 // A line of a table or dump is one line, whatever users call things.
 TEST_F(Ledger, TablesHaveALineForEachOwnerWhateverItIsCalled) {
   MemoryOwner& odd = MemoryOwner::Process().Child("odd\nhost 7").Tagged("a\ttag\n");

@@ -8,7 +8,8 @@
 // A sample is kept when some kind of memory of a device, or the most in use, moved by the granularity
 // or more since that device's last sample; the oldest samples make room for new ones. Memory used inside a workspace's
 // cycle is known when the cycle ends or anything else changes: the sample then has the bytes in use
-// at that moment and the most there were since the change before. What spill files hold and have moved by then is in each.
+// at that moment and the most there were since the change before. What spill files hold and have moved by then is in each. What waits in
+// tiers before the file and has moved by then is a sample of its own beside it, for each device of whose tiers that has changed.
 //
 // Threads: records all; may be read from any. Cost while it runs: each change of the ledger, and each
 // end of a cycle, takes about 100 ns more; nothing when no timeline runs.
@@ -41,6 +42,14 @@ class MemoryTimeline final : private LedgerObserver {
     int64_t spilled_bytes = 0, spill_written_bytes = 0, spill_read_bytes = 0;
     int64_t spill_stall_nanoseconds = 0;
   };
+  // All tiers in one device's memory (memory/spill/tier_counters.h): bytes that wait there, bytes that came, returned and went on so far, and
+  // how long somebody has waited for their copies so far.
+  struct TierSample {
+    int64_t nanoseconds = 0;  // of the sample that it was taken with
+    Device device;
+    int64_t waiting_bytes = 0, came_bytes = 0, returned_bytes = 0, went_on_bytes = 0;
+    int64_t stall_nanoseconds = 0;
+  };
 
   // Records from here on. Throws kInvalidArgument for options out of range.
   explicit MemoryTimeline(const MemoryTimelineOptions& options = {},
@@ -52,15 +61,29 @@ class MemoryTimeline final : private LedgerObserver {
   void Stop();   // keeps the samples
   void Start();  // goes on after Stop()
 
-  std::vector<Sample> samples() const;  // oldest first
-  int64_t dropped() const;              // samples that made room for others
-  // {"samples":[{"nanoseconds":..,"device":"host","allocated":..,..,"spilled":..,...}],"dropped":0}
+  std::vector<Sample> samples() const;           // oldest first
+  std::vector<TierSample> tier_samples() const;  // likewise; as many are kept as samples
+  int64_t dropped() const;                       // samples that made room for others
+  int64_t dropped_tier_samples() const;
+  // {"samples":[{"nanoseconds":..,"device":"host","allocated":..,..,"spilled":..,...}],"dropped":0,
+  //  "tier_samples":[{"nanoseconds":..,"device":"host","waiting_bytes":..,...}],"dropped_tier_samples":0}
   std::string ToJson() const;
-  // Trace events of phase "C" (counters), one track per device and, where there was any, one of spill files; times in microseconds.
+  // Trace events of phase "C" (counters), one track per device and, where there was any, one of spill files and one per device of tiers; times in microseconds.
   std::string ToChromeTrace() const;
 
  private:
+  // The last `capacity` of what was added. All memory is there from the start: recording takes none.
+  template <typename Value>
+  struct Ring {
+    std::vector<Value> kept;
+    size_t next = 0;
+    int64_t added = 0;
+    void Add(const Value& value) noexcept;
+    std::vector<Value> Values() const;  // oldest first
+    int64_t dropped() const;
+  };
   void Observe(const LedgerReading& reading) noexcept override;
+  void SampleTiers(int64_t nanoseconds) noexcept;  // with mutex_
 
   const MemoryTimelineOptions options_;
   MemoryTracker& tracker_;
@@ -76,10 +99,10 @@ class MemoryTimeline final : private LedgerObserver {
   };
   mutable std::mutex mutex_;
   // Guarded by mutex_:
-  std::vector<Sample> ring_;  // all of it from the start: recording takes no memory
-  size_t next_ = 0;
-  int64_t recorded_ = 0;
-  std::vector<LastSample> last_;  // by device
+  Ring<Sample> ring_;
+  Ring<TierSample> tier_ring_;
+  std::vector<LastSample> last_;       // by device
+  std::vector<TierSample> last_tier_;  // likewise
 };
 
 }  // namespace tidepool

@@ -278,6 +278,7 @@ MemorySnapshot MemoryTracker::Snapshot() {
   snapshot.mirrors = MirrorCountersByDevice();
   snapshot.host_fallbacks = TotalHostFallbacks();
   snapshot.spilled = TotalSpillCounters();
+  snapshot.spill_tiers = SpillTiersByDevice();
   std::lock_guard<std::mutex> lock(mutex_);
   snapshot.system_allocations = system_allocations_.load(std::memory_order_relaxed);
   snapshot.system_releases = system_releases_.load(std::memory_order_relaxed);

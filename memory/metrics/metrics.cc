@@ -142,7 +142,7 @@ void WriteLedger(const MetricsOptions& options, ExpositionWriter& text) {
   One(text, "tidepool_host_fallbacks_total", kCounter,
       "Operators meant for a device that ran on the host.", snapshot.host_fallbacks);
   WriteMirrors(snapshot, text);
-  internal::WriteSpillMetrics(snapshot.spilled, text);
+  internal::WriteSpillMetrics(snapshot.spilled, snapshot.spill_tiers, text);
 }
 
 // ---- budgets --------------------------------------------------------------------------------

@@ -4,9 +4,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "tidepool/memory/device_check.h"
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/spill/plan_counters.h"
-#include "tidepool/memory/spill/tier_counters.h"
 
 namespace tidepool::internal {
 namespace {
@@ -73,19 +72,26 @@ void WritePlans(const SpillPlanCounters& plan, ExpositionWriter& text) {
       "Bytes written before they had to go as a plan said.", plan.early_bytes);
 }
 
-void WriteTiers(ExpositionWriter& text) {
+void WriteTiers(const std::vector<DeviceSpillTier>& tiers, ExpositionWriter& text) {
+  const auto now = [&](std::string_view name, std::string_view help,
+                       int64_t DeviceSpillTier::*member) {
+    text.Family(name, kGauge, help);
+    for (const DeviceSpillTier& tier : tiers)
+      text.Sample({{"tier", DeviceName(tier.device)}}, tier.*member);
+  };
+  now("tidepool_spill_tier_waiting_bytes", "Bytes of devices that wait there before the file.",
+      &DeviceSpillTier::waiting_bytes);
+  now("tidepool_spill_tier_peak_bytes", "The most of those at once.", &DeviceSpillTier::peak_bytes);
   const auto each = [&](std::string_view name, std::string_view help, const auto& came,
                         const auto& returned, const auto& went_on) {
     text.Family(name, kCounter, help);
-    ForEachPossibleDevice([&](Device device) {
-      const SpillTierCounters tier = TotalSpillTierCounters(device);
-      if (tier.came + tier.passed_by == 0) return;
-      const std::string of = DeviceName(device);
-      text.Sample({{"tier", of}, {"way", "came"}}, came(tier));
-      text.Sample({{"tier", of}, {"way", "returned"}}, returned(tier));
+    for (const DeviceSpillTier& tier : tiers) {
+      const std::string of = DeviceName(tier.device);
+      text.Sample({{"tier", of}, {"way", "came"}}, came(tier.counters));
+      text.Sample({{"tier", of}, {"way", "returned"}}, returned(tier.counters));
       if constexpr (!std::is_null_pointer_v<std::remove_cvref_t<decltype(went_on)>>)
-        text.Sample({{"tier", of}, {"way", "went_on"}}, went_on(tier));
-    });
+        text.Sample({{"tier", of}, {"way", "went_on"}}, went_on(tier.counters));
+    }
   };
   const auto of = [](int64_t SpillTierCounters::*member) {
     return [member](const SpillTierCounters& tier) { return tier.*member; };
@@ -103,14 +109,18 @@ void WriteTiers(ExpositionWriter& text) {
   each("tidepool_spill_tier_seconds_total", "How long their copies were waited for.",
        seconds(&SpillTierCounters::came_nanoseconds),
        seconds(&SpillTierCounters::returned_nanoseconds), nullptr);
+  text.Family("tidepool_spill_tier_passed_by_total", kCounter, "Arrays that it had no room for.");
+  for (const DeviceSpillTier& tier : tiers)
+    text.Sample({{"tier", DeviceName(tier.device)}}, tier.counters.passed_by);
 }
 
 }  // namespace
 
-void WriteSpillMetrics(const SpillCounters& files, ExpositionWriter& text) {
+void WriteSpillMetrics(const SpillCounters& files, const std::vector<DeviceSpillTier>& tiers,
+                       ExpositionWriter& text) {
   WriteFiles(files, text);
   WritePlans(TotalSpillPlanCounters(), text);
-  WriteTiers(text);
+  WriteTiers(tiers, text);
 }
 
 }  // namespace tidepool::internal

@@ -4,13 +4,17 @@
 #ifndef TIDEPOOL_MEMORY_METRICS_SPILL_METRICS_H_
 #define TIDEPOOL_MEMORY_METRICS_SPILL_METRICS_H_
 
+#include <vector>
+
 #include "tidepool/memory/metrics/exposition_writer.h"
 #include "tidepool/memory/spill/spill_counters.h"
+#include "tidepool/memory/spill/tier_counters.h"
 
 namespace tidepool::internal {
 
-// `files`: of all files. Plans of spillable arrays are those of the process.
-void WriteSpillMetrics(const SpillCounters& files, ExpositionWriter& text);
+// `files`: of all files. `tiers`: of each device that has any. Plans of spillable arrays are those of the process.
+void WriteSpillMetrics(const SpillCounters& files, const std::vector<DeviceSpillTier>& tiers,
+                       ExpositionWriter& text);
 
 }  // namespace tidepool::internal
 

@@ -95,6 +95,18 @@ TEST(SpillMetrics, TiersOfSpillableArrays) {
                             .went_on = 3,
                             .went_on_bytes = 300});
   EXPECT_EQ(own.went_on_bytes, 300);
+  internal::CountSpillTier(Host(), {.passed_by = 7});
+  const Labels host = {{"tier", "host"}};
+  {
+    const internal::WaitingInTier one(Host(), 300);
+    internal::WaitingInTier other(Host(), 40);
+    other = internal::WaitingInTier(Host(), 50);
+    EXPECT_EQ(Scrape().Value(name + "waiting_bytes", host), 350);
+  }
+  const Exposition read = Scrape();
+  EXPECT_EQ(read.Value(name + "waiting_bytes", host), 0);
+  EXPECT_EQ(read.Value(name + "peak_bytes", host), 390);  // for a moment there were all three
+  EXPECT_EQ(read.Value(name + "passed_by_total", host), 7);
   EXPECT_EQ(value(name + "bytes_total", "came"), 500);
   EXPECT_EQ(value(name + "bytes_total", "returned"), 200);
   EXPECT_EQ(value(name + "bytes_total", "went_on"), 300);

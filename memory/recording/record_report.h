@@ -41,6 +41,8 @@ struct RecordReport {
   Part all;            // everything
   std::map<std::string, Part> devices, kinds, owners;  // owners: of each path, "#tag" behind it
   std::map<uint64_t, Part> sizes;                      // of records
+  // Of JSON: in spill files ("file"), and in tiers before them by the device of their memory, whose ledger has those.
+  std::map<std::string, Part> waiting;
   std::vector<Lifetime> lifetimes;                     // of records; the last line: never released
   int64_t threads = 0, cycles = 0, unknown_frees = 0;  // the last: of blocks that nobody saw made
 

@@ -6,18 +6,24 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/memory_snapshot.h"
 #include "tidepool/memory/accounting/memory_timeline.h"
 #include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/buffer.h"
+#include "tidepool/memory/device.h"
 #include "tidepool/memory/error.h"
+#include "tidepool/memory/io/json_writer.h"
 #include "tidepool/memory/recording/record.h"
 #include "tidepool/memory/recording/recorded_blocks.h"
+#include "tidepool/memory/spill/spill_counters.h"
+#include "tidepool/memory/spill/tier_counters.h"
 
 namespace tidepool {
 namespace {
@@ -129,6 +135,69 @@ TEST(RecordReport, ReadsWhatTheLedgerWrites) {
   std::ofstream(path) << timeline.ToJson();
   EXPECT_EQ(ReadReport(path).what, "memory timeline");
   EXPECT_GE(ReadReport(path).devices.at("host").peak_bytes, 123456);
+}
+
+// Files from before tiers, or spill files, were told have none.
+TEST(RecordReport, WhatWaitsInSpillFilesAndTiers) {
+  MemorySnapshot snapshot;
+  snapshot.spilled = {.used_bytes = 300, .peak_bytes = 4000};
+  snapshot.spill_tiers = {
+      {.device = Host(), .waiting_bytes = 5, .peak_bytes = 700},
+      {.device = {DeviceType::Named("simulated"), 1}, .counters = {.passed_by = 1}}};
+  auto json = nlohmann::json::parse(snapshot.ToJson());
+  const RecordReport report = ReportOfJson(json.dump(), "file");
+  ASSERT_EQ(report.waiting.size(), 2u);
+  EXPECT_EQ(report.waiting.at("file").at_end_bytes, 300);
+  EXPECT_EQ(report.waiting.at("file").peak_bytes, 4000);
+  EXPECT_EQ(report.waiting.at("host").at_end_bytes, 5);
+  EXPECT_EQ(report.all.peak_bytes,
+            0);  // those of the host are on its ledger, and a file is no memory
+  EXPECT_THAT(report.ToString(9), testing::ContainsRegex("waiting in .*\nfile +4000 B"));
+  json.erase("spill_tiers");
+  const RecordReport older = ReportOfJson(json.dump(), "file");
+  EXPECT_EQ(older.waiting.size(), 1u);
+  EXPECT_THAT(DifferenceToString(older, report, 9),
+              testing::ContainsRegex("waiting in .*\nhost +0 B +\\+700 B +\\+5 B"));
+  JsonWriter of_both;
+  of_both.BeginObject();
+  AddDifferenceTo(of_both, older, report, 9);
+  of_both.EndObject();
+  const auto changes = nlohmann::json::parse(std::move(of_both).Take());
+  EXPECT_EQ(changes["waiting"][0]["name"], "host");
+  EXPECT_EQ(changes["waiting"][0]["at_peak_bytes"], 700);
+  json.erase("spilled");
+  EXPECT_TRUE(ReportOfJson(json.dump(), "file").waiting.empty());
+  json["spill_tiers"] = {{{"tier", "host"}}};
+  EXPECT_THAT(std::string(CatchStatus([&] { ReportOfJson(json.dump(), "file"); }).message()),
+              HasSubstr("found no spill tier.waiting_bytes"));
+}
+
+TEST(RecordReport, WhatWaitedInTheCourseOfATimeline) {
+  MemoryTimeline timeline({.granularity_bytes = 1});
+  const auto change = [] {
+    MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, 1);
+    MemoryTracker::Global().Add(Host(), MemoryKind::kExternal, -1);
+  };
+  internal::CountSpillTier(Host(), {.came = 1, .came_bytes = 70});
+  internal::CountSpillUse(30);
+  {
+    const internal::WaitingInTier waits(Host(), 70);
+    change();
+  }
+  internal::CountSpillUse(-10);
+  change();
+  timeline.Stop();
+  auto json = nlohmann::json::parse(timeline.ToJson());
+  const RecordReport report = ReportOfJson(json.dump(), "file");
+  EXPECT_EQ(report.waiting.at("host").peak_bytes, 70);
+  EXPECT_EQ(report.waiting.at("host").at_end_bytes, 0);
+  EXPECT_EQ(report.waiting.at("file").peak_bytes, 30);
+  EXPECT_EQ(report.waiting.at("file").at_end_bytes, 20);
+  internal::CountSpillUse(-20);
+  json.erase("tier_samples");
+  EXPECT_EQ(ReportOfJson(json.dump(), "file").waiting.size(), 1u);
+  for (auto& sample : json["samples"]) sample.erase("spilled");
+  EXPECT_TRUE(ReportOfJson(json.dump(), "file").waiting.empty());
 }
 
 TEST(RecordReport, SaysWhatItCannotRead) {

@@ -96,6 +96,7 @@ std::string RecordReport::ToString(int most) const {
   Table("kind", kinds, most, is_record, &out);
   Table("owner", owners, most, is_record, &out);
   Table("size", sizes, most, is_record, &out);
+  Table("waiting in", waiting, most, is_record, &out);
   if (is_record) {
     AppendFormat(&out, "\n%-40s %12s %12s\n", "lifetime in requests", "blocks", "bytes");
     for (size_t i = 0; i < lifetimes.size(); ++i) {
@@ -129,6 +130,7 @@ void RecordReport::AddTo(JsonWriter& json, int most) const {
   AddParts(json, "kinds", kinds, most);
   AddParts(json, "owners", owners, most);
   AddParts(json, "sizes", sizes, most);
+  AddParts(json, "waiting", waiting, most);
   json.Key("lifetimes");
   json.BeginArray();
   for (const Lifetime& line : lifetimes) {
@@ -221,6 +223,7 @@ std::string DifferenceToString(const RecordReport& before, const RecordReport& a
   ChangeTable("kind", before.kinds, after.kinds, most, &out);
   ChangeTable("owner", before.owners, after.owners, most, &out);
   ChangeTable("size", before.sizes, after.sizes, most, &out);
+  ChangeTable("waiting in", before.waiting, after.waiting, most, &out);
   if (out.size() == length) absl::StrAppend(&out, "\nno difference\n");
   return out;
 }
@@ -236,6 +239,7 @@ void AddDifferenceTo(JsonWriter& json, const RecordReport& before, const RecordR
   AddChanges(json, "kinds", before.kinds, after.kinds, most);
   AddChanges(json, "owners", before.owners, after.owners, most);
   AddChanges(json, "sizes", before.sizes, after.sizes, most);
+  AddChanges(json, "waiting", before.waiting, after.waiting, most);
 }
 
 }  // namespace tidepool

@@ -85,6 +85,21 @@ class JsonReport {
     add(to.at_end_bytes, part.at_end_bytes);
   }
 
+  // In a tier, or in spill files; nothing is said of those in which nothing ever waited.
+  void Waits(const Json& of, const std::string& where, const char* now) {
+    const std::string tier = Text(of, where, "tier");
+    Part part;
+    part.at_end_bytes = Number(of, where, now);
+    part.peak_bytes = part.at_peak_bytes = Number(of, where, "peak_bytes");
+    if (part.at_end_bytes != 0 || part.peak_bytes != 0) Add(report_.waiting[tier], part);
+  }
+  // By then, of a timeline: what was said last counts.
+  void WaitsNow(const std::string& tier, int64_t bytes) {
+    Part& part = report_.waiting[tier];
+    part.peak_bytes = part.at_peak_bytes = std::max(part.peak_bytes, bytes);
+    part.at_end_bytes = bytes;
+  }
+
   RecordReport Snapshot(const Json& json) {
     report_.what = "memory snapshot";
     for (const Json& device : Array(json, "snapshot", "devices")) {
@@ -103,6 +118,12 @@ class JsonReport {
       const std::string tag = Text(owner, "owner", "tag");
       const std::string name = Text(owner, "owner", "owner") + (tag.empty() ? "" : " #" + tag);
       Add(report_.owners[name], Usage(Member(owner, "owner", "total"), "total"));
+    }
+    // Older files have neither.
+    if (json.contains("spilled")) Waits(json["spilled"], "spilled", "used_bytes");
+    if (json.contains("spill_tiers")) {
+      for (const Json& tier : Array(json, "snapshot", "spill_tiers"))
+        Waits(tier, "spill tier", "waiting_bytes");
     }
     return std::move(report_);
   }
@@ -126,7 +147,15 @@ class JsonReport {
       part.peak_bytes = part.at_peak_bytes =
           std::max({part.peak_bytes, sum, Number(sample, "sample", "in_use_highest")});
       part.at_end_bytes = sum;
+      if (sample.contains("spilled")) WaitsNow("file", Number(sample, "sample", "spilled"));
     }
+    if (json.contains("tier_samples")) {
+      for (const Json& sample : Array(json, "timeline", "tier_samples")) {
+        const std::string device = Text(sample, "tier sample", "device");
+        WaitsNow(device, Number(sample, "tier sample", "waiting_bytes"));
+      }
+    }
+    std::erase_if(report_.waiting, [](const auto& tier) { return tier.second.peak_bytes == 0; });
     for (const auto& [device, part] : report_.devices) Add(report_.all, part);
     std::erase_if(report_.kinds, [](const auto& kind) { return kind.second.peak_bytes == 0; });
     return std::move(report_);

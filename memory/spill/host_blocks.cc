@@ -73,6 +73,9 @@ HostWait::HostWait(Buffer& from, HostBlocks& blocks)
     RethrowAsError("host block", from.device);
   }
   block_.used = queued_;
+  const auto bytes_here = static_cast<int64_t>(bytes_);
+  waiting_ = internal::WaitingInTier(Host(), bytes_here);
+  internal::CountSpillTier(Host(), {.came = 1, .came_bytes = bytes_here});
 }
 
 HostWait::HostWait(HostWait&& other) noexcept
@@ -80,6 +83,7 @@ HostWait::HostWait(HostWait&& other) noexcept
       blocks_(other.blocks_),
       block_(std::move(other.block_)),
       bytes_(other.bytes_),
+      waiting_(std::move(other.waiting_)),
       queued_(other.queued_),
       queue_(other.queue_),
       ordered_(other.ordered_) {}
@@ -120,6 +124,7 @@ void HostWait::BeginBack(Buffer& to) {
   block_.used = queued_;
   queue_ = queue;
   ordered_ = false;
+  internal::CountSpillTier(Host(), {.returned = 1, .returned_bytes = static_cast<int64_t>(bytes_)});
 }
 
 void HostWait::Arrive() { LetGo(); }

@@ -7,6 +7,9 @@
 //   wait.BeginBack(other);             // into another one, of the same size
 //   wait.Arrive();                     // what is queued from here on comes behind
 //
+// A wait is counted in the tier of the host's memory (tier_counters.h): it came when it began, waits there until its end, and has returned
+// once it begins to go back.
+//
 // Threads: one at a time; each call is in the queue of the device that the thread has then (DeviceQueue::Here), which may be another each time.
 #ifndef TIDEPOOL_MEMORY_SPILL_HOST_BLOCKS_H_
 #define TIDEPOOL_MEMORY_SPILL_HOST_BLOCKS_H_
@@ -17,6 +20,7 @@
 #include "tidepool/memory/buffer.h"
 #include "tidepool/memory/device.h"
 #include "tidepool/memory/provider/device_provider.h"
+#include "tidepool/memory/spill/tier_counters.h"
 
 namespace tidepool {
 
@@ -71,9 +75,10 @@ class HostWait {
   HostBlocks& blocks_;
   HostBlocks::Block block_;
   size_t bytes_ = 0;
-  QueuePoint queued_;     // the end of the copy that was queued last
-  int queue_ = 0;         // that is noted as the user of what is copied
-  bool ordered_ = false;  // that queue continues behind it
+  internal::WaitingInTier waiting_;  // on the host
+  QueuePoint queued_;                // the end of the copy that was queued last
+  int queue_ = 0;                    // that is noted as the user of what is copied
+  bool ordered_ = false;             // that queue continues behind it
 };
 
 }  // namespace tidepool

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -13,6 +14,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/provider/device_queue.h"
 #include "tidepool/memory/queue_use.h"
+#include "tidepool/memory/spill/tier_counters.h"
 #include "tidepool/memory/testing/simulated_device.h"
 
 namespace tidepool {
@@ -42,6 +44,13 @@ bool Holds(const Buffer& buffer, uint8_t value) {
 BufferHandle OnDevice(size_t bytes = kBytes) {
   return BufferHandle(
       NewHeapBuffer(bytes, kHeapAlignment, MemoryKind::kAllocated, SimulatedDevice::kDevice));
+}
+
+DeviceSpillTier OnHost() {
+  for (const DeviceSpillTier& tier : SpillTiersByDevice()) {
+    if (tier.device == Host()) return tier;
+  }
+  return {};
 }
 
 class HostBlocksTest : public testing::Test {
@@ -150,6 +159,50 @@ TEST_F(HostBlocksTest, ARefusalLeavesTheBuffer) {
     wait.LetGo();
   }
   EXPECT_TRUE(Holds(*a.get(), 9));
+}
+
+// Nobody waits for what is queued.
+TEST_F(HostBlocksTest, TheyAreCountedInTheHostsTier) {
+  SimulatedDevice::Get().Reset();
+  constexpr auto kEach = static_cast<int64_t>(kBytes);
+  const BufferHandle a = OnDevice(), b = OnDevice();
+  HostBlocks blocks;
+  const auto waiting = [] { return OnHost().waiting_bytes; };
+  const DeviceSpillTier before = OnHost();
+  EXPECT_EQ(before.waiting_bytes, 0);
+  {
+    HostWait one(*a.get(), blocks);
+    HostWait other(*b.get(), blocks);
+    EXPECT_EQ(waiting(), 2 * kEach);
+    one.LetGo();
+    const HostWait moved(std::move(other));
+    EXPECT_EQ(waiting(), 2 * kEach);
+    one.BeginBack(*a.get());
+    one.Arrive();
+  }
+  EXPECT_EQ(waiting(), 0);
+  EXPECT_EQ(blocks.bytes(), 2 * kBytes);  // kept, with nothing that waits
+  const DeviceSpillTier after = OnHost();
+  EXPECT_GE(after.peak_bytes, 2 * kEach);
+  EXPECT_EQ(after.counters.came - before.counters.came, 2);
+  EXPECT_EQ(after.counters.came_bytes - before.counters.came_bytes, 2 * kEach);
+  EXPECT_EQ(after.counters.returned - before.counters.returned, 1);
+  EXPECT_EQ(after.counters.returned_bytes - before.counters.returned_bytes, kEach);
+  EXPECT_EQ(after.counters.went_on, 0);
+  EXPECT_EQ(after.counters.came_nanoseconds + after.counters.returned_nanoseconds, 0);
+}
+
+TEST_F(HostBlocksTest, ARefusedWaitIsNotCounted) {
+  SimulatedDevice::Get().Reset();
+  const BufferHandle a = OnDevice();
+  HostBlocks blocks;
+  const DeviceSpillTier before = OnHost();
+  MemoryBudget& budget = MemoryBudget::Global();
+  budget.SetDeviceLimit(Host(), budget.Of(Host()).taken_bytes + 100);
+  EXPECT_THROW(HostWait(*a.get(), blocks), OutOfMemoryError);
+  budget.SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
+  EXPECT_EQ(OnHost().counters.came, before.counters.came);
+  EXPECT_EQ(OnHost().waiting_bytes, 0);
 }
 
 }  // namespace

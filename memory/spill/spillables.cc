@@ -247,6 +247,7 @@ bool Spillables::LetGo(Item& item, bool to_file) {
       stats_.spilled_bytes += item.bytes;
     } else {
       CountInTier(item.tier, {.went_on = 1, .went_on_bytes = item.bytes});
+      item.waiting_.Reset();
     }
     stats_.rewritten_bytes += written;
   }

@@ -163,6 +163,8 @@ class Spillables final : private Spiller {
 
     std::atomic<const char*> stays_{nullptr};  // as was found last
     std::atomic<uint64_t> pinned_by_{0};       // MemoryOwner::number()
+    // In a tier, while it is in it: by who moves it.
+    internal::WaitingInTier waiting_;
     // Who is used: this, or of what waits in a tier for whom; null: gone. Under the lock of all.
     const std::shared_ptr<Item*> root_;
     // Under the lock of all:

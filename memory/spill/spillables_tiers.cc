@@ -73,6 +73,7 @@ void Spillables::EnterTier(const std::shared_ptr<Item>& copy, std::chrono::nanos
   const std::lock_guard lock(mutex_);
   copy->place_ = items_.insert(items_.end(), copy);
   copy->listed_ = true;
+  copy->waiting_ = internal::WaitingInTier(copy->device, copy->bytes);
   CountInTier(copy->tier, {.came = 1, .came_bytes = copy->bytes, .came_nanoseconds = took.count()});
 }
 

@@ -124,8 +124,8 @@ class WorkspaceCore final : public BufferOwner {
   // Null: none. Any thread, as AttachBlocks(): false when there is one already.
   CycleMemory* block_memory() const { return spills_.beside(); }
   bool AttachBlocks(CycleMemory* memory) noexcept { return spills_.SetBeside(memory); }
+  bool AsksForItself() noexcept;  // in its cycle, on this thread, for a block (cycle_memory.h)
   // On the thread that has it open. Throws by the spill policy, after what blocks have without using it was given back.
-  bool AsksForItself() noexcept;
   void CheckBlockBytes(size_t bytes) { limits_together_ ? CheckTogether(bytes, "blocks") : void(); }
   bool GaveForBlocks(size_t bytes) noexcept;  // something that serves arrays went to make room
   bool serves_blocks_on(const void* thread) const { return is_open_on(thread) && serves_blocks_; }

@@ -16,6 +16,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/spill/spillables.h"
+#include "tidepool/memory/spill/tier_counters.h"
 #include "tidepool/memory/testing/simulated_device.h"
 #include "tidepool/ndarray/ndarray.h"
 #include "tidepool/ndarray/spill/spillable_array.h"
@@ -58,12 +59,19 @@ class Model {
       });
     }
     for (std::thread& thread : threads) thread.join();
+    for (const SpillTierStats& tier : spillables_.stats().tiers) {
+      for (const DeviceSpillTier& all : SpillTiersByDevice()) {
+        if (all.device == tier.device) EXPECT_EQ(all.waiting_bytes, tier.here_bytes);
+      }
+    }
     for (Slot& slot : slots_) Read(slot);
     MemoryBudget::Global().SetOwnerLimit(owner, SimulatedDevice::kDevice, MemoryBudget::kUnlimited);
     for (Slot& slot : slots_) slot.array = SpillableArray();
     const SpillablesStats stats = spillables_.stats();
     EXPECT_EQ(stats.items, 0);
     for (const SpillTierStats& tier : stats.tiers) EXPECT_EQ(tier.here_bytes, 0);
+    for (const DeviceSpillTier& tier : SpillTiersByDevice())
+      EXPECT_EQ(tier.waiting_bytes, 0) << DeviceName(tier.device);
     EXPECT_EQ(MemoryBudget::Global().Of(owner, Host()).taken_bytes, on_host);
     for (const Device device : {SimulatedDevice::kDevice, kOther})
       EXPECT_EQ(MemoryBudget::Global().Of(owner, device).taken_bytes, 0);

@@ -6,6 +6,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/memory/accounting/memory_budget.h"
+#include "tidepool/memory/accounting/memory_timeline.h"
+#include "tidepool/memory/accounting/memory_tracker.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/spill/spillables.h"
@@ -17,6 +19,7 @@
 namespace tidepool {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int64_t kElements = 64 << 10, kBytes = 4 * kElements;
@@ -63,6 +66,12 @@ class SpillableTiersTest : public testing::Test {
   static void ExpectAll(const std::vector<SpillableArray>& arrays) {
     for (size_t i = 0; i < arrays.size(); ++i)
       EXPECT_TRUE(IsFilled(*arrays[i].Read(), static_cast<float>(i + 1))) << i;
+  }
+  static DeviceSpillTier InLedger(Device device) {
+    for (const DeviceSpillTier& tier : MemoryTracker::Global().Snapshot().spill_tiers) {
+      if (tier.device == device) return tier;
+    }
+    return {};
   }
   static int64_t Taken(Device device) { return MemoryBudget::Global().Of(device).taken_bytes; }
 
@@ -329,6 +338,44 @@ TEST_F(SpillableTiersTest, TheHostHandsOnToAnotherDevice) {
   EXPECT_EQ(spillables.stats().tiers[1].here_bytes, 3 * kBytes);
   EXPECT_EQ(file_.stats().written.bytes, 0);
   ExpectAll(arrays);
+}
+
+// What waits in two tiers, and what went each way, as the ledger and a timeline tell it.
+TEST_F(SpillableTiersTest, TheLedgerAndATimelineHaveThem) {
+  MemoryTimeline timeline({.capacity = 500, .granularity_bytes = 1});
+  Spillables spillables(file_, {{.device = kOther, .bytes = 2 * kBytes}, {.device = Host()}});
+  std::vector<SpillableArray> arrays = Arrays(spillables, 3);
+  const DeviceSpillTier other = InLedger(kOther), host = InLedger(Host());
+  EXPECT_EQ(other.waiting_bytes + host.waiting_bytes, 0);
+  for (SpillableArray& array : arrays) EXPECT_TRUE(array.Spill());
+  EXPECT_EQ(InLedger(kOther).waiting_bytes, 2 * kBytes);
+  EXPECT_EQ(InLedger(Host()).waiting_bytes, kBytes);
+  EXPECT_EQ(InLedger(kOther).counters.went_on_bytes - other.counters.went_on_bytes, kBytes);
+  EXPECT_GT(InLedger(kOther).counters.came_nanoseconds, other.counters.came_nanoseconds);
+  EXPECT_TRUE(IsFilled(*arrays[0].Read(), 1));  // from the host
+  EXPECT_EQ(InLedger(Host()).waiting_bytes, 0);
+  EXPECT_EQ(InLedger(Host()).counters.returned_bytes - host.counters.returned_bytes, kBytes);
+  arrays.clear();  // two of them in their tier
+  EXPECT_EQ(InLedger(kOther).waiting_bytes, 0);
+  EXPECT_GE(InLedger(kOther).peak_bytes, 2 * kBytes);
+
+  timeline.Stop();
+  int64_t most = 0;
+  MemoryTimeline::TierSample last;
+  for (const MemoryTimeline::TierSample& sample : timeline.tier_samples()) {
+    if (sample.device != kOther) continue;
+    most = std::max(most, sample.waiting_bytes);
+    last = sample;
+  }
+  EXPECT_GE(most, 2 * kBytes);
+  EXPECT_EQ(last.came_bytes, InLedger(kOther).counters.came_bytes);
+  EXPECT_EQ(last.went_on_bytes, InLedger(kOther).counters.went_on_bytes);
+  EXPECT_GT(last.stall_nanoseconds, 0);
+  EXPECT_EQ(timeline.dropped_tier_samples(), 0);
+  EXPECT_THAT(timeline.ToJson(), AllOf(HasSubstr("\"device\":\"simulated:1\",\"waiting_bytes\":"),
+                                       HasSubstr("\"dropped_tier_samples\":0")));
+  EXPECT_THAT(timeline.ToChromeTrace(), AllOf(HasSubstr("{\"name\":\"spill tier host\""),
+                                              HasSubstr("{\"name\":\"spill tier simulated:1\"")));
 }
 
 // A plan knows which of those in the tier is used next.
