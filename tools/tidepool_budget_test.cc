@@ -120,6 +120,10 @@ TEST(TidepoolBudget, LimitsOfAFlagHold) {
   result = with("host=1MiB");
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("the limit of device host is 1048576 bytes"));
+  // What it leaves is what steps are planned for, as of the process's.
+  result = with("host=64MiB");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", its budget is "));
   result = with("network=1MiB");
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("tidepool train: flag --memory_limits: \"network=1MiB\": found "
@@ -152,6 +156,10 @@ TEST(TidepoolBudget, FlagsThatNothingWouldKeepToAreRefusedBeforeAnythingIsRead) 
     EXPECT_THAT(refusal("", {flag, "--memory_budget=50%"}), HasSubstr("train-images"));
     EXPECT_THAT(refusal(limit, {flag}), HasSubstr("train-images"));
   }
+  EXPECT_THAT(refusal("", {"--memory_budget=process"}),
+              HasSubstr("neither the process nor host has a limit"));
+  EXPECT_THAT(refusal("", {"--memory_budget=process", "--memory_limits=host=64MiB"}),
+              HasSubstr("train-images"));
   EXPECT_EQ(refusal("", {"--memory_budget=5 MB"}),
             "tidepool train: flag --memory_budget is \"5 MB\", expected bytes, such as 67108864, "
             "64MiB, 1.5GiB or 25%\n");

@@ -24,8 +24,12 @@ namespace tidepool {
 namespace {
 
 constexpr size_t kHugePageBytes = size_t{2} << 20;
-// Reserving address space costs nothing; growing inside it keeps addresses stable.
-constexpr size_t kReserveBytes = size_t{64} << 30;
+// Reserving address space costs nothing; growing inside it keeps addresses stable. Emulators of processors may have something for each
+// page that is reserved, and are given less (tools/compat/aarch64).
+#ifndef TIDEPOOL_HOST_RESERVE_BYTES
+#define TIDEPOOL_HOST_RESERVE_BYTES (size_t{64} << 30)
+#endif
+constexpr size_t kReserveBytes = TIDEPOOL_HOST_RESERVE_BYTES;
 
 constexpr size_t kMallocAlignment = 16;
 static_assert(alignof(std::max_align_t) >= kMallocAlignment);
