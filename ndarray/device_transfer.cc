@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "tidepool/memory/device_copy.h"
 #include "tidepool/memory/mirroring/buffer_mirror.h"
 #include "tidepool/memory/pins.h"
+#include "tidepool/memory/provider/addresses_only.h"
 #include "tidepool/memory/provider/device_provider.h"
 #include "tidepool/memory/provider/provider_calls.h"
 #include "tidepool/memory/queue_use.h"
@@ -56,6 +58,11 @@ void Prepare(const NDArray& array, bool writes) {
   if (!uses.empty()) BufferMirror::PrepareForDevice(uses);
 }
 
+// Of a dry run, whose device has nothing there.
+bool IsNowhere(const NDArray& array) {
+  return array.device() != Host() && AddressesAt(array.raw_data()) != nullptr;
+}
+
 void CopyDense(const NDArray& from, NDArray& to) {
   if (to.device() == Host()) {
     return ReadFromDevice(from, from.raw_data(), BytesOf(to), to.raw_data());
@@ -64,6 +71,7 @@ void CopyDense(const NDArray& from, NDArray& to) {
     RefuseWhileCapturing("copy", "replays would not copy what the host has then; copy it before");
   }
   if (from.device() != Host() && from.device() != to.device()) {
+    if (IsNowhere(from) || IsNowhere(to)) return;
     RefuseWhileCapturing("copy", "replays would not copy between devices; copy it before");
     Prepare(from, false);
     Prepare(to, true);
@@ -138,6 +146,15 @@ void CopyAcross(const NDArray& from, NDArray& to) {
   WriteThroughHost(to, [&](NDArray& there) { Copy(host, there); });
 }
 
+void CopyInDryRun(const NDArray& from, NDArray& to) {
+  if (IsFloating(to.dtype()) || from.dtype() != to.dtype() || from.shape() != to.shape() ||
+      !from.is_dense() || !to.is_dense() || to.NumElements() == 0)
+    return;
+  if (IsNowhere(from) && to.device() == Host()) return CopyDense(from, to);
+  if (from.device() == Host() && IsNowhere(to))
+    std::memcpy(HostCopyData(to, "copy", /*to_write=*/true), from.raw_data(), BytesOf(to));
+}
+
 void FillFromHost(double value, NDArray& to) {
   if (to.NumElements() == 0) return;
   const FillAttributes attributes{value};
@@ -146,6 +163,7 @@ void FillFromHost(double value, NDArray& to) {
   uint64_t bits = 0;
   StoreNumber(value, to.dtype(), &bits);
   const auto* pattern = reinterpret_cast<const std::byte*>(&bits);
+  if (IsNowhere(to)) return;
   const size_t width = DTypeBytes(to.dtype());
   if (std::all_of(pattern, pattern + width, [&](std::byte b) { return b == pattern[0]; })) {
     Prepare(to, true);

@@ -18,6 +18,9 @@ namespace tidepool {
 // element. Cost: the bytes once over the bus, twice where the host has to fill the gaps of `to`.
 // Throw as the devices' copies and allocations do.
 void CopyAcross(const NDArray& from, NDArray& to);
+// The same in a dry run (kernel_scopes.h): nothing, but for integers between the host and what has addresses only (addresses_only.h), which are
+// there for hosts that look at them, indices and labels. Dense ones of one type and shape.
+void CopyInDryRun(const NDArray& from, NDArray& to);
 void FillFromHost(double value, NDArray& to);
 
 // Writes a dense array's elements by `write(first)` on the host, whatever device it is on. Throws

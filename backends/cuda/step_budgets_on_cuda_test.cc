@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tidepool/backends/cuda/emulation/emulated_cuda.h"
@@ -14,11 +15,18 @@
 #include "tidepool/memory/accounting/reclaimer.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace.h"
+#include "tidepool/ndarray/creation.h"
+#include "tidepool/ndarray/ops/elementwise.h"
+#include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/nn/budget/budget_follower.h"
 #include "tidepool/nn/budget/step_budget.h"
 #include "tidepool/nn/layers/dense.h"
+#include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/normalization.h"
+#include "tidepool/nn/layers/recurrent.h"
+#include "tidepool/nn/layers/sequence.h"
+#include "tidepool/nn/losses/loss.h"
 #include "tidepool/nn/memory_report.h"
 #include "tidepool/nn/models.h"
 #include "tidepool/nn/network.h"
@@ -206,6 +214,76 @@ TEST_F(StepBudgetsOnCuda, WhatDoesNotFitIsRefusedAndEverythingIsKept) {
   const Outcome expected = Train(kept, 3), run = Train(network, 3);
   EXPECT_EQ(run.losses, expected.losses);
   EXPECT_EQ(run.arrays, expected.arrays);
+}
+
+// What layers, losses and a program's own functions make and look at on the host in a dry run is of no device.
+TEST_F(StepBudgetsOnCuda, WhatTheHostLooksAtInDryRuns) {
+  const NetworkConfig sequences =
+      NetworkConfig::Sequential({6, 8}, {SinusoidalPositions(), Lstm(8), LastTimeStep(), Dense(3)});
+  StepShape masked{.batch = 4};
+  masked.features_masks = {InputConfig{"mask", {6}, DType::kFloat32}};
+  const auto step = [](Network& network, const StepShape& shape) {
+    const auto report = SetStepBudget(network, {.limit = "90%", .hard = false, .shape = shape});
+    EXPECT_GT(report.planned_bytes, 0);
+    Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+    const NDArray features = RandomUniform({shape.batch, 6, 8}, 0, 1, 1);
+    trainer.Step([&] { return Batch(features, RandomIntegers({shape.batch}, 0, 3, 1)); });
+  };
+  Network positions(sequences, OnDevice());
+  EXPECT_GT(ReportMemory(positions, {.batch = 4}).training.planned_bytes, 0);
+  SetStepBudget(positions, {.limit = "100%", .shape = masked});
+  step(positions, {.batch = 4});
+  for (const LossConfig& config :
+       {LossConfig{.label_smoothing = 0.1}, LossConfig{.class_weights = {1, 2, 3}}}) {
+    Network network(sequences, OnDevice());
+    network.set_loss(Loss(config));
+    step(network, {.batch = 4});
+  }
+  // Labels are zeros, or what the program writes, wherever its loss looks at them.
+  for (const bool writes : {false, true}) {
+    Network network(sequences, OnDevice());
+    network.set_loss([writes](absl::Span<const NDArray> outputs, const NetworkInputs& in) {
+      for (const int64_t label : in.labels[0].ToVector<int64_t>()) {
+        if (label < (writes ? 1 : 0) || label > 2)
+          ThrowInvalidArgument(absl::StrCat("label ", label));
+      }
+      return SoftmaxCrossEntropy(outputs[0], in.labels[0], Labels::kChecked).loss;
+    });
+    StepShape shape{.batch = 4};
+    if (writes) shape.write_labels = [](size_t, NDArray& labels) { FillInto(1, labels); };
+    SetStepBudget(network, {.limit = "100%", .shape = shape});
+  }
+}
+
+// The last calls of planning bring the gradients back.
+TEST_F(StepBudgetsOnCuda, GradientsThatCannotBeBroughtBackAreTold) {
+  Network network(Rows(), OnDevice());
+  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
+  trainer.ComputeGradients(Batch(Features(network, 1), Labels(1)));
+  const std::vector<float> gradients = network.gradients().ToVector<float>();
+  int told = 0;
+  int64_t calls = 0;
+  const auto plan = [&] {
+    SetStepBudget(network, {.limit = "60%", .hard = false, .shape = {.batch = kBatch}});
+  };
+  EmulatedCuda::Get().call_faults().Clear();
+  plan();
+  calls = EmulatedCuda::Get().call_faults().requests();
+  for (int64_t last = 1; last <= 12; ++last) {
+    for (const int64_t times : {1, 4}) {
+      EmulatedCuda::Get().call_faults().FailRequest(calls - last, times);
+      const absl::Status status = CatchStatus(plan);
+      EmulatedCuda::Get().call_faults().Clear();
+      const bool as_before = network.gradients().ToVector<float>() == gradients;
+      EXPECT_TRUE(as_before || !status.ok()) << last;
+      if (as_before) continue;
+      ++told;
+      EXPECT_THAT(status.message(), HasSubstr("have to be computed again")) << last;
+      NDArray lost = network.gradients();
+      CopyInto(FromValues(absl::MakeConstSpan(gradients), lost.shape()), lost);
+    }
+  }
+  EXPECT_GT(told, 0);
 }
 
 // Whichever call of the driver is refused: an error, or a plan that is followed; the bits are the same.

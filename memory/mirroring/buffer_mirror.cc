@@ -12,6 +12,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/mirroring/host_copies.h"
 #include "tidepool/memory/mirroring/mirror_counters.h"
+#include "tidepool/memory/provider/addresses_only.h"
 #include "tidepool/memory/provider/device_dependence.h"
 #include "tidepool/memory/provider/host_copies_together.h"
 #include "tidepool/memory/provider/provider_calls.h"
@@ -92,7 +93,7 @@ void BufferMirror::Drop(Buffer* buffer) noexcept {
 BufferMirror::BufferMirror(Buffer& buffer)
     : buffer_(buffer),
       device_name_(buffer.device),
-      device_(GetDeviceProvider(buffer.device, "host copy")),
+      device_(ProviderAt(buffer.data, buffer.device, "host copy")),
       host_memory_(HostMemoryFor(device_)),
       keeps_host_copy_(device_.PinnedHost() != nullptr),
       charged_to_(buffer.attached ? &MemoryOwner::Current() : buffer.outside.charged_to),

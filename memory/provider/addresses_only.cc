@@ -6,19 +6,60 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+#include <new>
 #include <string>
+#include <string_view>
 
 #include "tidepool/memory/provider/provider_calls.h"
 
 namespace tidepool {
 namespace internal {
 thread_local constinit bool takes_addresses_only = false;
+// For copies; null until somebody takes addresses only (device_provider.cc).
+extern constinit std::atomic<DeviceProvider* (*)(const std::byte*) noexcept> addresses_at;
 }  // namespace internal
 namespace {
 
 constexpr size_t kPageBytes =
     4096;  // of the smallest pages there are: ends of mappings are rounded up to the system's
+
+// What there is, in a list without a lock, which a child of fork() would find taken. Places in it are used again.
+struct Range {
+  std::atomic<const std::byte*> begin{nullptr};  // null: a place that is free
+  std::atomic<const std::byte*> end{nullptr};
+  std::atomic<DeviceProvider*> provider{nullptr};
+  Range* next = nullptr;
+};
+constinit std::atomic<Range*> ranges{nullptr};
+constinit const std::byte taken{};  // in the place of a range that is being written
+
+void AddRange(const std::byte* begin, size_t bytes, DeviceProvider& provider) {
+  internal::addresses_at.store(&AddressesAt, std::memory_order_release);
+  Range* range = ranges.load(std::memory_order_acquire);
+  for (; range != nullptr; range = range->next) {
+    const std::byte* free = nullptr;
+    if (range->begin.compare_exchange_strong(free, &taken, std::memory_order_acq_rel)) break;
+  }
+  const bool is_new = range == nullptr;
+  if (is_new) range = new Range;
+  range->end.store(begin + bytes, std::memory_order_relaxed);
+  range->provider.store(&provider, std::memory_order_relaxed);
+  range->begin.store(begin, std::memory_order_release);
+  if (!is_new) return;
+  range->next = ranges.load(std::memory_order_acquire);
+  while (!ranges.compare_exchange_weak(range->next, range, std::memory_order_acq_rel)) {
+  }
+}
+
+void RemoveRange(const std::byte* begin) noexcept {
+  for (Range* range = ranges.load(std::memory_order_acquire); range != nullptr;
+       range = range->next) {
+    if (range->begin.load(std::memory_order_relaxed) == begin)
+      return range->begin.store(nullptr, std::memory_order_release);
+  }
+}
 
 // Ranges of the process's addresses without access, which cost the system a few words.
 class Addresses final : public DeviceProvider {
@@ -34,19 +75,21 @@ class Addresses final : public DeviceProvider {
   std::byte* Reserve(size_t bytes) noexcept override {
     return Map(bytes, std::max({kMaxAlignment, traits_.granularity, traits_.large_granularity}));
   }
-  void Unreserve(std::byte* base, size_t bytes) noexcept override { munmap(base, bytes); }
+  void Unreserve(std::byte* base, size_t bytes) noexcept override { Unmap(base, bytes); }
   bool Commit(std::byte*, size_t, bool) noexcept override { return true; }
   bool Decommit(std::byte*, size_t) noexcept override { return true; }
   std::byte* Allocate(size_t bytes, size_t alignment) noexcept override {
     return Map(std::max<size_t>(bytes, 1), alignment);
   }
   void Release(std::byte* data, size_t bytes) noexcept override {
-    munmap(data, std::max<size_t>(bytes, 1));
+    Unmap(data, std::max<size_t>(bytes, 1));
   }
 
   // There are no bytes.
   void CopyFromHost(std::byte*, const std::byte*, size_t) override {}
-  void CopyToHost(std::byte*, const std::byte*, size_t) override {}
+  void CopyToHost(std::byte* to_host, const std::byte*, size_t bytes) override {
+    std::memset(to_host, 0, bytes);
+  }
   void CopyOnDevice(std::byte*, const std::byte*, size_t) override {}
   void Fill(std::byte*, std::byte, size_t) override {}
 
@@ -56,7 +99,11 @@ class Addresses final : public DeviceProvider {
   Addresses* next = nullptr;
 
  private:
-  static std::byte* Map(size_t bytes, size_t alignment) noexcept {
+  static void Unmap(std::byte* base, size_t bytes) noexcept {
+    RemoveRange(base);  // before they may be another's
+    munmap(base, bytes);
+  }
+  std::byte* Map(size_t bytes, size_t alignment) noexcept {
     alignment = std::max(alignment, kPageBytes);
     if (bytes > std::numeric_limits<size_t>::max() / 2 - alignment) return nullptr;
     void* const mapping = mmap(nullptr, bytes + alignment, PROT_NONE,
@@ -68,6 +115,12 @@ class Addresses final : public DeviceProvider {
     const size_t end = (before + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
     if (before > 0) munmap(begin, before);
     if (end < bytes + alignment) munmap(begin + end, bytes + alignment - end);
+    try {
+      AddRange(begin + before, bytes, *this);
+    } catch (const std::bad_alloc&) {
+      munmap(begin + before, bytes);
+      return nullptr;
+    }
     return begin + before;
   }
 
@@ -76,6 +129,22 @@ class Addresses final : public DeviceProvider {
 };
 
 }  // namespace
+
+DeviceProvider* AddressesAt(const std::byte* at) noexcept {
+  for (Range* range = ranges.load(std::memory_order_acquire); range != nullptr;
+       range = range->next) {
+    const std::byte* const begin = range->begin.load(std::memory_order_acquire);
+    if (begin == nullptr || begin == &taken) continue;
+    if (begin <= at && at < range->end.load(std::memory_order_relaxed))
+      return range->provider.load(std::memory_order_relaxed);
+  }
+  return nullptr;
+}
+
+DeviceProvider& ProviderAt(const std::byte* at, Device device, std::string_view who) {
+  DeviceProvider* const addresses = AddressesAt(at);
+  return addresses != nullptr ? *addresses : GetDeviceProvider(device, who);
+}
 
 DeviceProvider& MemoryOrAddresses(DeviceProvider& provider) {
   if (!internal::takes_addresses_only) return provider;

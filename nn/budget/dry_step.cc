@@ -36,12 +36,12 @@ void FillAtRandom(NDArray& array) {
   }
 }
 
-// Has the host write what `array` is to hold: there, or in memory of the host from where it is copied. Dry runs have no memory on
-// devices.
+// Has the host write what `array` is to hold: there, or in memory of the host from where it is copied. Of dry runs on devices only
+// integers are to be had, for hosts that look at indices and labels.
 void WriteByHost(NDArray& array, bool dry, absl::FunctionRef<void(NDArray&)> write) {
   if (array.NumElements() == 0) return;
   if (array.device() == Host()) return write(array);
-  if (dry) return;
+  if (dry && IsFloating(array.dtype())) return;
   const ScopeOutOfWorkspaces heap;
   NDArray host(array.shape(), array.dtype(), Place::Heap());
   write(host);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "tidepool/memory/accounting/memory_owner.h"
 #include "tidepool/memory/accounting/unbudgeted_owner.h"
@@ -98,19 +99,35 @@ GradientsAside::GradientsAside(Network& network) : network_(network) {
 }
 
 GradientsAside::~GradientsAside() {
-  if (!is_aside_) return;
+  try {
+    Restore();
+  } catch (const Error&) {
+    // Another error is on its way.
+  }
+}
+
+void GradientsAside::Restore() {
+  if (!std::exchange(is_aside_, false)) return;
   network_.gradient_listener_ = listener_;
   if (!values_.is_defined()) {
     network_.gradients_ = std::move(gradients_);
     std::swap(network_.gradient_views_, views_);
     return;
   }
-  try {
-    CopyInto(values_, network_.gradients_);
-    // Nobody has computed gradients: trainers tell by the version. What knew those in between was of steps that are over.
+  const absl::Cleanup version = [this] {
+    // Trainers tell by the version whether somebody has computed gradients. What knew those in between was of steps that are over.
     network_.gradients_.buffer()->version.store(version_, std::memory_order_relaxed);
-  } catch (const Error&) {
-    // The device has failed, which whoever uses it next is told.
+  };
+  constexpr int kTries = 2;
+  for (int i = 0; i < kTries; ++i) {
+    try {
+      return CopyInto(values_, network_.gradients_);
+    } catch (Error& error) {
+      if (i + 1 < kTries) continue;
+      error.AddContext(absl::StrCat("step budget: gradients of network [", network_.name(),
+                                    "], which have to be computed again,"));
+      throw;
+    }
   }
 }
 

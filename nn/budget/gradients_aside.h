@@ -17,9 +17,13 @@ namespace tidepool::nn {
 class GradientsAside {
  public:
   explicit GradientsAside(Network& network);
+  // As Restore(), but that nobody is told of what fails.
   ~GradientsAside();
   GradientsAside(const GradientsAside&) = delete;
   GradientsAside& operator=(const GradientsAside&) = delete;
+
+  // All is as it was from here on. Throws where a device refuses: its gradients are lost then.
+  void Restore();
 
  private:
   Network& network_;

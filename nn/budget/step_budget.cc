@@ -111,9 +111,7 @@ std::vector<PlannedActivations> LeastPlans(const ActivationProblem& measured,
   return plans;
 }
 
-}  // namespace
-
-StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
+void Check(const Network& network, const StepBudget& budget) {
   if (budget.shape.batch < 1) {
     ThrowInvalidArgument(
         absl::StrCat("step budget: a batch of ", budget.shape.batch, ", expected at least 1"));
@@ -141,21 +139,11 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
                                       "]: another batch of ", batch, " examples, expected 1 to ",
                                       budget.shape.batch));
   }
-  LimitOf(budget.limit, 1);  // what is wrong is found before anything is done
-  if (budget.costs.has_value()) CheckCosts(network, *budget.costs);
-  if (budget.shape.trainer != nullptr) budget.shape.trainer->ForgetGraph();
-  MemoryOwner& owner = *network.training_workspace().core()->memory_owner.parent();
-  const MemoryOwnerScope as_before(
-      owner);  // the workspace is made anew, and its file's memory is beside it
-  ClearStepBudget(network);
-  const WorkspaceConfig config = network.training_workspace().config();
-  const WorkspaceMode mode = network.training_mode();
-  absl::Cleanup restore = [&] {
-    network.SetActivationPlan({});
-    network.set_training_workspace(mode, config);
-    network.ReleaseTape();  // whose memory is beside the budgets
-  };
-  const GradientsAside aside(network);
+}
+
+// Of a network that keeps everything, and again where it throws.
+StepBudgetReport PlanWithin(Network& network, const StepBudget& budget, MemoryOwner& owner,
+                            const WorkspaceConfig& config) {
   StepBudgetReport report;
   report.network = network.name();
   report.device = network.device();
@@ -215,19 +203,38 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
       plans.push_back(std::move(one));
   }
   const auto file_of = [&](const ActivationPlan& plan) { return plan.spills() ? file : nullptr; };
-  const PlannedActivations* chosen = nullptr;
   const PlannedActivations* least = nullptr;
   report.least_bytes = INT64_MAX;
+  // Takes the plan, where it is within the limit or `whatever` it takes.
+  const auto take = [&](const PlannedActivations& one, bool whatever) {
+    const StepMemory memory =
+        PrepareStep(network, budget.shape, one.plan, file_of(one.plan), config);
+    report.file_bytes = by_file && one.plan.spills() ? problem.file_bytes : 0;
+    report.planned_bytes = memory.planned_bytes + report.file_bytes;
+    report.requested_bytes = memory.requested_bytes;
+    report.tail_bytes = memory.tail_bytes;
+    report.tape_bytes = memory.tape_bytes;
+    report.plan = one.plan;
+    report.predicted = one.cost;
+    report.fits = report.planned_bytes + beside_of(memory) <= report.limit_bytes;
+    return report.fits || whatever;
+  };
+  bool is_taken = false;
   for (const bool high : {false, true}) {
     for (const PlannedActivations& one : plans) {
       const bool is_high = static_cast<double>(one.cost.peak_bytes) >
                            kCountedTooHigh * static_cast<double>(report.limit_bytes);
-      if (chosen != nullptr || is_high != high) continue;
+      if (is_taken || is_high != high) continue;
       const bool has_file = by_file && one.plan.spills();
       const int64_t transfers = has_file ? problem.file_bytes : 0;
       const StepMemory memory = MeasureStep(network, budget.shape, one.plan, file_of(one.plan),
                                             report.limit_bytes - transfers, budget.counts_all);
-      const int64_t of_step = memory.planned_bytes + beside_of(memory);
+      int64_t of_step = memory.planned_bytes + beside_of(memory);
+      // Batches that are made in other ways may have other places.
+      if (of_step + transfers <= report.limit_bytes) {
+        is_taken = take(one, /*whatever=*/false);
+        of_step = std::max(of_step, report.planned_bytes - report.file_bytes + beside_of(memory));
+      }
       // A file's memory is a share of the limit.
       int64_t enough = of_step + transfers;
       while (has_file) {
@@ -241,33 +248,55 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
         report.least_bytes = enough;
         least = &one;
       }
-      if (of_step + transfers > report.limit_bytes) continue;
-      chosen = &one;
-      report.least_bytes = std::min(report.least_bytes, enough);
+      if (is_taken) report.least_bytes = std::min(report.least_bytes, enough);
     }
   }
-  report.fits = chosen != nullptr;
-  if (chosen == nullptr && budget.hard) ThrowNothingFits(report, least->plan.ToString());
-  if (chosen == nullptr) chosen = least;
-  report.plan = chosen->plan;
-  report.predicted = chosen->cost;
-  report.file_bytes = by_file && chosen->plan.spills() ? problem.file_bytes : 0;
-  report.ways = WaysOf(network, chosen->plan);
-  const StepMemory memory =
-      PrepareStep(network, budget.shape, chosen->plan, file_of(chosen->plan), config);
-  report.planned_bytes = memory.planned_bytes + report.file_bytes;
-  report.requested_bytes = memory.requested_bytes;
-  report.tail_bytes = memory.tail_bytes;
-  report.tape_bytes = memory.tape_bytes;
-  std::move(restore).Cancel();
-  // Smaller batches, and those that are made in another order, have other plans or none: within these pages.
-  network.training_workspace().core()->KeepWithinPages();
-  report.misses = network.training_workspace().stats().misses;
+  if (!is_taken && budget.hard) ThrowNothingFits(report, least->plan.ToString());
+  if (!is_taken) take(*least, /*whatever=*/true);
+  report.ways = WaysOf(network, report.plan);
   if (report.file_bytes > 0) {
     const SpillFileStats measured = file->stats();
     report.measured_written = measured.written;
     report.measured_read = measured.read;
   }
+  return report;
+}
+
+}  // namespace
+
+StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
+  Check(network, budget);
+  LimitOf(budget.limit, 1);  // what is wrong is found before anything is done
+  if (budget.costs.has_value()) CheckCosts(network, *budget.costs);
+  if (budget.shape.trainer != nullptr) budget.shape.trainer->ForgetGraph();
+  MemoryOwner& owner = *network.training_workspace().core()->memory_owner.parent();
+  const MemoryOwnerScope as_before(
+      owner);  // the workspace is made anew, and its file's memory is beside it
+  ClearStepBudget(network);
+  const WorkspaceConfig config = network.training_workspace().config();
+  const WorkspaceMode mode = network.training_mode();
+  absl::Cleanup restore = [&] {
+    network.SetActivationPlan({});
+    network.set_training_workspace(mode, config);
+    network.ReleaseTape();  // whose memory is beside the budgets
+  };
+  GradientsAside aside(network);
+  StepBudgetReport report;
+  try {
+    report = PlanWithin(network, budget, owner, config);
+  } catch (Error& error) {
+    try {
+      aside.Restore();
+    } catch (const Error& lost) {
+      error.AddContext(lost.message());
+    }
+    throw;
+  }
+  aside.Restore();
+  std::move(restore).Cancel();
+  // Smaller batches, and those that are made in another order, have other plans or none: within these pages.
+  network.training_workspace().core()->KeepWithinPages();
+  report.misses = network.training_workspace().stats().misses;
   return report;
 }
 

@@ -116,16 +116,19 @@ void LearnOthers(Network& network, const StepShape& shape, MemoryOwner& owner,
 }
 
 // A step's requests begin with those of who makes its batch. The workspace learns steps that make features first, as is expected,
-// and those whose batch comes from elsewhere, which may be planned around the others. (Other orders: OrdersOf.)
+// and those whose batch comes from elsewhere, which may be planned around the others, and take more than them. (Other orders: OrdersOf.)
 StepMemory LearnStep(Network& network, const StepShape& shape, MemoryOwner& owner) {
-  const auto learn = [&](BatchMade made) {
+  int64_t planned = 0;
+  for (const BatchMade made : WaysOfBatches(network)) {
     for (int i = 0; i < kCycles; ++i) RunDryStep(network, shape, owner, made);
     network.training_workspace().FinishPlanSearch();
     RunDryStep(network, shape, owner, made);
-  };
-  for (const BatchMade made : WaysOfBatches(network)) learn(made);
+    planned = std::max(planned, MemoryOf(network).planned_bytes);
+  }
   RunDryStep(network, shape, owner);
-  return MemoryOf(network);
+  StepMemory memory = MemoryOf(network);
+  memory.planned_bytes = std::max(memory.planned_bytes, planned);
+  return memory;
 }
 
 }  // namespace
@@ -161,7 +164,11 @@ StepMemory PrepareStep(Network& network, const StepShape& shape, const Activatio
   const absl::Cleanup release = [&] { network.ReleaseTape(); };
   RenewWorkspace(network, config, *owner);
   StepMemory memory = LearnStep(network, shape, *owner);
+  const int64_t planned = memory.planned_bytes;
   AddBeside(network, shape, *owner, &memory);
+  memory.tail_bytes -=
+      std::min(memory.tail_bytes, std::max<int64_t>(0, planned - memory.planned_bytes));
+  memory.planned_bytes = std::max(memory.planned_bytes, planned);
   const std::vector<BatchMade> ways = WaysOfBatches(network);
   LearnOthers(network, shape, *owner, ways, &memory);
   if (PassPlansOn(network, shape, config)) return memory;
