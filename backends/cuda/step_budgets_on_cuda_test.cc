@@ -9,26 +9,19 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tidepool/backends/cuda/emulation/emulated_cuda.h"
-#include "tidepool/memory/accounting/memory_budget.h"
-#include "tidepool/memory/accounting/memory_owner.h"
-#include "tidepool/memory/accounting/reclaimer.h"
+#include "tidepool/backends/cuda/step_budget_runs.h"
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/ndarray/creation.h"
 #include "tidepool/ndarray/ops/elementwise.h"
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/random.h"
-#include "tidepool/nn/budget/budget_follower.h"
 #include "tidepool/nn/budget/step_budget.h"
-#include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/embedding.h"
-#include "tidepool/nn/layers/normalization.h"
 #include "tidepool/nn/layers/recurrent.h"
 #include "tidepool/nn/layers/sequence.h"
 #include "tidepool/nn/losses/loss.h"
 #include "tidepool/nn/memory_report.h"
-#include "tidepool/nn/models.h"
 #include "tidepool/nn/network.h"
 #include "tidepool/nn/training/trainer.h"
 
@@ -36,65 +29,6 @@ namespace tidepool::nn {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr Device kDevice{DeviceType::kCuda, 0};
-constexpr int64_t kBatch = 64;
-
-NetworkOptions OnDevice() {
-  NetworkOptions options;
-  options.seed = 5;
-  options.device = kDevice;
-  return options;
-}
-NetworkConfig Images() { return ResidualConfig({6, 6, 1}, 3, {2, 4}); }
-NetworkConfig Rows() {
-  std::vector<AnyLayer> layers;
-  for (int i = 0; i < 8; ++i) layers.push_back(Dense(128, Activation::kTanh));
-  layers.push_back(LayerNormalization());
-  layers.push_back(Dense(3));
-  return NetworkConfig::Sequential({16}, layers);
-}
-
-NDArray Features(const Network& network, int64_t i, int64_t batch = kBatch) {
-  std::vector<int64_t> dims = {batch};
-  for (const int64_t d : network.inputs()[0].shape.span()) dims.push_back(d);
-  return RandomUniform(Shape(dims), 0, 1, DType::kFloat32, static_cast<uint64_t>(i));
-}
-NDArray Labels(int64_t i, int64_t batch = kBatch) {
-  return RandomIntegers({batch}, 0, 3, static_cast<uint64_t>(i));
-}
-
-struct Outcome {
-  std::vector<double> losses;
-  std::vector<float> arrays;
-};
-
-Outcome Train(Network& network, int steps, int64_t batch = kBatch) {
-  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
-  Outcome run;
-  for (int i = 0; i < steps; ++i) {
-    run.losses.push_back(
-        trainer.Step([&] { return Batch(Features(network, i, batch), Labels(i, batch)); }));
-  }
-  run.arrays = network.arrays().ToVector<float>();
-  return run;
-}
-
-// What pools keep is given back, so that what is used can be compared.
-int64_t UsedOfDevice() {
-  EmulatedCuda::Get().Finish();
-  Reclaimer::Global().RunNow();
-  return static_cast<int64_t>(EmulatedCuda::Get().used_bytes());
-}
-
-class StepBudgetsOnCuda : public testing::Test {
- protected:
-  ~StepBudgetsOnCuda() override { EmulatedCuda::Get().set_capacity(size_t{1} << 30); }
-  // The device has so many bytes beside those that are in use.
-  static void Leave(int64_t bytes) {
-    EmulatedCuda::Get().set_capacity(static_cast<size_t>(UsedOfDevice() + bytes));
-  }
-};
 
 TEST_F(StepBudgetsOnCuda, StepsKeepToItWithTheSameBits) {
   for (const NetworkConfig& config : {Rows(), Images()}) {
@@ -312,104 +246,6 @@ TEST_F(StepBudgetsOnCuda, RefusedCallsWhilePlanning) {
     }
   }
   EXPECT_GT(failed, 4);
-}
-
-class FollowersOnCuda : public StepBudgetsOnCuda {
- protected:
-  ~FollowersOnCuda() override {
-    MemoryBudget::Global().SetDeviceLimit(kDevice, MemoryBudget::kUnlimited);
-    MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited);
-  }
-  static int64_t Taken() {
-    UsedOfDevice();
-    return MemoryBudget::Global().Of(kDevice).taken_bytes;
-  }
-};
-
-TEST_F(FollowersOnCuda, LimitsOfTheDeviceAreFollowedAsTheyChange) {
-  Network kept(Rows(), OnDevice());
-  const Outcome expected = Train(kept, 9);
-  Network network(Rows(), OnDevice());
-  BudgetFollower follower(network, {.shape = {.batch = kBatch}});
-  EXPECT_FALSE(follower.Follow());
-  // What a trainer holds is there before.
-  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kAdam));
-  const int64_t others = Taken();
-  int step = 0;
-  std::vector<double> losses;
-  for (const int64_t left : {int64_t{1} << 20, int64_t{300} << 10, int64_t{1} << 20}) {
-    const bool lowered = step > 0 && left < follower.allowed_bytes();
-    // A limit below what is taken takes effect at the next step.
-    MemoryBudget::Global().SetDeviceLimit(kDevice, others + left);
-    if (lowered) {
-      EXPECT_LE(follower.allowed_bytes(), left);
-    }
-    EXPECT_TRUE(follower.Follow());
-    ASSERT_NE(follower.report(), nullptr);
-    EXPECT_LE(follower.report()->planned_bytes, left);
-    const ActivationPlan& plan = follower.report()->plan;
-    EXPECT_EQ(plan.spills() || plan.recomputes(), left < (1 << 20)) << follower.ToString();
-    for (int i = 0; i < 3; ++i, ++step) {
-      EXPECT_FALSE(follower.Follow());
-      losses.push_back(trainer.Step([&] { return Batch(Features(network, step), Labels(step)); }));
-    }
-    EXPECT_LE(MemoryBudget::Global().Of(kDevice).taken_bytes, others + left);
-  }
-  EXPECT_EQ(losses, expected.losses);
-  EXPECT_EQ(network.arrays().ToVector<float>(), expected.arrays);
-}
-
-// Of another device than the network's none, of the process all.
-TEST_F(FollowersOnCuda, OnlyLimitsOfTheNetworksDeviceCount) {
-  Network network(Rows(), OnDevice());
-  BudgetFollower follower(network, {.shape = {.batch = kBatch}});
-  MemoryBudget::Global().SetDeviceLimit(Host(), int64_t{1} << 30);
-  EXPECT_EQ(follower.allowed_bytes(), MemoryBudget::kUnlimited);
-  MemoryBudget::Global().SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
-  const int64_t taken = MemoryBudget::Global().process().taken_bytes;
-  MemoryBudget::Global().SetProcessLimit(taken + (300 << 10));
-  EXPECT_EQ(follower.allowed_bytes(), 300 << 10);
-  EXPECT_TRUE(follower.Follow());
-  MemoryBudget::Global().SetProcessLimit(taken + 1000);
-  const absl::Status status = CatchStatus([&] { follower.Follow(); });
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(status.message(), HasSubstr("follows the limit of the process"));
-  MemoryBudget::Global().SetProcessLimit(MemoryBudget::kUnlimited);
-  MemoryBudget::Global().SetDeviceLimit(kDevice, 1000);
-  EXPECT_THAT(CatchStatus([&] { follower.Follow(); }).message(),
-              HasSubstr("follows the limit of device cuda:0"));
-}
-
-// Steps are captured again behind each plan, in the workspace that there is then.
-TEST_F(FollowersOnCuda, TrainersWithGraphs) {
-  Network kept(Rows(), OnDevice());
-  const auto step = [&](Trainer& trainer, Network& network, int i) {
-    return trainer.Step([&] { return Batch(Features(network, i), Labels(i)); });
-  };
-  std::vector<double> expected, losses;
-  Trainer of_kept(kept, UpdaterConfig::Of(UpdaterKind::kSgd));
-  for (int i = 0; i < 18; ++i) expected.push_back(step(of_kept, kept, i));
-  Network network(Rows(), OnDevice());
-  Trainer trainer(network, UpdaterConfig::Of(UpdaterKind::kSgd));
-  trainer.set_graphs(true);
-  StepShape shape{.batch = kBatch};
-  shape.trainer = &trainer;
-  int i = 0;
-  for (const char* const limit : {"100%", "65%", "80%"}) {
-    SetStepBudget(network,
-                  {.limit = limit, .strategy = BudgetStrategy::kRecompute, .shape = shape});
-    const int64_t launches = trainer.graph_stats()->launches;
-    for (const int end = i + 6; i < end; ++i) losses.push_back(step(trainer, network, i));
-    EXPECT_GT(trainer.graph_stats()->launches, launches) << limit;
-    EXPECT_GT(network.training_workspace().stats().cycles, 0u) << limit;
-    EXPECT_EQ(trainer.graph_stats()->failures, 0) << trainer.graph_stats()->last_failure;
-  }
-  EXPECT_EQ(losses, expected);
-  // Who does not tell of the trainer is told.
-  EXPECT_THAT(CatchStatus([&] {
-                SetStepBudget(network, {.limit = "50%", .shape = {.batch = kBatch}});
-              }).message(),
-              HasSubstr("Trainer::ForgetGraph"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "tidepool/memory/error.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_core.h"
+#include "tidepool/nn/network/activation_pass.h"
 
 namespace tidepool::nn {
 namespace {
@@ -76,6 +77,26 @@ struct BudgetFollower::Entry {
     file_bytes = report.has_value() ? report->file_bytes : 0;
   }
 
+  // How much of a device's may wait on the host, beside a step of so many bytes there.
+  int64_t RoomToWait(int64_t step_bytes) const {
+    if (device == Host()) return kUnlimited;
+    const Activations* const activations = network.activations();
+    const auto waiting =
+        activations != nullptr ? static_cast<int64_t>(activations->host_blocks.bytes()) : 0;
+    const MemoryBudget& budget = MemoryBudget::Global();
+    int64_t room = kUnlimited;
+    const auto look = [&](const BudgetUsage& usage, int64_t own) {
+      if (usage.limit_bytes != kUnlimited)
+        room = std::min(room, std::max<int64_t>(0, usage.limit_bytes - usage.taken_bytes + own));
+    };
+    for (const MemoryOwner* owner = &MemoryOwner::Current(); owner != nullptr;
+         owner = owner->parent())
+      look(budget.Of(*owner, Host()), waiting);
+    const std::lock_guard lock(Mutex());
+    look(budget.process(), waiting + OwnBytes() - step_bytes);
+    return room;
+  }
+
   Left LeftOf(const BudgetUsage& usage, const MemoryOwner* owner) const;
   Left FindLeft() const;
   void Plan(const Left& left);
@@ -86,6 +107,7 @@ struct BudgetFollower::Entry {
     const int64_t needed =
         report->planned_bytes + report->tail_bytes + (has_run ? 0 : report->tape_bytes);
     if (needed > left.bytes) return false;
+    if (report->plan.spills() && report->predicted.spilled_bytes > RoomToWait(needed)) return false;
     return KeepsEverything(report->plan) ||
            left.bytes - left.bytes / kMargin - reserve - planned_for < planned_for / kGrowth;
   }
@@ -203,12 +225,13 @@ void BudgetFollower::Entry::Plan(const Left& left) {
   const WorkspaceConfig config = network.training_workspace().config();
   const absl::Cleanup publish = [this] { Publish(); };
   report.reset();
+  planned_for = std::max<int64_t>(1, left.bytes - left.bytes / kMargin - reserve);
+  const int64_t waiting = RoomToWait(planned_for);
   {
     const std::lock_guard lock(Mutex());
     node.reset();  // what it holds goes now
     file_bytes = 0;
   }
-  planned_for = std::max<int64_t>(1, left.bytes - left.bytes / kMargin - reserve);
   StepBudgetReport made = SetStepBudget(network, {.limit = std::to_string(planned_for),
                                                   .strategy = options.strategy,
                                                   .hard = false,
@@ -216,6 +239,7 @@ void BudgetFollower::Entry::Plan(const Left& left) {
                                                   .spill_folder = options.spill_folder,
                                                   .compression = options.compression,
                                                   .costs = options.costs,
+                                                  .most_waiting_bytes = waiting - waiting / kMargin,
                                                   .counts_all = true,
                                                   .measures_what_fits = false});
   if (!made.fits) {

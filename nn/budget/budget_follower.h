@@ -9,6 +9,8 @@
 //     trainer.Step(...);
 //   }
 //
+// What a plan of a device lets wait on the host keeps to the limits that there are of the host and the process.
+//
 // What is left of a limit is what others do not hold: parameters, gradients, the updater's state, data. Several followers below one limit
 // share it by their weights, and give way at their next steps when another one comes. The tape's records and
 // the end of the last page are measured and left room for, and a sixteenth stays for the rest of what a step makes beside its plan. Where a step

@@ -219,12 +219,19 @@ StepBudgetReport PlanWithin(Network& network, const StepBudget& budget, MemoryOw
     report.fits = report.planned_bytes + beside_of(memory) <= report.limit_bytes;
     return report.fits || whatever;
   };
+  const auto may_not_wait = [&](const PlannedActivations& one) {
+    return !by_file && one.cost.spilled_bytes > budget.most_waiting_bytes;
+  };
+  // Plans for the times that were measured now may not be found again, but keeping everything is.
+  const auto is_found_again = [&](const PlannedActivations& one) {
+    return static_cast<size_t>(&one - plans.data()) >= of_these_times || &one == plans.data();
+  };
   bool is_taken = false;
   for (const bool high : {false, true}) {
     for (const PlannedActivations& one : plans) {
       const bool is_high = static_cast<double>(one.cost.peak_bytes) >
                            kCountedTooHigh * static_cast<double>(report.limit_bytes);
-      if (is_taken || is_high != high) continue;
+      if (is_taken || is_high != high || may_not_wait(one)) continue;
       const bool has_file = by_file && one.plan.spills();
       const int64_t transfers = has_file ? problem.file_bytes : 0;
       const StepMemory memory = MeasureStep(network, budget.shape, one.plan, file_of(one.plan),
@@ -242,9 +249,7 @@ StepBudgetReport PlanWithin(Network& network, const StepBudget& budget, MemoryOw
         if (more <= enough) break;
         enough = more;
       }
-      // Plans for the times that were measured now may not be found again.
-      const bool is_told = static_cast<size_t>(&one - plans.data()) >= of_these_times;
-      if (is_told && enough < report.least_bytes) {
+      if (is_found_again(one) && enough < report.least_bytes) {
         report.least_bytes = enough;
         least = &one;
       }

@@ -15,6 +15,7 @@
 #define TIDEPOOL_NN_BUDGET_STEP_BUDGET_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +52,8 @@ struct StepBudget {
   // Of what is spilled to the file. The planner reckons with the file's speed for bytes that do not become smaller.
   SpillCompression compression = SpillCompression::kNone;
   std::optional<StepCosts> costs;
+  // Of networks of devices: that a plan lets wait on the host at a time. Its memory is no device's, and has limits of its own.
+  int64_t most_waiting_bytes = std::numeric_limits<int64_t>::max();
   // True: the limit is of tail and tape too, as limits of memory/accounting/memory_budget.h are.
   bool counts_all = false;
   // False: where everything can be kept, which is seen at once, nothing is measured, and the report has no seconds.
