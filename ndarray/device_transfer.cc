@@ -147,11 +147,11 @@ void CopyAcross(const NDArray& from, NDArray& to) {
 }
 
 void CopyInDryRun(const NDArray& from, NDArray& to) {
-  if (IsFloating(to.dtype()) || from.dtype() != to.dtype() || from.shape() != to.shape() ||
-      !from.is_dense() || !to.is_dense() || to.NumElements() == 0)
+  if (from.dtype() != to.dtype() || from.shape() != to.shape() || !from.is_dense() ||
+      !to.is_dense() || to.NumElements() == 0)
     return;
   if (IsNowhere(from) && to.device() == Host()) return CopyDense(from, to);
-  if (from.device() == Host() && IsNowhere(to))
+  if (!IsFloating(to.dtype()) && from.device() == Host() && IsNowhere(to))
     std::memcpy(HostCopyData(to, "copy", /*to_write=*/true), from.raw_data(), BytesOf(to));
 }
 

@@ -17,6 +17,7 @@
 #include "tidepool/ndarray/ops/loss.h"
 #include "tidepool/ndarray/ops/random.h"
 #include "tidepool/nn/budget/step_budget.h"
+#include "tidepool/nn/budget/step_meter.h"
 #include "tidepool/nn/layers/embedding.h"
 #include "tidepool/nn/layers/recurrent.h"
 #include "tidepool/nn/layers/sequence.h"
@@ -137,6 +138,31 @@ TEST_F(StepBudgetsOnCuda, GradientsAreThoseThatWere) {
   // Nobody has computed any since.
   SetStepBudget(network, {.limit = "50%", .shape = {.batch = kBatch}});
   EXPECT_THAT(CatchStatus([&] { trainer.Update(); }).message(), HasSubstr("without gradients"));
+}
+
+// Who measures by hand goes on with memory.
+TEST_F(StepBudgetsOnCuda, StepsBehindMeasuring) {
+  Network kept(Rows(), OnDevice()), network(Rows(), OnDevice());
+  EXPECT_GT(MeasureStep(network, {.batch = kBatch}, {}, nullptr, INT64_MAX).planned_bytes, 0);
+  EXPECT_EQ(Train(network, 1).losses, Train(kept, 1).losses);
+  EXPECT_FALSE(MeasureActivations(network, {.batch = kBatch}).layers.empty());
+  EXPECT_EQ(Train(network, 1).losses, Train(kept, 1).losses);
+}
+
+TEST_F(StepBudgetsOnCuda, WorkspacesThatPlanNothingThereAreRefused) {
+  WorkspaceConfig on_host, bypassed;
+  on_host.policy_mirroring = MirroringPolicy::kHostOnly;
+  bypassed.debug_mode = DebugMode::kBypassEverything;
+  for (const auto& [config, why] :
+       {std::pair{on_host, "kHostOnly"}, std::pair{bypassed, "is switched off"}}) {
+    Network network(Rows(), OnDevice());
+    network.set_training_workspace(WorkspaceMode::kEnabled, config);
+    const absl::Status status =
+        CatchStatus([&] { SetStepBudget(network, {.limit = "60%", .shape = {.batch = kBatch}}); });
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(status.message(), HasSubstr(why));
+    EXPECT_GT(ReportMemory(network, {.batch = kBatch}).training_bytes(), 0);
+  }
 }
 
 TEST_F(StepBudgetsOnCuda, WhatDoesNotFitIsRefusedAndEverythingIsKept) {

@@ -104,13 +104,25 @@ TEST_F(FollowersOnCuda, LimitsOfTheHostHoldForWhatWaits) {
   MemoryBudget::Global().SetDeviceLimit(
       Host(), MemoryBudget::Global().Of(Host()).taken_bytes - waiting + (64 << 10));
   EXPECT_TRUE(follower.Follow());
-  EXPECT_LT(follower.report()->predicted.spilled_bytes, waiting) << follower.ToString();
+  const int64_t less = follower.report()->predicted.spilled_bytes;
+  EXPECT_LT(less, waiting) << follower.ToString();
+  EXPECT_GT(less, 0) << follower.ToString();  // what has room waits all the same
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(follower.Follow()) << follower.ToString();
     step();
   }
-  MemoryBudget::Global().SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
   EXPECT_EQ(losses, expected.losses);
+  // Where nothing fits the host's limit is named, and where there is room again it is used.
+  MemoryBudget::Global().SetDeviceLimit(kDevice, Taken() - follower.report()->planned_bytes);
+  EXPECT_THAT(CatchStatus([&] { follower.Follow(); }).message(),
+              HasSubstr(" may wait on the host by the limits of the host and the process"));
+  MemoryBudget::Global().SetDeviceLimit(kDevice, Taken() + (300 << 10));
+  EXPECT_TRUE(follower.Follow());
+  const int64_t again = follower.report()->predicted.spilled_bytes;
+  MemoryBudget::Global().SetDeviceLimit(Host(), MemoryBudget::kUnlimited);
+  EXPECT_TRUE(follower.Follow());
+  EXPECT_GT(follower.report()->predicted.spilled_bytes, again) << follower.ToString();
+  EXPECT_FALSE(follower.Follow());
 }
 
 // Steps are captured again behind each plan, in the workspace that there is then.

@@ -61,11 +61,13 @@ void RemoveRange(const std::byte* begin) noexcept {
   }
 }
 
-// Ranges of the process's addresses without access, which cost the system a few words.
+// Ranges of the process's addresses without access, which cost the system a few words. In the place of page-locked memory of the host, where
+// arrays are the host's, it may read and write there: of that the system has none but what is touched.
 class Addresses final : public DeviceProvider {
  public:
-  explicit Addresses(DeviceProvider& of) : of_(of), traits_(of.traits()) {
-    traits_.host_readable = false;
+  explicit Addresses(DeviceProvider& of)
+      : of_(of), traits_(of.traits()), is_host_(of.device() == Host()) {
+    traits_.host_readable = is_host_;
   }
 
   std::string name() const override { return "addresses of " + ProviderName(of_); }
@@ -85,13 +87,19 @@ class Addresses final : public DeviceProvider {
     Unmap(data, std::max<size_t>(bytes, 1));
   }
 
-  // There are no bytes.
-  void CopyFromHost(std::byte*, const std::byte*, size_t) override {}
-  void CopyToHost(std::byte* to_host, const std::byte*, size_t bytes) override {
-    std::memset(to_host, 0, bytes);
+  // Of a device there are no bytes.
+  void CopyFromHost(std::byte* to, const std::byte* from_host, size_t bytes) override {
+    CopyOnDevice(to, from_host, bytes);
   }
-  void CopyOnDevice(std::byte*, const std::byte*, size_t) override {}
-  void Fill(std::byte*, std::byte, size_t) override {}
+  void CopyToHost(std::byte* to_host, const std::byte* from, size_t bytes) override {
+    is_host_ ? CopyOnDevice(to_host, from, bytes) : void(std::memset(to_host, 0, bytes));
+  }
+  void CopyOnDevice(std::byte* to, const std::byte* from, size_t bytes) override {
+    if (is_host_ && bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void Fill(std::byte* to, std::byte value, size_t bytes) override {
+    if (is_host_ && bytes > 0) std::memset(to, std::to_integer<int>(value), bytes);
+  }
 
   void ThrowIfLost(const std::string& who) override { of_.ThrowIfLost(who); }
 
@@ -106,8 +114,9 @@ class Addresses final : public DeviceProvider {
   std::byte* Map(size_t bytes, size_t alignment) noexcept {
     alignment = std::max(alignment, kPageBytes);
     if (bytes > std::numeric_limits<size_t>::max() / 2 - alignment) return nullptr;
-    void* const mapping = mmap(nullptr, bytes + alignment, PROT_NONE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const mapping =
+        mmap(nullptr, bytes + alignment, is_host_ ? PROT_READ | PROT_WRITE : PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) return nullptr;
     // Room to align the base goes back.
     auto* const begin = static_cast<std::byte*>(mapping);
@@ -116,7 +125,7 @@ class Addresses final : public DeviceProvider {
     if (before > 0) munmap(begin, before);
     if (end < bytes + alignment) munmap(begin + end, bytes + alignment - end);
     try {
-      AddRange(begin + before, bytes, *this);
+      if (!is_host_) AddRange(begin + before, bytes, *this);
     } catch (const std::bad_alloc&) {
       munmap(begin + before, bytes);
       return nullptr;
@@ -126,6 +135,7 @@ class Addresses final : public DeviceProvider {
 
   DeviceProvider& of_;
   MemoryTraits traits_;
+  const bool is_host_;
 };
 
 }  // namespace
@@ -148,7 +158,7 @@ DeviceProvider& ProviderAt(const std::byte* at, Device device, std::string_view 
 
 DeviceProvider& MemoryOrAddresses(DeviceProvider& provider) {
   if (!internal::takes_addresses_only) return provider;
-  // Page-locked memory of the host is a device's.
+  // Page-locked memory of the host, which is committed when it is had, is another one.
   if (&provider == FindDeviceProvider(Host())) return provider;
   // A list without a lock, which a child of fork() would find taken. Two for one provider do no harm.
   static constinit std::atomic<Addresses*> all{nullptr};

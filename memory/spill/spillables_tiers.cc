@@ -44,7 +44,12 @@ bool Spillables::HasRoomInTier(const Item& item, size_t tier, int64_t* missing) 
 }
 
 bool Spillables::MakeRoomInTier(const Item& item, size_t tier) {
-  if (IsChild() || item.bytes > tiers_[tier].bytes) return false;
+  if (IsChild()) return false;
+  if (item.bytes > tiers_[tier].bytes) {
+    const std::lock_guard lock(mutex_);
+    CountInTier(static_cast<int>(tier), {.passed_by = 1});
+    return false;
+  }
   int64_t missing = 0, used_next = -1;
   if (HasRoomInTier(item, tier, &missing)) return true;
   {

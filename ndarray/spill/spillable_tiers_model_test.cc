@@ -177,5 +177,16 @@ TEST(SpillableTiersModelTest, EachHasWhatWasWrittenToItLast) {
   EXPECT_GT(returned, 100);
 }
 
+// As what finds no room there does.
+TEST(SpillableTiersSizes, WhatIsLargerThanTheTierPassesItBy) {
+  SpillFile file({.folder = testing::TempDir()});
+  Spillables spillables(file, {{.device = Host(), .bytes = 1000}});
+  SpillableArray array(spillables,
+                       NDArray({1000}, DType::kFloat32, Place::On(SimulatedDevice::kDevice)));
+  EXPECT_TRUE(array.Spill());
+  EXPECT_EQ(spillables.stats().tiers[0].passed_by, 1);
+  EXPECT_EQ(file.stats().written.bytes, 4000);
+}
+
 }  // namespace
 }  // namespace tidepool

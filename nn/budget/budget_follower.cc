@@ -107,8 +107,12 @@ struct BudgetFollower::Entry {
     const int64_t needed =
         report->planned_bytes + report->tail_bytes + (has_run ? 0 : report->tape_bytes);
     if (needed > left.bytes) return false;
-    if (report->plan.spills() && report->predicted.spilled_bytes > RoomToWait(needed)) return false;
-    return KeepsEverything(report->plan) ||
+    const int64_t room = RoomToWait(needed);
+    if (report->plan.spills() && report->predicted.spilled_bytes > room) return false;
+    if (KeepsEverything(report->plan)) return true;
+    // Of the host as much again has become free.
+    const bool may_wait_more = room / 2 > waiting_for;
+    return !may_wait_more &&
            left.bytes - left.bytes / kMargin - reserve - planned_for < planned_for / kGrowth;
   }
   // A step has failed that took more than its plan has, or was to.
@@ -148,6 +152,7 @@ struct BudgetFollower::Entry {
 
   std::optional<StepBudgetReport> report;
   int64_t planned_for = 0, plans = 0;
+  int64_t waiting_for = kUnlimited;           // what might wait on the host when it was planned
   int64_t reserve = 0;                        // for what steps were seen to take beyond their plans
   uint64_t failed_cycles = 0, unplanned = 0;  // of the workspace, when it was planned
   // Steps without any of what the reserve is for, after which it falls; and of the workspace, when there was some for the last time.
@@ -214,6 +219,10 @@ void BudgetFollower::Entry::ThrowNothingFits(const Left& left,
           BudgetStrategyName(least.strategy), ": ", least.plan.ToString(), ")",
           reserve > 0 ? absl::StrCat(", steps were seen to take up to ", reserve, " beside that")
                       : "",
+          waiting_for == kUnlimited
+              ? ""
+              : absl::StrCat(", of which ", waiting_for,
+                             " may wait on the host by the limits of the host and the process"),
           "; a limit of ", left.others + room, " would have been enough",
           least.batch > 1 ? ", or a smaller batch; " : "; ", least.unlimited_bytes,
           " bytes for a step without a budget"),
@@ -226,22 +235,23 @@ void BudgetFollower::Entry::Plan(const Left& left) {
   const absl::Cleanup publish = [this] { Publish(); };
   report.reset();
   planned_for = std::max<int64_t>(1, left.bytes - left.bytes / kMargin - reserve);
-  const int64_t waiting = RoomToWait(planned_for);
+  waiting_for = RoomToWait(planned_for);
   {
     const std::lock_guard lock(Mutex());
     node.reset();  // what it holds goes now
     file_bytes = 0;
   }
-  StepBudgetReport made = SetStepBudget(network, {.limit = std::to_string(planned_for),
-                                                  .strategy = options.strategy,
-                                                  .hard = false,
-                                                  .shape = options.shape,
-                                                  .spill_folder = options.spill_folder,
-                                                  .compression = options.compression,
-                                                  .costs = options.costs,
-                                                  .most_waiting_bytes = waiting - waiting / kMargin,
-                                                  .counts_all = true,
-                                                  .measures_what_fits = false});
+  StepBudgetReport made =
+      SetStepBudget(network, {.limit = std::to_string(planned_for),
+                              .strategy = options.strategy,
+                              .hard = false,
+                              .shape = options.shape,
+                              .spill_folder = options.spill_folder,
+                              .compression = options.compression,
+                              .costs = options.costs,
+                              .most_waiting_bytes = waiting_for - waiting_for / kMargin,
+                              .counts_all = true,
+                              .measures_what_fits = false});
   if (!made.fits) {
     ClearStepBudget(network);
     const MemoryOwnerScope owner(parent);

@@ -9,6 +9,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/functional/function_ref.h"
+#include "tidepool/memory/error.h"
 #include "tidepool/memory/ownership/ownership.h"
 #include "tidepool/memory/provider/addresses_only.h"
 #include "tidepool/memory/workspace/workspace.h"
@@ -178,6 +179,15 @@ void RenewWorkspace(Network& network, WorkspaceConfig config, MemoryOwner& owner
   const MemoryOwnerScope beside(owner);
   const AddressesOnlyScope no_memory;
   network.set_training_workspace(network.training_mode(), config);
+}
+
+RestoredWorkspace::~RestoredWorkspace() {
+  if (network_.device() == Host()) return;
+  try {
+    network_.set_training_workspace(network_.training_mode(), config_);
+  } catch (const Error&) {
+    // Without memory for the workspace's own state steps are refused until one is set.
+  }
 }
 
 }  // namespace tidepool::nn

@@ -32,6 +32,20 @@ void RunDryStep(Network& network, const StepShape& shape, MemoryOwner& owner = O
 // has addresses alone (memory/provider/addresses_only.h).
 void RenewWorkspace(Network& network, WorkspaceConfig config,
                     MemoryOwner& owner = OwnerBesideBudgets());
+// At its end the network has a training workspace of the configuration that it had, where it was to be of a device.
+class RestoredWorkspace {
+ public:
+  explicit RestoredWorkspace(Network& network)
+      : network_(network), config_(network.training_workspace().config()) {}
+  ~RestoredWorkspace();
+  RestoredWorkspace(const RestoredWorkspace&) = delete;
+  RestoredWorkspace& operator=(const RestoredWorkspace&) = delete;
+
+ private:
+  Network& network_;
+  const WorkspaceConfig config_;
+};
+
 inline void RenewWorkspace(Network& network) {
   RenewWorkspace(network, network.training_workspace().config());
 }

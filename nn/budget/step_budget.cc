@@ -20,6 +20,7 @@
 #include "tidepool/memory/workspace/workspace_core.h"
 #include "tidepool/nn/budget/gradients_aside.h"
 #include "tidepool/nn/budget/step_costs.h"
+#include "tidepool/nn/budget/waiting_plans.h"
 #include "tidepool/nn/network/activation_pass.h"
 #include "tidepool/nn/network/network_body.h"
 #include "tidepool/nn/training/trainer.h"
@@ -111,7 +112,7 @@ std::vector<PlannedActivations> LeastPlans(const ActivationProblem& measured,
   return plans;
 }
 
-void Check(const Network& network, const StepBudget& budget) {
+void Check(Network& network, const StepBudget& budget) {
   if (budget.shape.batch < 1) {
     ThrowInvalidArgument(
         absl::StrCat("step budget: a batch of ", budget.shape.batch, ", expected at least 1"));
@@ -132,6 +133,15 @@ void Check(const Network& network, const StepBudget& budget) {
     ThrowUnimplemented(absl::StrCat("step budget: network [", network.name(),
                                     "] trains in another workspace mode than enabled, which has no "
                                     "planned peak"));
+  }
+  const WorkspaceConfig& config = network.training_workspace().config();
+  if (config.passes_through() ||
+      (network.device() != Host() && config.policy_mirroring == MirroringPolicy::kHostOnly)) {
+    ThrowUnimplemented(absl::StrCat(
+        "step budget: network [", network.name(), "]: its training workspace ",
+        config.passes_through() ? "is switched off (workspace_mode or debug_mode)"
+                                : "has a device's arrays on the host (MirroringPolicy::kHostOnly)",
+        ", expected one that plans where the network is"));
   }
   for (const int64_t batch : budget.shape.other_batches) {
     if (batch >= 1 && batch <= budget.shape.batch) continue;
@@ -195,13 +205,17 @@ StepBudgetReport PlanWithin(Network& network, const StepBudget& budget, MemoryOw
   // the least is to be the least.
   std::vector<PlannedActivations> plans = {{keep, CostOf(problem, keep)}};  // nothing is faster
   for (PlannedActivations& one : FindPlans(problem, strategy)) plans.push_back(std::move(one));
+  const int64_t may_wait = by_file ? INT64_MAX : budget.most_waiting_bytes;
+  AddPlansThatMayWait(problem, strategy, may_wait, &plans);
   const size_t of_these_times = plans.size();
-  for (PlannedActivations& one : LeastPlans(problem, strategy)) plans.push_back(std::move(one));
+  const auto add_least = [&](BudgetStrategy of_strategy) {
+    std::vector<PlannedActivations> found = LeastPlans(problem, of_strategy);
+    AddPlansThatMayWait(problem, of_strategy, may_wait, &found);
+    for (PlannedActivations& one : found) plans.push_back(std::move(one));
+  };
+  add_least(strategy);
   // And what is told where there is no room for a file's memory, which may be more than spilling saves.
-  if (strategy == BudgetStrategy::kAuto) {
-    for (PlannedActivations& one : LeastPlans(problem, BudgetStrategy::kRecompute))
-      plans.push_back(std::move(one));
-  }
+  if (strategy == BudgetStrategy::kAuto) add_least(BudgetStrategy::kRecompute);
   const auto file_of = [&](const ActivationPlan& plan) { return plan.spills() ? file : nullptr; };
   const PlannedActivations* least = nullptr;
   report.least_bytes = INT64_MAX;
@@ -220,7 +234,7 @@ StepBudgetReport PlanWithin(Network& network, const StepBudget& budget, MemoryOw
     return report.fits || whatever;
   };
   const auto may_not_wait = [&](const PlannedActivations& one) {
-    return !by_file && one.cost.spilled_bytes > budget.most_waiting_bytes;
+    return one.cost.spilled_bytes > may_wait;
   };
   // Plans for the times that were measured now may not be found again, but keeping everything is.
   const auto is_found_again = [&](const PlannedActivations& one) {

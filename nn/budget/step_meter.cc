@@ -137,6 +137,7 @@ StepMemory MeasureStep(Network& network, const StepShape& shape, const Activatio
                        const std::shared_ptr<SpillFile>& file, int64_t limit, bool counts_all) {
   network.SetActivationPlan(plan, file);
   network.ReleaseTape();
+  const RestoredWorkspace restored(network);
   const DryOwner owner(network.device());
   const absl::Cleanup release = [&] { network.ReleaseTape(); };  // its records are that owner's
   RenewWorkspace(network, network.training_workspace().config(), *owner);
@@ -184,6 +185,7 @@ StepMemory PrepareStep(Network& network, const StepShape& shape, const Activatio
 namespace {
 
 ActivationProblem MeasureWhole(Network& network, StepShape shape) {
+  const RestoredWorkspace restored(network);
   shape.trainer = nullptr;  // what it makes is behind all layers
   StepTrace trace(network);
   network.SetActivationPlan(PlanOfLayers(network, Retention::kKeep), nullptr, &trace);

@@ -204,6 +204,7 @@ StepTimes MeasureTimes(Network& network, const StepShape& shape, const Activatio
     const HandlesOwnScope handles;  // a model's manager is capped
     beside = network.beside().CopyTo(Place::Heap());
   }
+  const RestoredWorkspace restored(network);
   const absl::Cleanup restore = [&] {
     network.SetActivationPlan({});
     RenewWorkspace(
