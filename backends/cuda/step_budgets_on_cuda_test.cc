@@ -1,4 +1,5 @@
 // Training within a budget on an emulated device: planned by addresses alone, to the bits of training without one.
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -138,6 +139,23 @@ TEST_F(StepBudgetsOnCuda, GradientsAreThoseThatWere) {
   // Nobody has computed any since.
   SetStepBudget(network, {.limit = "50%", .shape = {.batch = kBatch}});
   EXPECT_THAT(CatchStatus([&] { trainer.Update(); }).message(), HasSubstr("without gradients"));
+}
+
+// What has room on the host waits there, though more would be better.
+TEST_F(StepBudgetsOnCuda, AsMuchWaitsAsMay) {
+  Network network(Rows(), OnDevice());
+  StepBudget budget{.limit = "75%", .strategy = BudgetStrategy::kSpill, .shape = {.batch = kBatch}};
+  int64_t before = -1;
+  for (const int64_t most : {160 << 10, 1 << 20}) {
+    budget.most_waiting_bytes = most;
+    const StepBudgetReport report = SetStepBudget(network, budget);
+    EXPECT_LE(report.predicted.spilled_bytes, most) << report.ToString();
+    EXPECT_GT(report.predicted.spilled_bytes, before) << report.ToString();
+    before = std::max<int64_t>(0, report.predicted.spilled_bytes);
+  }
+  budget.most_waiting_bytes = 0;
+  EXPECT_THAT(CatchStatus([&] { SetStepBudget(network, budget); }).message(),
+              HasSubstr("would have been enough"));
 }
 
 // Who measures by hand goes on with memory.

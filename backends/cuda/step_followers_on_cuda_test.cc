@@ -104,9 +104,7 @@ TEST_F(FollowersOnCuda, LimitsOfTheHostHoldForWhatWaits) {
   MemoryBudget::Global().SetDeviceLimit(
       Host(), MemoryBudget::Global().Of(Host()).taken_bytes - waiting + (64 << 10));
   EXPECT_TRUE(follower.Follow());
-  const int64_t less = follower.report()->predicted.spilled_bytes;
-  EXPECT_LT(less, waiting) << follower.ToString();
-  EXPECT_GT(less, 0) << follower.ToString();  // what has room waits all the same
+  EXPECT_LT(follower.report()->predicted.spilled_bytes, waiting) << follower.ToString();
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(follower.Follow()) << follower.ToString();
     step();

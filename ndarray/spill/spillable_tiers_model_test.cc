@@ -61,7 +61,8 @@ class Model {
     for (std::thread& thread : threads) thread.join();
     for (const SpillTierStats& tier : spillables_.stats().tiers) {
       for (const DeviceSpillTier& all : SpillTiersByDevice()) {
-        if (all.device == tier.device) EXPECT_EQ(all.waiting_bytes, tier.here_bytes);
+        if (all.device != tier.device) continue;
+        EXPECT_EQ(all.waiting_bytes, tier.here_bytes);
       }
     }
     for (Slot& slot : slots_) Read(slot);
