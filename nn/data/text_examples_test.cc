@@ -225,9 +225,10 @@ TEST(TextExamples, LengthsThatVaryRegrowTheRing) {
       TextExamples::Classes(texts, letters, std::vector<int64_t>(200, 1)));
   ExampleIterator<DataSet> batches(examples, {.batch_size = 8}), plain(examples, {.batch_size = 8});
   AsyncDataSetIterator ahead(batches, {.prefetch = 3, .producers = 2});
-  uint64_t spills = 0;
-  for (int epoch = 0; epoch < 4; ++epoch, ahead.Reset(), plain.Reset()) {
-    if (epoch == 3) spills = ahead.ring_stats().spills;
+  // Which slot meets the longest batch is by chance, so some epochs may pass until each has.
+  bool all_fit = false;
+  for (int epoch = 0; epoch < 16 && !all_fit; ++epoch, ahead.Reset(), plain.Reset()) {
+    const uint64_t spills = ahead.ring_stats().spills;
     while (const std::optional<DataSet> expected = plain.Next()) {
       const std::optional<DataSet> found = ahead.Next();
       ASSERT_TRUE(found.has_value());
@@ -237,9 +238,10 @@ TEST(TextExamples, LengthsThatVaryRegrowTheRing) {
       EXPECT_EQ(found->features_mask.ToVector<float>(), expected->features_mask.ToVector<float>());
     }
     EXPECT_FALSE(ahead.Next().has_value());
+    all_fit = ahead.ring_stats().spills == spills;
   }
   EXPECT_GT(ahead.ring_stats().slot_bytes, size_t{8 * 290 * 8});
-  EXPECT_EQ(ahead.ring_stats().spills, spills);  // all lengths fit now
+  EXPECT_TRUE(all_fit);
 }
 
 TEST(TextExamples, ANetworkLearnsThemAndTheVocabularyIsSavedWithIt) {
