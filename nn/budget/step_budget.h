@@ -92,7 +92,7 @@ struct StepBudgetReport {
 
 // What came true of it.
 struct StepBudgetOutcome {
-  Device device = Host();
+  Device device = Host();                                  // of the network
   int64_t planned_bytes = 0, actual_bytes = 0;             // the same unless batches were others
   double predicted_seconds = 0, actual_seconds = 0;        // of a step
   int64_t predicted_spilled_bytes = 0, spilled_bytes = 0;  // of a step, one way
