@@ -167,6 +167,20 @@ TEST_F(StepBudgetsOnCuda, StepsBehindMeasuring) {
   EXPECT_EQ(Train(network, 1).losses, Train(kept, 1).losses);
 }
 
+// A first size that is not to be had any more when planning has failed is learned instead: no addresses stay behind.
+TEST_F(StepBudgetsOnCuda, WorkspacesWhoseFirstSizeIsGone) {
+  Network kept(Rows(), OnDevice()), network(Rows(), OnDevice());
+  WorkspaceConfig large;
+  large.initial_size = 8 << 20;
+  network.set_training_workspace(WorkspaceMode::kEnabled, large);
+  EmulatedCuda::Get().allocation_faults().FailRequest(0, int64_t{1} << 40);
+  EXPECT_FALSE(CatchStatus([&] {
+                 SetStepBudget(network, {.limit = "3%", .shape = {.batch = kBatch}});
+               }).ok());
+  EmulatedCuda::Get().allocation_faults().Clear();
+  EXPECT_EQ(Train(network, 1).losses, Train(kept, 1).losses);
+}
+
 TEST_F(StepBudgetsOnCuda, WorkspacesThatPlanNothingThereAreRefused) {
   WorkspaceConfig on_host, bypassed;
   on_host.policy_mirroring = MirroringPolicy::kHostOnly;

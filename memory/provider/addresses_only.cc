@@ -44,8 +44,9 @@ void AddRange(const std::byte* begin, size_t bytes, DeviceProvider& provider) {
   }
   const bool is_new = range == nullptr;
   if (is_new) range = new Range;
-  range->end.store(begin + bytes, std::memory_order_relaxed);
-  range->provider.store(&provider, std::memory_order_relaxed);
+  // Whoever reads one of these finds `taken`, or what comes behind it, as the beginning that is looked at last.
+  range->end.store(begin + bytes, std::memory_order_release);
+  range->provider.store(&provider, std::memory_order_release);
   range->begin.store(begin, std::memory_order_release);
   if (!is_new) return;
   range->next = ranges.load(std::memory_order_acquire);
@@ -145,8 +146,10 @@ DeviceProvider* AddressesAt(const std::byte* at) noexcept {
        range = range->next) {
     const std::byte* const begin = range->begin.load(std::memory_order_acquire);
     if (begin == nullptr || begin == &taken) continue;
-    if (begin <= at && at < range->end.load(std::memory_order_relaxed))
-      return range->provider.load(std::memory_order_relaxed);
+    if (at < begin || at >= range->end.load(std::memory_order_acquire)) continue;
+    DeviceProvider* const provider = range->provider.load(std::memory_order_acquire);
+    // Else the end is another range's, and memory in between would be taken for addresses.
+    if (range->begin.load(std::memory_order_relaxed) == begin) return provider;
   }
   return nullptr;
 }

@@ -181,13 +181,17 @@ void RenewWorkspace(Network& network, WorkspaceConfig config, MemoryOwner& owner
   network.set_training_workspace(network.training_mode(), config);
 }
 
-RestoredWorkspace::~RestoredWorkspace() {
-  if (network_.device() == Host()) return;
-  try {
-    network_.set_training_workspace(network_.training_mode(), config_);
-  } catch (const Error&) {
-    // Without memory for the workspace's own state steps are refused until one is set.
+void RestoreWorkspace(Network& network, const WorkspaceConfig& config) noexcept {
+  WorkspaceConfig learned = config;
+  learned.initial_size = 0;
+  for (const WorkspaceConfig& one : {config, learned}) {
+    try {
+      return network.set_training_workspace(network.training_mode(), one);
+    } catch (const Error&) {
+      // Its first size is more than there is, or it has to have one.
+    }
   }
+  network.set_training_workspace(network.training_mode(), WorkspaceConfig());
 }
 
 }  // namespace tidepool::nn

@@ -21,7 +21,7 @@ enum class BatchMade : uint8_t { kFeaturesFirst, kOutside, kOnDevice };
 // Those that a network's steps may have.
 std::vector<BatchMade> WaysOfBatches(const Network& network);
 
-// The network counts no step. Dry: kernels are off, and features are what the memory has; on a device only so.
+// The network counts no step. Dry: kernels are off, and features are what the memory has. A batch that is made OnDevice is dry.
 void RunStep(Network& network, const StepShape& shape, bool dry,
              BatchMade made = BatchMade::kFeaturesFirst);
 // For `owner`, beside the budgets.
@@ -32,12 +32,19 @@ void RunDryStep(Network& network, const StepShape& shape, MemoryOwner& owner = O
 // has addresses alone (memory/provider/addresses_only.h).
 void RenewWorkspace(Network& network, WorkspaceConfig config,
                     MemoryOwner& owner = OwnerBesideBudgets());
-// At its end the network has a training workspace of the configuration that it had, where it was to be of a device.
+// A training workspace of that configuration, or where it cannot be had one that learns its size: never the one of addresses, where kernels
+// of steps have no access.
+void RestoreWorkspace(Network& network, const WorkspaceConfig& config) noexcept;
+// At its end the network has such a workspace, where it was to be of a device; its first size is learned, as nobody has used it yet.
 class RestoredWorkspace {
  public:
   explicit RestoredWorkspace(Network& network)
       : network_(network), config_(network.training_workspace().config()) {}
-  ~RestoredWorkspace();
+  ~RestoredWorkspace() {
+    WorkspaceConfig config = config_;
+    config.initial_size = 0;
+    if (network_.device() != Host()) RestoreWorkspace(network_, config);
+  }
   RestoredWorkspace(const RestoredWorkspace&) = delete;
   RestoredWorkspace& operator=(const RestoredWorkspace&) = delete;
 

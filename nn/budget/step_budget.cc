@@ -18,6 +18,7 @@
 #include "tidepool/memory/spill/spill_file.h"
 #include "tidepool/memory/workspace/workspace.h"
 #include "tidepool/memory/workspace/workspace_core.h"
+#include "tidepool/nn/budget/dry_step.h"
 #include "tidepool/nn/budget/gradients_aside.h"
 #include "tidepool/nn/budget/step_costs.h"
 #include "tidepool/nn/budget/waiting_plans.h"
@@ -293,10 +294,9 @@ StepBudgetReport SetStepBudget(Network& network, const StepBudget& budget) {
       owner);  // the workspace is made anew, and its file's memory is beside it
   ClearStepBudget(network);
   const WorkspaceConfig config = network.training_workspace().config();
-  const WorkspaceMode mode = network.training_mode();
   absl::Cleanup restore = [&] {
     network.SetActivationPlan({});
-    network.set_training_workspace(mode, config);
+    RestoreWorkspace(network, config);
     network.ReleaseTape();  // whose memory is beside the budgets
   };
   GradientsAside aside(network);

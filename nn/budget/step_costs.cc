@@ -169,7 +169,6 @@ void MeasureHostCopies(Device device, int64_t bytes, ActivationProblem* problem)
     DeviceProvider& provider = GetDeviceProvider(device, "step budget");
     const DeviceQueue queue = DeviceQueue::Here(device);
     queue.Wait();
-    // As AskProvider: what a provider throws leaves as an Error.
     problem->written_bytes_per_second = BytesPerSecond(size, [&] {
       AskProvider("copy to the host", device, [&] {
         provider.WaitFor(provider.QueueCopyToHost(here->data, there.raw_data(), size,
