@@ -12,9 +12,9 @@ namespace tidepool::cpu {
 namespace {
 
 constexpr const char* kVariable = "TIDEPOOL_CPU_INSTRUCTIONS";
-constexpr InstructionSet kAll[] = {InstructionSet::kPortable, InstructionSet::kAvx2,
-                                   InstructionSet::kAvx512, InstructionSet::kAvx512Bf16,
-                                   InstructionSet::kAmxBf16};
+constexpr InstructionSet kAll[] = {InstructionSet::kPortable,   InstructionSet::kAvx2,
+                                   InstructionSet::kAvx512,     InstructionSet::kAvx512Vnni,
+                                   InstructionSet::kAvx512Bf16, InstructionSet::kAmxBf16};
 
 #if defined(__x86_64__)
 // Which clang 14 has no name for.
@@ -44,7 +44,8 @@ InstructionSet OfProcessor() {
   const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (!has_avx512) return InstructionSet::kAvx2;
-  if (!__builtin_cpu_supports("avx512bf16")) return InstructionSet::kAvx512;
+  if (!__builtin_cpu_supports("avx512vnni")) return InstructionSet::kAvx512;
+  if (!__builtin_cpu_supports("avx512bf16")) return InstructionSet::kAvx512Vnni;
   return HasAmxBf16() ? InstructionSet::kAmxBf16 : InstructionSet::kAvx512Bf16;
 #else
   return InstructionSet::kPortable;
@@ -60,8 +61,8 @@ InstructionSet Decide() {
   }
   std::fprintf(
       stderr,
-      "tidepool: %s: found \"%s\", expected portable, avx2, avx512, avx512_bf16 or amx_bf16, "
-      "of which this processor has up to %s\n",
+      "tidepool: %s: found \"%s\", expected portable, avx2, avx512, avx512_vnni, avx512_bf16 or "
+      "amx_bf16, of which this processor has up to %s\n",
       kVariable, wanted, InstructionSetName(most));
   std::abort();
 }
@@ -76,6 +77,8 @@ const char* InstructionSetName(InstructionSet set) {
       return "avx2";
     case InstructionSet::kAvx512:
       return "avx512";
+    case InstructionSet::kAvx512Vnni:
+      return "avx512_vnni";
     case InstructionSet::kAvx512Bf16:
       return "avx512_bf16";
     case InstructionSet::kAmxBf16:

@@ -39,7 +39,7 @@ TEST(InstructionSetDeathTest, LessCanBeAskedForAndOthersAreRefused) {
         setenv("TIDEPOOL_CPU_INSTRUCTIONS", "sse9", 1);
         BestInstructionSet();
       },
-      "found \"sse9\", expected portable, avx2, avx512, avx512_bf16 or amx_bf16");
+      "found \"sse9\", expected portable, avx2, avx512, avx512_vnni, avx512_bf16 or amx_bf16");
 }
 
 }  // namespace

@@ -64,5 +64,16 @@ TEST_F(Inference, EightBits) {
 }
 // [int8]
 
+// [int8 dynamic]
+TEST_F(Inference, EightBitsWithoutSamples) {
+  const Network network({28, 28, 1}, LeNetLayers(10));
+  const FrozenOptions options{
+      .type = FrozenType::kInt8, .batches = {8}, .ranges = QuantisedRanges::kDynamic};
+  const QuantisationReport report =
+      ReportQuantisation(network, options, RandomUniform({50, 28, 28, 1}, 0, 1, 2));
+  EXPECT_LT(report.error, 0.02) << report.ToString();
+}
+// [int8 dynamic]
+
 }  // namespace
 }  // namespace tidepool::nn

@@ -78,6 +78,9 @@ struct FrozenOp {
   Quantisation input, output;
   // What its output is as 8 bits for those that take it so, whether it computes them or not.
   Quantisation range;
+  // A dense layer of f32 whose weights are `quantised_weight`, with one of `weight_scales` for each unit, and whose input is put
+  // into 8 bits when it comes, each example by its own least and largest number. The bias is f32.
+  bool has_dynamic_range = false;
   FrozenValues<int8_t> quantised_weight;
   FrozenValues<int32_t> quantised_bias;
   std::vector<float> weight_scales;

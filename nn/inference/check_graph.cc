@@ -150,9 +150,10 @@ void CheckConstants(const FrozenOp& op, bool is_half) {
     Refuse(op, absl::StrCat("has ", op.weight.size(), " slopes, expected ", channels));
   }
   if (!op.has_products()) return;
-  const size_t weights = op.is_quantised() ? op.quantised_weight.size()
-                         : is_half         ? op.half_weight.size()
-                                           : op.weight.size();
+  const bool has_bytes = op.is_quantised() || op.has_dynamic_range;
+  const size_t weights = has_bytes ? op.quantised_weight.size()
+                         : is_half ? op.half_weight.size()
+                                   : op.weight.size();
   const size_t biases = op.is_quantised() ? op.quantised_bias.size() : op.bias.size();
   if (static_cast<int64_t>(weights) != op.weight_shape.NumElements() ||
       static_cast<int64_t>(biases) != op.weight_shape[0]) {
@@ -160,6 +161,11 @@ void CheckConstants(const FrozenOp& op, bool is_half) {
                             op.weight_shape.ToString()));
   }
   const size_t scales = op.weight_scales.size();
+  if (op.has_dynamic_range) {
+    if (static_cast<int64_t>(scales) != op.weight_shape[0])
+      Refuse(op, absl::StrCat("has ", scales, " scales of weights, expected ", op.weight_shape[0]));
+    for (const float scale : op.weight_scales) CheckScale(op, "weights", scale);
+  }
   const bool may_have_each = op.kind == Kind::kConv2d;
   if (op.is_quantised() && scales != 1 &&
       !(may_have_each && static_cast<int64_t>(scales) == op.weight_shape[0])) {
@@ -177,6 +183,8 @@ void CheckGraph(const FrozenGraph& graph, const FrozenEngine& engine) {
   for (int i = 0; i < static_cast<int>(graph.ops.size()); ++i) {
     const FrozenOp& op = graph.ops[static_cast<size_t>(i)];
     CheckInputs(graph, i);
+    if (op.has_dynamic_range && op.is_quantised())
+      Refuse(op, "has a dynamic range and a static one, expected one of them");
     for (const int input : graph.InputsOf(i)) {
       if (input != FrozenOp::kGraphInput) is_taken[static_cast<size_t>(input)] = true;
     }

@@ -19,7 +19,7 @@
 namespace tidepool::nn {
 namespace {
 
-enum Kind : int64_t { kLeNet, kSeparable, kMlp };
+enum Kind : int64_t { kLeNet, kSeparable, kMlp, kWide };
 
 // A small MobileNet (Howard et al. 2017) for images of 32x32: 3x3 depthwise and 1x1 convolutions in turns.
 std::vector<AnyLayer> SeparableLayers() {
@@ -45,6 +45,10 @@ std::vector<AnyLayer> SeparableLayers() {
 Network NetworkOf(int64_t kind) {
   if (kind == kLeNet) return Network({28, 28, 1}, LeNetLayers(10), 3);
   if (kind == kMlp) return Network({28, 28, 1}, MlpLayers(10), 3);
+  if (kind == kWide) {
+    return Network({1024},
+                   {Dense(2048, Activation::kRelu), Dense(2048, Activation::kRelu), Dense(10)}, 3);
+  }
   return Network({32, 32, 3}, SeparableLayers(), 3);
 }
 
@@ -73,17 +77,19 @@ void OfPredictor(benchmark::State& state, EngineUse engine) {
 }
 BENCHMARK_CAPTURE(OfPredictor, kernels, EngineUse::kNever)
     ->ArgNames({"network", "batch"})
-    ->ArgsProduct({{kLeNet, kSeparable, kMlp}, {1, 32}});
+    ->ArgsProduct({{kLeNet, kSeparable, kMlp, kWide}, {1, 32}});
 BENCHMARK_CAPTURE(OfPredictor, engine, EngineUse::kAlways)
     ->ArgNames({"network", "batch"})
-    ->ArgsProduct({{kLeNet, kSeparable, kMlp}, {1, 32}});
+    ->ArgsProduct({{kLeNet, kSeparable, kMlp, kWide}, {1, 32}});
 
-void OfFrozen(benchmark::State& state, FrozenType type, std::vector<int> float_layers = {}) {
+void OfFrozen(benchmark::State& state, FrozenType type, std::vector<int> float_layers = {},
+              QuantisedRanges ranges = QuantisedRanges::kStatic) {
   SetThreadCount(1);
   const Network network = NetworkOf(state.range(0));
   FrozenOptions options{.type = type, .batches = {state.range(1)}};
   options.calibration = Examples(network, 64);
   options.float_layers = std::move(float_layers);
+  options.ranges = ranges;
   const FrozenNetwork frozen(network, options);
   const NDArray x = Examples(network, state.range(1));
   NDArray y = frozen.Run(x);
@@ -94,13 +100,16 @@ void OfFrozen(benchmark::State& state, FrozenType type, std::vector<int> float_l
 }
 BENCHMARK_CAPTURE(OfFrozen, f32, FrozenType::kFloat32)
     ->ArgNames({"network", "batch"})
-    ->ArgsProduct({{kLeNet, kSeparable, kMlp}, {1, 32}});
+    ->ArgsProduct({{kLeNet, kSeparable, kMlp, kWide}, {1, 32}});
 BENCHMARK_CAPTURE(OfFrozen, int8, FrozenType::kInt8)
     ->ArgNames({"network", "batch"})
-    ->ArgsProduct({{kLeNet, kSeparable, kMlp}, {1, 32}});
+    ->ArgsProduct({{kLeNet, kSeparable, kMlp, kWide}, {1, 32}});
+BENCHMARK_CAPTURE(OfFrozen, int8_dynamic, FrozenType::kInt8, {}, QuantisedRanges::kDynamic)
+    ->ArgNames({"network", "batch"})
+    ->ArgsProduct({{kLeNet, kSeparable, kMlp, kWide}, {1, 32}});
 BENCHMARK_CAPTURE(OfFrozen, float16, FrozenType::kFloat16)
     ->ArgNames({"network", "batch"})
-    ->ArgsProduct({{kLeNet, kSeparable, kMlp}, {1, 32}});
+    ->ArgsProduct({{kLeNet, kSeparable, kMlp, kWide}, {1, 32}});
 // Kernels of 8 bits take channels by eight: an image of one is quicker in f32.
 BENCHMARK_CAPTURE(OfFrozen, int8_but_the_first, FrozenType::kInt8, {0})
     ->ArgNames({"network", "batch"})

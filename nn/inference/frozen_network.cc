@@ -253,8 +253,7 @@ FrozenNetwork::FrozenNetwork(const Network& network, const FrozenOptions& option
   const MemoryOwnerScope owner("frozen network");
   FrozenGraph graph = GraphOf(network, options, engine);
   CheckGraph(graph, engine);
-  if (options.type == FrozenType::kInt8)
-    graph = Quantised(std::move(graph), Calibrate(network, options), options.float_layers);
+  if (options.type == FrozenType::kInt8) graph = QuantisedAs(options, network, std::move(graph));
   Begin(std::move(graph), engine, options);
 }
 FrozenNetwork::FrozenNetwork(FrozenGraph graph, const FrozenOptions& options) {

@@ -61,13 +61,20 @@ QuantisationReport ReportQuantisation(const Network& network, const FrozenOption
                                       " labels, expected none or ", samples.dim(0)));
   }
   const FrozenGraph whole = GraphOf(network, options, EngineForFreezing());
-  const std::vector<Quantisation> values = Calibrate(network, options);
+  const auto layers = static_cast<int>(network.config()->nodes.size());
+  const bool is_dynamic = options.ranges == QuantisedRanges::kDynamic;
+  const std::vector<Quantisation> values =
+      is_dynamic ? std::vector<Quantisation>() : Calibrate(network, options);
+  const auto quantise = [&](const std::vector<int>& float_layers) {
+    return is_dynamic ? DynamicallyQuantised(whole, layers, float_layers)
+                      : Quantised(whole, values, float_layers);
+  };
   const auto run = [&](const FrozenGraph& graph) {
     return FrozenNetwork(graph, {.batches = {std::min(kBatch, samples.dim(0))}})
         .Run(samples)
         .ToVector<float>();
   };
-  const FrozenGraph quantised = Quantised(whole, values, options.float_layers);
+  const FrozenGraph quantised = quantise(options.float_layers);
   const std::vector<float> expected = run(whole), found = run(quantised);
 
   QuantisationReport report;
@@ -88,13 +95,13 @@ QuantisationReport ReportQuantisation(const Network& network, const FrozenOption
     const FrozenOp& op = quantised.ops[i];
     if (op.layers.empty()) continue;
     std::vector<int> others;
-    for (int other = 0; other + 1 < static_cast<int>(values.size()); ++other) {
+    for (int other = 0; other < layers; ++other) {
       if (std::find(op.layers.begin(), op.layers.end(), other) == op.layers.end())
         others.push_back(other);
     }
-    const FrozenGraph alone = Quantised(whole, values, others);
-    report.layers.push_back({op.name, op.layers.back(), op.is_quantised(), alone.ops[i].range,
-                             RelativeError(run(alone), expected)});
+    const FrozenGraph alone = quantise(others);
+    report.layers.push_back({op.name, op.layers.back(), op.is_quantised() || op.has_dynamic_range,
+                             alone.ops[i].range, RelativeError(run(alone), expected)});
     if (report.layers.back().error_alone > worst) {
       worst = report.layers.back().error_alone;
       report.worst_layer = op.layers.back();
@@ -120,8 +127,11 @@ std::string QuantisationReport::ToString() const {
   absl::StrAppend(&text, "; weights ", weight_bytes, " bytes (f32 ", float_weight_bytes, ")\n");
   for (const Layer& layer : layers) {
     absl::StrAppend(&text, "  ", layer.name);
-    fixed(": alone ", layer.error_alone, 4, ", output in steps of ");
-    AppendGeneral(&text, layer.output.scale, 3);
+    fixed(": alone ", layer.error_alone, 4, "");
+    if (layer.output.scale > 0) {
+      text += ", output in steps of ";
+      AppendGeneral(&text, layer.output.scale, 3);
+    }
     absl::StrAppend(&text, layer.is_quantised ? "" : ", stays f32",
                     layer.number == worst_layer ? " (worst)\n" : "\n");
   }

@@ -20,7 +20,7 @@ struct QuantisationReport {
     std::string name;  // "layer 2 [dense 500 relu]"
     int number = 0;    // as float_layers takes it: the last one's of those that are computed as one
     bool is_quantised = false;  // else it computes in f32
-    Quantisation output;        // that it has or would have
+    Quantisation output;        // that it has or would have; of dynamic ranges none, scale 0
     // Of the network's output, relative to its root mean square, when this layer alone computes in 8 bits.
     double error_alone = 0;
   };

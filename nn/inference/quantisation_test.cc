@@ -356,6 +356,13 @@ TEST_F(QuantisationTest, DigitsAreReadAsWellInEightAndSixteenBits) {
   EXPECT_GT(*report.float_accuracy, 0.9) << report.ToString();
   EXPECT_GT(*report.accuracy, *report.float_accuracy - 0.005) << report.ToString();
   EXPECT_LT(report.weight_bytes, report.float_weight_bytes * 0.27);
+  const FrozenOptions dynamic{
+      .type = FrozenType::kInt8, .batches = {32}, .ranges = QuantisedRanges::kDynamic};
+  const QuantisationReport without_samples = ReportQuantisation(*model.network, dynamic, x, labels);
+  std::puts(without_samples.ToString().c_str());
+  EXPECT_GT(*without_samples.accuracy, *report.float_accuracy - 0.005);
+  EXPECT_LT(without_samples.error, report.error);
+  EXPECT_LT(without_samples.weight_bytes, report.float_weight_bytes * 0.31);
   if (!LinkedFrozenEngine()->WhyNot({}, /*is_half=*/true).empty()) return;
   const FrozenNetwork whole(*model.network, {.batches = {32}});
   const FrozenNetwork bytes(*model.network, Int8(images_of(digits.train, 256)));

@@ -68,6 +68,35 @@ double LargestOf(absl::Span<const float> values) {
   return largest;
 }
 
+// Weights [begin, begin + count) in 8 bits.
+void RoundWeights(FrozenOp& op, size_t begin, size_t count, double scale) {
+  for (size_t i = begin; i < begin + count; ++i) {
+    op.quantised_weight[i] =
+        static_cast<int8_t>(std::clamp(std::nearbyint(op.weight[i] / scale), -kHighest, kHighest));
+  }
+}
+
+// Of a unit of dynamic ranges: a normal number.
+float ScaleOf(double largest) {
+  constexpr double kLeast = 2.0 * std::numeric_limits<float>::min();
+  return static_cast<float>(std::max(largest / kHighest, kLeast));
+}
+
+bool StaysFloat(const FrozenOp& op, const std::vector<int>& float_layers) {
+  return std::any_of(op.layers.begin(), op.layers.end(), [&](int layer) {
+    return std::find(float_layers.begin(), float_layers.end(), layer) != float_layers.end();
+  });
+}
+
+void CheckLayers(const std::vector<int>& float_layers, int layers) {
+  for (const int layer : float_layers) {
+    if (layer < 0 || layer >= layers) {
+      ThrowInvalidArgument(
+          absl::StrCat("frozen network: float_layers has ", layer, ", expected 0 to ", layers - 1));
+    }
+  }
+}
+
 // Weights of `op` in 8 bits. May make its output's steps larger.
 void QuantiseConstants(FrozenOp& op) {
   const bool is_by_filter = op.kind == FrozenOp::Kind::kConv2d;
@@ -93,10 +122,7 @@ void QuantiseConstants(FrozenOp& op) {
   op.quantised_bias.resize(filters);
   for (size_t i = 0; i < filters; ++i) {
     const double scale = op.weight_scales[is_by_filter ? i : 0];
-    for (size_t j = i * each; j < (i + 1) * each; ++j) {
-      op.quantised_weight[j] = static_cast<int8_t>(
-          std::clamp(std::nearbyint(op.weight[j] / scale), -kHighest, kHighest));
-    }
+    RoundWeights(op, i * each, each, scale);
     op.quantised_bias[i] = static_cast<int32_t>(std::nearbyint(op.bias[i] / (input * scale)));
   }
   // Their memory, which `= {}` would keep.
@@ -233,13 +259,7 @@ std::vector<Quantisation> Calibrate(const Network& network, const FrozenOptions&
 
 FrozenGraph Quantised(FrozenGraph graph, const std::vector<Quantisation>& values,
                       const std::vector<int>& float_layers) {
-  const auto layers = static_cast<int>(values.size()) - 1;
-  for (const int layer : float_layers) {
-    if (layer < 0 || layer >= layers) {
-      ThrowInvalidArgument(
-          absl::StrCat("frozen network: float_layers has ", layer, ", expected 0 to ", layers - 1));
-    }
-  }
+  CheckLayers(float_layers, static_cast<int>(values.size()) - 1);
   graph.input_range = values[0];
   const auto range_of = [&](int value) {
     return value == FrozenOp::kGraphInput ? graph.input_range
@@ -256,15 +276,43 @@ FrozenGraph Quantised(FrozenGraph graph, const std::vector<Quantisation>& values
     op.range = keeps_values         ? op.input
                : !op.layers.empty() ? values[static_cast<size_t>(op.layers.back()) + 1]
                                     : Quantisation();
-    const bool stays = std::any_of(op.layers.begin(), op.layers.end(), [&](int layer) {
-      return std::find(float_layers.begin(), float_layers.end(), layer) != float_layers.end();
-    });
-    if (stays || !MayBeQuantised(op, inputs)) continue;
+    if (StaysFloat(op, float_layers) || !MayBeQuantised(op, inputs)) continue;
     op.output = op.range;
     if (op.has_products()) QuantiseConstants(op);
     op.range = op.output;
   }
   return graph;
+}
+
+FrozenGraph DynamicallyQuantised(FrozenGraph graph, int layers,
+                                 const std::vector<int>& float_layers) {
+  CheckLayers(float_layers, layers);
+  for (FrozenOp& op : graph.ops) {
+    if (op.kind != FrozenOp::Kind::kDense || StaysFloat(op, float_layers)) continue;
+    op.has_dynamic_range = true;
+    const size_t units = op.bias.size(), each = op.weight.size() / units;
+    const absl::Span<const float> weights(op.weight);
+    op.quantised_weight.resize(op.weight.size());
+    op.weight_scales.resize(units);
+    for (size_t i = 0; i < units; ++i) {
+      op.weight_scales[i] = ScaleOf(LargestOf(weights.subspan(i * each, each)));
+      RoundWeights(op, i * each, each, op.weight_scales[i]);
+    }
+    op.weight = FrozenValues<float>();
+  }
+  return graph;
+}
+
+FrozenGraph QuantisedAs(const FrozenOptions& options, const Network& network, FrozenGraph graph) {
+  if (options.ranges == QuantisedRanges::kStatic)
+    return Quantised(std::move(graph), Calibrate(network, options), options.float_layers);
+  if (std::none_of(graph.ops.begin(), graph.ops.end(),
+                   [](const FrozenOp& op) { return op.kind == FrozenOp::Kind::kDense; })) {
+    ThrowUnimplemented(
+        "frozen network: dynamic ranges are those of dense layers, of which the network has none");
+  }
+  return DynamicallyQuantised(std::move(graph), static_cast<int>(network.config()->nodes.size()),
+                              options.float_layers);
 }
 
 }  // namespace tidepool::nn

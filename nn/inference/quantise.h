@@ -1,4 +1,4 @@
-// Static quantisation: ranges from samples, weights and biases in 8 and 32 bits.
+// Quantisation: ranges from samples, weights and biases in 8 and 32 bits; weights alone where ranges are dynamic.
 #ifndef TIDEPOOL_NN_INFERENCE_QUANTISE_H_
 #define TIDEPOOL_NN_INFERENCE_QUANTISE_H_
 
@@ -30,6 +30,15 @@ std::vector<Quantisation> Calibrate(const Network& network, const FrozenOptions&
 // layer that there is not.
 FrozenGraph Quantised(FrozenGraph graph, const std::vector<Quantisation>& values,
                       const std::vector<int>& float_layers);
+
+// `graph`, whose operators are f32, with dense layers of dynamic ranges that are not in `float_layers`, of a network of `layers`.
+// Throws kInvalidArgument for a layer that there is not.
+FrozenGraph DynamicallyQuantised(FrozenGraph graph, int layers,
+                                 const std::vector<int>& float_layers);
+
+// `graph` of `network` as options.ranges says. Throws as these, and kUnimplemented for dynamic ranges of a network without
+// dense layers.
+FrozenGraph QuantisedAs(const FrozenOptions& options, const Network& network, FrozenGraph graph);
 
 }  // namespace tidepool::nn
 

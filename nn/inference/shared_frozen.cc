@@ -29,6 +29,7 @@ std::string TextOf(const FrozenOptions& options) {
       static_cast<int>(options.type), " ", absl::StrJoin(options.batches, ","), " ",
       options.softmax, " ", options.threads, " ", static_cast<int>(options.method), " ",
       options.percentile, " ", absl::StrJoin(options.float_layers, ","), " ",
+      static_cast<int>(options.ranges), " ",
       // Samples that were written to are others.
       buffer == nullptr ? 0 : buffer->id, " ",
       buffer == nullptr ? 0 : buffer->version.load(std::memory_order_acquire), " ",

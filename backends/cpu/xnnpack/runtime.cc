@@ -35,6 +35,7 @@ constexpr size_t kLeastShared = size_t{32} << 10;
 // See TakingXnnpackMemory.
 thread_local constinit bool is_taking_memory = false;
 thread_local constinit XnnpackReserve* reserve = nullptr;
+thread_local constinit int64_t bytes_of_thread = 0;  // taken and not given back
 std::atomic<int64_t> requests_until_refused{-1};
 
 MemoryOwner& Owner() { return MemoryOwner::Process().Child("xnnpack"); }
@@ -279,6 +280,7 @@ void* XnnpackReserve::Take(size_t bytes, bool gives) {
 }
 
 void XnnpackReserve::Count(int64_t bytes) {
+  bytes_of_thread += bytes;
   if (reserve != nullptr) reserve->taken_bytes_ += bytes;
 }
 
@@ -310,7 +312,10 @@ int64_t XnnpackReserve::SharePacked(bool has_workspace) {
   return shared;
 }
 
-XnnpackBlock::XnnpackBlock(size_t bytes) : data_(Allocator::Global().Allocate(bytes)) {}
+XnnpackBlock::XnnpackBlock(size_t bytes)
+    : bytes_(bytes_of_thread), data_(Allocator::Global().Allocate(bytes)) {
+  bytes_ = bytes_of_thread - bytes_;
+}
 XnnpackBlock::~XnnpackBlock() { Allocator::Global().Release(data_); }
 
 void RefuseXnnpackMemoryForTesting(int64_t requests) { requests_until_refused = requests; }

@@ -107,9 +107,11 @@ class XnnpackBlock {
   XnnpackBlock(const XnnpackBlock&) = delete;
   XnnpackBlock& operator=(const XnnpackBlock&) = delete;
 
-  void* data() const { return data_; }  // null: there is none
+  void* data() const { return data_; }      // null: there is none
+  int64_t bytes() const { return bytes_; }  // as it is counted
 
  private:
+  int64_t bytes_;  // before the allocation, then its
   void* const data_;
 };
 

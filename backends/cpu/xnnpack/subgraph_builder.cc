@@ -1,5 +1,6 @@
 #include "tidepool/backends/cpu/xnnpack/subgraph_builder.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -81,23 +82,41 @@ std::string WhyNoSubgraphHas(const FrozenOp& op, bool is_half) {
   return "";
 }
 
-SubgraphBuilder::SubgraphBuilder(const FrozenGraph& graph, int64_t batch)
-    : graph_(graph), batch_(static_cast<size_t>(batch)) {
+GraphPart PartOf(const FrozenGraph& graph, int begin, int end) {
+  GraphPart part{begin, end, {}, {}};
+  const auto add = [](std::vector<int>& values, int value) {
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+  };
+  const int count = static_cast<int>(graph.ops.size());
+  for (int i = begin; i < count; ++i) {
+    for (const int value : graph.InputsOf(i)) {
+      if (i < end && value < begin) add(part.inputs, value);
+      if (i >= end && value >= begin && value < end) add(part.outputs, value);
+    }
+  }
+  if (end == count) add(part.outputs, count - 1);
+  return part;
+}
+
+SubgraphBuilder::SubgraphBuilder(const FrozenGraph& graph, const GraphPart& part, int64_t batch)
+    : graph_(graph), part_(part), batch_(static_cast<size_t>(batch)) {
+  const size_t externals = part.inputs.size() + part.outputs.size();
   xnn_subgraph_t subgraph = nullptr;
-  CheckXnnpack(xnn_create_subgraph(/*external_value_ids=*/2, /*flags=*/0, &subgraph), kName);
+  CheckXnnpack(xnn_create_subgraph(U32(static_cast<int64_t>(externals)), /*flags=*/0, &subgraph),
+               kName);
   subgraph_.reset(subgraph);
-  Value& input = values_[FrozenOp::kGraphInput];
-  input.id = input.as_float =
-      Define(DimsOf(graph.input_shape), {}, kSubgraphInput, XNN_VALUE_FLAG_EXTERNAL_INPUT);
-  for (int i = 0; i < static_cast<int>(graph.ops.size()); ++i) DefineOp(i);
-  const FrozenOp& last = graph.ops.back();
-  if (!last.is_quantised()) return;
-  const uint32_t output =
-      Define(DimsOf(last.output_shape), {}, kSubgraphOutput, XNN_VALUE_FLAG_EXTERNAL_OUTPUT);
-  CheckXnnpack(
-      xnn_define_convert(subgraph_.get(), values_[static_cast<int>(graph.ops.size()) - 1].id,
-                         output, /*flags=*/0),
-      kName);
+  for (size_t i = 0; i < part.inputs.size(); ++i) {
+    Value& input = values_[part.inputs[i]];
+    input.id = input.as_float = Define(DimsOf(graph.ShapeOf(part.inputs[i])), {},
+                                       U32(static_cast<int64_t>(i)), XNN_VALUE_FLAG_EXTERNAL_INPUT);
+  }
+  for (int i = part.begin; i < part.end; ++i) DefineOp(i);
+}
+
+uint32_t SubgraphBuilder::OutputIdOf(int value) const {
+  const auto at = std::find(part_.outputs.begin(), part_.outputs.end(), value);
+  if (at == part_.outputs.end()) return XNN_INVALID_VALUE_ID;
+  return U32(static_cast<int64_t>(part_.inputs.size()) + (at - part_.outputs.begin()));
 }
 
 SubgraphBuilder::Dims SubgraphBuilder::DimsOf(const Shape& shape) const {
@@ -141,15 +160,23 @@ void SubgraphBuilder::DefineOp(int number) {
     }
     inputs.push_back(Take(value, q));
   }
-  const bool is_output = number + 1 == static_cast<int>(graph_.ops.size()) && !op.is_quantised();
-  const uint32_t output = is_output ? Define(DimsOf(op.output_shape), {}, kSubgraphOutput,
-                                             XNN_VALUE_FLAG_EXTERNAL_OUTPUT)
-                                    : Define(DimsOf(op.output_shape), op.output);
+  const uint32_t external = OutputIdOf(number);
+  const auto define_output = [&] {
+    return Define(DimsOf(op.output_shape), {}, external, XNN_VALUE_FLAG_EXTERNAL_OUTPUT);
+  };
+  const bool is_output = external != XNN_INVALID_VALUE_ID;
+  const uint32_t output = is_output && !op.is_quantised()
+                              ? define_output()
+                              : Define(DimsOf(op.output_shape), op.output);
   CheckXnnpack(DefineNode(op, inputs, output), op.name.c_str());
   Value& made = values_[number];
   made.id = output;
   (op.is_quantised() ? made.as_quantised : made.as_float) = output;
   made.quantised = op.output;
+  if (!is_output || !op.is_quantised()) return;
+  made.as_float = define_output();
+  CheckXnnpack(xnn_define_convert(subgraph_.get(), output, made.as_float, /*flags=*/0),
+               op.name.c_str());
 }
 
 // Weights and bias.

@@ -1,4 +1,4 @@
-// A frozen graph as an XNNPACK subgraph. Written to the functions that the interfaces of 2022 and
+// A frozen graph, or a part of it, as an XNNPACK subgraph. Written to the functions that the interfaces of 2022 and
 // of 2024 have in common.
 //
 // What the interface of 2022 lacks, and what stands for it:
@@ -23,8 +23,14 @@
 
 namespace tidepool::cpu {
 
-// Ids of the graph's input and output.
-constexpr uint32_t kSubgraphInput = 0, kSubgraphOutput = 1;
+// Operators [begin, end) of a graph and the values, operators by number or kGraphInput, that they take from before and that
+// are taken behind them or are the graph's output. External ids of the subgraph are the places in `inputs` and, behind them,
+// in `outputs`. All of them are f32.
+struct GraphPart {
+  int begin = 0, end = 0;
+  std::vector<int> inputs, outputs;
+};
+GraphPart PartOf(const FrozenGraph& graph, int begin, int end);
 
 // Why no subgraph can have the operator; empty: it can.
 std::string WhyNoSubgraphHas(const FrozenOp& op, bool is_half);
@@ -32,8 +38,8 @@ std::string WhyNoSubgraphHas(const FrozenOp& op, bool is_half);
 class SubgraphBuilder {
  public:
   // Throws kInternal and OutOfMemoryError naming the operator. The subgraph refers to the graph's
-  // constants and to this.
-  SubgraphBuilder(const FrozenGraph& graph, int64_t batch);
+  // constants, to the part and to this.
+  SubgraphBuilder(const FrozenGraph& graph, const GraphPart& part, int64_t batch);
 
   xnn_subgraph_t subgraph() const { return subgraph_.get(); }
   // Whether the runtime has memory for activations, of which it asks for last.
@@ -50,6 +56,8 @@ class SubgraphBuilder {
   Dims DimsOf(const Shape& shape) const;
   uint32_t Define(const Dims& dims, const Quantisation& q, uint32_t external = XNN_INVALID_VALUE_ID,
                   uint32_t flags = 0);
+  // The place among the outputs, as an external id, or XNN_INVALID_VALUE_ID.
+  uint32_t OutputIdOf(int value) const;
   // The id of the value (an operator, or the graph's input) as numbers of `q`, converted where it
   // has others.
   uint32_t Take(int value, const Quantisation& q);
@@ -70,6 +78,7 @@ class SubgraphBuilder {
   };
 
   const FrozenGraph& graph_;
+  const GraphPart& part_;
   const size_t batch_;
   bool has_internal_values_ = false;
   std::unique_ptr<std::remove_pointer_t<xnn_subgraph_t>, Delete> subgraph_;

@@ -130,6 +130,49 @@ TEST(SubgraphEngine, LargeBlocksAreRefusedAsSmallOnes) {
   EXPECT_NE(runtime, nullptr);
 }
 
+// The last of three layers, and another of its kind before it, with dynamic ranges: stages with memory of their own between them.
+FrozenGraph DynamicGraph() {
+  FrozenGraph graph = LargeGraph();
+  for (size_t i = 2; i < 4; ++i) {
+    FrozenOp& op = graph.ops[i];
+    op.has_dynamic_range = true;
+    for (const float weight : op.weight) op.quantised_weight.push_back(static_cast<int8_t>(weight));
+    op.weight.clear();
+    op.weight_scales.assign(op.bias.size(), 1.0f);
+  }
+  return graph;
+}
+
+TEST(SubgraphEngine, StagesOfDynamicRangesAreCountedAndRefusedMemoryLeavesNothing) {
+  if (!XnnpackIsUsable()) GTEST_SKIP() << XnnpackDescription();
+  const FrozenGraph exact = LargeGraph(), graph = DynamicGraph();
+  std::vector<float> x(2 * 192 + 64, 1.0f), z(8), expected(8);
+  LinkedFrozenEngine()->Make(exact, 2, x.data(), expected.data())->Run(x.data(), expected.data());
+  const int64_t before = Used();
+  std::unique_ptr<FrozenRuntime> runtime;
+  int64_t requests = 0;
+  for (; runtime == nullptr && requests < 1000; ++requests) {
+    RefuseXnnpackMemoryForTesting(requests);
+    try {
+      runtime = LinkedFrozenEngine()->Make(graph, 2, x.data(), z.data());
+    } catch (const OutOfMemoryError&) {
+      EXPECT_EQ(Used(), before) << "after " << requests << " requests";
+    }
+  }
+  EXPECT_GT(requests, 10);
+  EXPECT_EQ(runtime->bytes() + runtime->shared_bytes(), Used() - before);
+  RefuseXnnpackMemoryForTesting(0);
+  runtime->Run(x.data(), z.data());  // takes none
+  std::vector<float> moved(2 * 192 + 64, 1.0f), there(8);
+  runtime->Run(moved.data(), there.data());
+  RefuseXnnpackMemoryForTesting(-1);
+  // Inputs of a layer here are all alike, or near it.
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(z[i], expected[i], 5e-3 * expected[i]) << i;
+  EXPECT_EQ(there, z);
+  runtime.reset();
+  EXPECT_EQ(Used(), before);
+}
+
 TEST(SubgraphEngine, BatchesBeyondAnyMemoryAreRefusedBeforeTheyOverflow) {
   if (!XnnpackIsUsable()) GTEST_SKIP() << XnnpackDescription();
   const FrozenGraph graph = GraphOfOneOfEach();
