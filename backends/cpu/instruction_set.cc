@@ -4,6 +4,7 @@
 #include <cpuid.h>
 #endif
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -52,6 +53,15 @@ InstructionSet OfProcessor() {
 #endif
 }
 
+std::atomic<bool>& SideBySideReads() {
+#if defined(__x86_64__)
+  static std::atomic<bool> are_fast = !__builtin_cpu_is("amd");
+#else
+  static std::atomic<bool> are_fast = true;
+#endif
+  return are_fast;
+}
+
 InstructionSet Decide() {
   const InstructionSet most = OfProcessor();
   const char* const wanted = std::getenv(kVariable);
@@ -94,6 +104,9 @@ bool PairsOfBf16AreFast() {
   return false;
 #endif
 }
+
+bool SideBySideReadsAreFast() { return SideBySideReads().load(std::memory_order_relaxed); }
+void SetSideBySideReadsForTesting(bool are_fast) { SideBySideReads() = are_fast; }
 
 InstructionSet BestInstructionSet() {
   static const InstructionSet best = Decide();

@@ -19,6 +19,10 @@ enum class InstructionSet : uint8_t {
 // Whether the instruction that multiplies pairs of bf16 (AVX512_BF16) does more products than a multiply-add of f32 in the same
 // time. Intel's processors begin one in two cycles and two multiply-adds in each: half as many.
 bool PairsOfBf16AreFast();
+// Whether a core gains by reading several places side by side. Intel's do; AMD's of the fourth generation, which read ahead by
+// themselves where a loop goes straight on, lose a tenth by it. Any thread; tests may say otherwise.
+bool SideBySideReadsAreFast();
+void SetSideBySideReadsForTesting(bool are_fast);
 // "portable", "avx2", "avx512", "avx512_vnni", "avx512_bf16" or "amx_bf16".
 const char* InstructionSetName(InstructionSet set);
 

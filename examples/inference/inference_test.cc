@@ -64,7 +64,7 @@ TEST_F(Inference, EightBits) {
 }
 // [int8]
 
-// [int8 dynamic]
+// [int8_dynamic]
 TEST_F(Inference, EightBitsWithoutSamples) {
   const Network network({28, 28, 1}, LeNetLayers(10));
   const FrozenOptions options{
@@ -73,7 +73,7 @@ TEST_F(Inference, EightBitsWithoutSamples) {
       ReportQuantisation(network, options, RandomUniform({50, 28, 28, 1}, 0, 1, 2));
   EXPECT_LT(report.error, 0.02) << report.ToString();
 }
-// [int8 dynamic]
+// [int8_dynamic]
 
 }  // namespace
 }  // namespace tidepool::nn

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tidepool/backends/cpu/instruction_set.h"
 #include "tidepool/backends/cpu/reduction/reduce_plan.h"
 #include "tidepool/ndarray/dtype.h"
 
@@ -298,7 +299,14 @@ TensorRef Ref(int rank, const int64_t* dims, const int64_t* strides) {
   return ref;
 }
 
-TEST(ReduceLoops, ExtremesFindNanWhereverItIs) {
+// By loops that read several places side by side and by those that do not.
+class ReduceRows : public testing::TestWithParam<bool> {
+ protected:
+  ReduceRows() { SetSideBySideReadsForTesting(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(SideBySide, ReduceRows, testing::Bool());
+
+TEST_P(ReduceRows, ExtremesFindNanWhereverItIs) {
   for (const FindLoops find : Tables()) {
     for (const ReduceKind kind : {ReduceKind::kMax, ReduceKind::kMin, ReduceKind::kAbsMax}) {
       const ReduceLoops& loops = *find(kind, ElementKind::kF32);
@@ -329,7 +337,7 @@ TEST(ReduceLoops, ExtremesFindNanWhereverItIs) {
 
 // Which rows a call has depends on the number of threads: rows that are read side by side are what each is alone, and a long
 // row is what its blocks are, one after the other.
-TEST(ReduceLoops, RowsOfFloatsAreWhatEachIsAlone) {
+TEST_P(ReduceRows, RowsOfFloatsAreWhatEachIsAlone) {
   constexpr int64_t kBlock = 4096;
   for (const FindLoops find : Tables()) {
     for (const ReduceKind kind : {ReduceKind::kSum, ReduceKind::kMax, ReduceKind::kMin}) {
