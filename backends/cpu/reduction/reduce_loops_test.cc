@@ -299,9 +299,7 @@ TensorRef Ref(int rank, const int64_t* dims, const int64_t* strides) {
   return ref;
 }
 
-// By loops that read several places side by side and by those that do not.
-class ReduceRows : public testing::TestWithParam<bool> {
- protected:
+struct ReduceRows : testing::TestWithParam<bool> {  // read side by side, or not
   ReduceRows() { SetSideBySideReadsForTesting(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(SideBySide, ReduceRows, testing::Bool());
