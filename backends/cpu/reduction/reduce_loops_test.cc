@@ -1,5 +1,4 @@
-// The loops of each instruction set, of which the contract test sees only one, beside plain sums in
-// double; and the plans that choose between them.
+// The loops of each instruction set, of which the contract test sees only one, beside plain sums in double; and plans.
 #include "tidepool/backends/cpu/reduction/reduce_loops.h"
 
 #include <algorithm>
