@@ -72,6 +72,8 @@ struct FrozenOp {
 
   // Layers of the network, by number, whose work it does; the output is the last one's.
   std::vector<int> layers;
+  // Or the layer that it begins and another operator ends, so that its output is no layer's; -1: none.
+  int begun_layer = -1;
 
   // An operator whose `output` has a scale computes in 8 bits, from these: `weight_scales` is one
   // for all, or one for each filter. The bias counts in input.scale * its weight's scale.
@@ -79,7 +81,7 @@ struct FrozenOp {
   // What its output is as 8 bits for those that take it so, whether it computes them or not.
   Quantisation range;
   // A dense layer of f32 whose weights are `quantised_weight`, with one of `weight_scales` for each unit, and whose input is put
-  // into 8 bits when it comes, each example by its own least and largest number. The bias is f32.
+  // into 8 bits when it comes, each example by its own least and largest number. The bias is f32. kDense alone.
   bool has_dynamic_range = false;
   FrozenValues<int8_t> quantised_weight;
   FrozenValues<int32_t> quantised_bias;

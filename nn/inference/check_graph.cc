@@ -197,6 +197,7 @@ void CheckGraph(const FrozenGraph& graph, const FrozenEngine& engine) {
              absl::StrCat("gives ", op.output_shape.ToString(), ", expected ", shape.ToString()));
     }
     if (op.output_shape.NumElements() == 0) Refuse(op, "gives nothing");
+    if (op.input_shape.NumElements() == 0) Refuse(op, "takes nothing");
     CheckConstants(op, graph.is_half);
     if (op.is_quantised()) CheckQuantisation(graph, i);
   }

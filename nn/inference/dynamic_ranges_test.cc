@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tidepool/ndarray/manager/nd_manager.h"
 #include "tidepool/nn/inference/frozen_network.h"
 #include "tidepool/nn/inference/predictor.h"
 #include "tidepool/nn/inference/quantisation_report.h"
@@ -17,6 +18,7 @@
 #include "tidepool/nn/layers/conv2d.h"
 #include "tidepool/nn/layers/dense.h"
 #include "tidepool/nn/layers/merge.h"
+#include "tidepool/nn/layers/pooling.h"
 #include "tidepool/nn/models.h"
 
 namespace tidepool::nn {
@@ -42,17 +44,17 @@ Network Chain(const Shape& input, Layers layers) {
 
 // One dense layer of the graph, in double from its constants, of one example.
 std::vector<float> Reference(const FrozenOp& op, const std::vector<float>& x) {
-  const double low = std::min(0.0f, *std::min_element(x.begin(), x.end())),
-               high = std::max(0.0f, *std::max_element(x.begin(), x.end()));
-  const double step = (high - low) / 255, zero = std::nearbyint(-low / step);
+  const double low = *std::min_element(x.begin(), x.end()),
+               high = *std::max_element(x.begin(), x.end());
+  const double step = (high - low) / 255;
   std::vector<float> z;
   for (size_t unit = 0; unit < op.bias.size(); ++unit) {
     double sum = 0;
     for (size_t i = 0; i < x.size(); ++i) {
-      const double number = std::clamp(std::nearbyint(x[i] / step + zero), 0.0, 255.0) - zero;
+      const double number = low + step * std::nearbyint((x[i] - low) / step);
       sum += number * op.quantised_weight[unit * x.size() + i];
     }
-    const double value = op.bias[unit] + sum * step * op.weight_scales[unit];
+    const double value = op.bias[unit] + sum * op.weight_scales[unit];
     z.push_back(static_cast<float>(op.relu ? std::max(value, 0.0) : value));
   }
   return z;
@@ -172,6 +174,47 @@ TEST_F(DynamicRangesTest, TheReportKnowsWhichLayersAreIn8Bits) {
                            [](const auto& layer) { return layer.is_quantised; }));
 }
 
+// A layer's function is an operator of its own behind the product, which is the layer's too.
+TEST_F(DynamicRangesTest, FloatLayersWithAnyFunctionAreF32AndTheReportKnows) {
+  for (const Activation function :
+       {Activation::kIdentity, Activation::kRelu, Activation::kLeakyRelu, Activation::kElu,
+        Activation::kSigmoid, Activation::kSwish}) {
+    const Network network = Chain({40}, {Dense(30, function), Dense(5)});
+    const NDArray x = RandomBatch(20, {40}, 6);
+    FrozenOptions options = Dynamic();
+    const QuantisationReport all = ReportQuantisation(network, options, x);
+    ASSERT_EQ(all.layers.size(), 2u);
+    EXPECT_TRUE(all.layers[0].is_quantised && all.layers[1].is_quantised) << all.ToString();
+    EXPECT_GT(all.layers[0].error_alone, 0) << all.ToString();
+    EXPECT_LT(all.layers[1].error_alone, all.error * 1.0001) << all.ToString();
+    options.float_layers = {0};
+    const QuantisationReport one = ReportQuantisation(network, options, x);
+    EXPECT_FALSE(one.layers[0].is_quantised) << one.ToString();
+    EXPECT_DOUBLE_EQ(one.error, all.layers[1].error_alone);
+    options.float_layers = {0, 1};
+    EXPECT_EQ(FrozenNetwork(network, options).Run(x).ToVector<float>(),
+              FrozenNetwork(network, {.batches = {4, 1}}).Run(x).ToVector<float>());
+  }
+}
+
+// Samples are not asked for, so that they may have gone.
+TEST_F(DynamicRangesTest, PredictorsNeedNoSamples) {
+  Model model("mlp", 4, std::make_unique<Network>(Chain({30}, {Dense(20), Dense(4)})));
+  NoopTranslator translator;
+  Predictor<NDList, NDList> predictor(model, translator);
+  const NDArray x = RandomBatch(4, {30}, 8);
+  {
+    NDManager manager = NDManager::NewRoot("samples");
+    FrozenOptions options = Dynamic({4});
+    options.calibration = x.Dup();
+    manager.Attach(options.calibration);
+    predictor.set_engine(EngineUse::kAlways, options);
+  }
+  model.network->parameters() *= 0.5;
+  predictor.Predict({x});
+  EXPECT_EQ(predictor.why_not_engine(), "");
+}
+
 // Predictors share by options: static and dynamic ranges are not the same ones.
 TEST_F(DynamicRangesTest, PredictorsTakeThem) {
   Model model("mlp", 4, std::make_unique<Network>(Chain({30}, {Dense(20), Dense(4)})));
@@ -192,6 +235,11 @@ TEST_F(DynamicRangesTest, PredictorsTakeThem) {
 TEST_F(DynamicRangesTest, WhatHasNoSuchRangesIsRefused) {
   const Network images = Chain({5, 5, 2}, {Conv2D(3, 2, 2)});
   EXPECT_THAT(WhyNot([&] { FrozenNetwork(images, Dynamic()); }), HasSubstr("none"));
+  EXPECT_THAT(WhyNot([&] {
+                ReportQuantisation(Chain({5, 5, 2}, {Conv2D(3, 2, 2), GlobalPooling()}), Dynamic(),
+                                   RandomBatch(3, {5, 5, 2}, 1));
+              }),
+              HasSubstr("none"));
   const Network network = Chain({5, 5, 2}, {Conv2D(3, 2, 2), Dense(4)});
   const auto error_of = [](auto call) -> std::string {
     try {
@@ -223,6 +271,12 @@ TEST_F(DynamicRangesTest, WhatHasNoSuchRangesIsRefused) {
   changed = graph;
   changed.ops.back().quantised_weight.pop_back();
   EXPECT_THAT(error_of([&] { FrozenNetwork{changed}; }), HasSubstr("191 weights"));
+  changed = graph;
+  changed.ops.erase(changed.ops.begin());
+  changed.ops[0].input_shape = changed.input_shape = {0};
+  changed.ops[0].weight_shape = {4, 0};
+  changed.ops[0].quantised_weight.clear();
+  EXPECT_THAT(error_of([&] { FrozenNetwork{changed}; }), HasSubstr("takes nothing"));
   changed = graph;
   changed.is_half = true;
   changed.ops.erase(changed.ops.begin());

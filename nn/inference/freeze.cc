@@ -194,6 +194,7 @@ class GraphMaker {
     function.name = op.name;
     function.function = op.function;
     function.input_shape = function.output_shape = op.output_shape;
+    op.begun_layer = op.layers.back();
     function.layers = std::exchange(op.layers, {});
     op.function = FrozenOp::Function::kNone;
     function.inputs = {Add(std::move(op))};

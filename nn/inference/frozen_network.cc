@@ -88,11 +88,20 @@ class FrozenNetwork::Runtimes {
       std::lock_guard<Mutex> lock(mutex_);
       for (const One& one : idle_) runtimes -= one.batch == batch;
     }
-    for (; runtimes > 0; --runtimes) made.push_back(Make(batch));
-    std::lock_guard<Mutex> lock(mutex_);
-    idle_.reserve(idle_.size() + made.size() + static_cast<size_t>(running_));
-    for (One& one : made) idle_.push_back(std::move(one));
-    batches = std::move(larger);
+    try {
+      for (; runtimes > 0; --runtimes) {
+        made.reserve(made.size() + 1);
+        made.push_back(Make(batch));
+      }
+      std::lock_guard<Mutex> lock(mutex_);
+      idle_.reserve(idle_.size() + made.size() + static_cast<size_t>(running_));
+      for (One& one : made) idle_.push_back(std::move(one));
+      batches = std::move(larger);
+    } catch (...) {
+      std::lock_guard<Mutex> lock(mutex_);
+      for (const One& one : made) CountLocked(one, -1);
+      throw;
+    }
   }
 
   // One runtime for the time of a piece.

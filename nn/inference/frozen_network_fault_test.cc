@@ -18,11 +18,12 @@ namespace {
 
 int64_t TotalBytes() { return MemoryTracker::Global().Snapshot()[Host()].total.current_bytes; }
 
-void FailOperatorNewAnywhere(FrozenType type) {
+void FailOperatorNewAnywhere(FrozenType type, QuantisedRanges ranges = QuantisedRanges::kStatic) {
   const Network network({16, 16, 1}, LeNetLayers(10), 3);
   const NDArray x = RandomUniform({5, 16, 16, 1}, -1, 1, 1, 1, Place::Heap());
   FrozenOptions options{.type = type, .batches = {4, 1}};
   options.calibration = x.Slice(0, 0, 1);
+  options.ranges = ranges;
   std::vector<float> expected;
   {
     const FrozenNetwork frozen(network, options);
@@ -65,6 +66,17 @@ void FailOperatorNewAnywhere(FrozenType type) {
     if (!fault_happened) break;
   }
   EXPECT_GT(failed, 10);
+  // Preparing, which leaves what there was.
+  frozen.Trim();
+  for (int64_t n = 0;; ++n) {
+    ASSERT_LT(n, 2000);
+    until_fault = n, fault_happened = false;
+    const bool went_through = Try([&] { frozen.Prepare(2, 3); });
+    EXPECT_EQ(frozen.stats().runtimes, went_through ? 3 : 0) << n;
+    EXPECT_EQ(frozen.stats().idle_runtimes, frozen.stats().runtimes) << n;
+    if (!fault_happened) break;
+    frozen.Trim();
+  }
 }
 
 TEST(FrozenNetworkFault, OperatorNewMayFailAnywhere) {
@@ -72,6 +84,7 @@ TEST(FrozenNetworkFault, OperatorNewMayFailAnywhere) {
     GTEST_SKIP() << "no engine";
   FailOperatorNewAnywhere(FrozenType::kFloat32);
   FailOperatorNewAnywhere(FrozenType::kInt8);
+  FailOperatorNewAnywhere(FrozenType::kInt8, QuantisedRanges::kDynamic);
   if (LinkedFrozenEngine()->WhyNot({}, /*is_half=*/true).empty())
     FailOperatorNewAnywhere(FrozenType::kFloat16);
 }

@@ -29,8 +29,9 @@ enum class QuantisedRanges : uint8_t {
   // Those that `calibration` shows, the same for every batch; between layers values stay in 8 bits. Weights of convolutions have a
   // scale for each filter, those of dense layers one (XNNPACK's 2022 interface has no other).
   kStatic,
-  // Dense layers alone: each example's own, found when it comes, so that no samples are needed and a number that is far out costs
-  // its own example alone. Weights have a scale for each unit; all other layers stay f32.
+  // Dense layers alone: from the least to the largest number of each example, found when it comes, so that no samples are needed
+  // and a number that is far out costs its own example alone. Weights have a scale for each unit; all other layers stay f32.
+  // Differences below 1e-36 between numbers of an example do not count.
   kDynamic,
 };
 

@@ -39,6 +39,16 @@ double PartEqual(const std::vector<int64_t>& a, absl::Span<const int64_t> b) {
   return static_cast<double>(equal) / static_cast<double>(a.size());
 }
 
+// Whether the operator, or that which begins its layer, computes in 8 bits.
+bool IsQuantised(const FrozenGraph& graph, const FrozenOp& op) {
+  if (op.is_quantised()) return true;
+  return std::any_of(graph.ops.begin(), graph.ops.end(), [&](const FrozenOp& other) {
+    const bool is_of_it = &other == &op || std::find(op.layers.begin(), op.layers.end(),
+                                                     other.begun_layer) != op.layers.end();
+    return is_of_it && other.has_dynamic_range;
+  });
+}
+
 int64_t ConstantBytes(const FrozenGraph& graph) {
   int64_t bytes = 0;
   for (const FrozenOp& op : graph.ops) bytes += op.constant_bytes();
@@ -74,7 +84,8 @@ QuantisationReport ReportQuantisation(const Network& network, const FrozenOption
         .Run(samples)
         .ToVector<float>();
   };
-  const FrozenGraph quantised = quantise(options.float_layers);
+  const FrozenGraph quantised =
+      is_dynamic ? QuantisedAs(options, network, whole) : quantise(options.float_layers);
   const std::vector<float> expected = run(whole), found = run(quantised);
 
   QuantisationReport report;
@@ -100,7 +111,7 @@ QuantisationReport ReportQuantisation(const Network& network, const FrozenOption
         others.push_back(other);
     }
     const FrozenGraph alone = quantise(others);
-    report.layers.push_back({op.name, op.layers.back(), op.is_quantised() || op.has_dynamic_range,
+    report.layers.push_back({op.name, op.layers.back(), IsQuantised(quantised, op),
                              alone.ops[i].range, RelativeError(run(alone), expected)});
     if (report.layers.back().error_alone > worst) {
       worst = report.layers.back().error_alone;

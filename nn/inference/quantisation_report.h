@@ -39,7 +39,7 @@ struct QuantisationReport {
 };
 
 // Freezes the network to `options` (kInt8) and compares it on `samples` [count] + input_shape with f32. `labels`: none,
-// or one each. Throws as FrozenNetwork, and kInvalidArgument for another type, another number of labels, and
+// or one each. Sizes of batches and threads of the options are not looked at. Throws as FrozenNetwork, and kInvalidArgument for another type, another number of labels, and
 // a network whose output is not one axis. Cost: the samples through the network, and once more for each layer.
 QuantisationReport ReportQuantisation(const Network& network, const FrozenOptions& options,
                                       const NDArray& samples,

@@ -83,8 +83,9 @@ float ScaleOf(double largest) {
 }
 
 bool StaysFloat(const FrozenOp& op, const std::vector<int>& float_layers) {
-  return std::any_of(op.layers.begin(), op.layers.end(), [&](int layer) {
-    return std::find(float_layers.begin(), float_layers.end(), layer) != float_layers.end();
+  return std::any_of(float_layers.begin(), float_layers.end(), [&](int layer) {
+    return layer == op.begun_layer ||
+           std::find(op.layers.begin(), op.layers.end(), layer) != op.layers.end();
   });
 }
 

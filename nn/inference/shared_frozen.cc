@@ -46,6 +46,8 @@ std::shared_ptr<SharedFrozen> SharedFrozen::Of(std::shared_ptr<const Network> ne
                                                const FrozenOptions& options) {
   static auto* const all = new std::map<Key, std::weak_ptr<SharedFrozen>>;
   FrozenOptions normal = options;
+  if (options.type != FrozenType::kInt8 || options.ranges == QuantisedRanges::kDynamic)
+    normal.calibration = {};
   std::sort(normal.batches.begin(), normal.batches.end(), std::greater<>());
   normal.batches.erase(std::unique(normal.batches.begin(), normal.batches.end()),
                        normal.batches.end());

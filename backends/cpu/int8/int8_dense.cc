@@ -16,8 +16,8 @@ constexpr int64_t kRowBytes = 24 << 10;
 constexpr int64_t kMostRows = 64;
 // Units whose sums wait to be scaled.
 constexpr int64_t kStrip = 64;
-// Its step is a normal number.
-constexpr double kLeastRange = 1e-35;
+// Its step's inverse is a float.
+constexpr double kLeastRange = 1e-36;
 
 int64_t StepsOf(int64_t inputs) { return (inputs + kInt8Step - 1) / kInt8Step; }
 
@@ -29,10 +29,10 @@ int64_t RowsAtOnce(int64_t inputs) {
 
 RowRange RangeOf(float low, float high) {
   const double width = double{high} - low;
-  if (!(width > kLeastRange) || !std::isfinite(width)) return {};
+  if (!std::isfinite(width)) return {};
+  if (!(width > kLeastRange)) return {low, 0, 0};
   const double step = width / 255;
-  return {static_cast<float>(step), static_cast<float>(1 / step),
-          static_cast<int32_t>(std::clamp(std::nearbyint(-low / step), 0.0, 255.0))};
+  return {low, static_cast<float>(1 / step), step};
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ void SumInt8Weights(const int8_t* weight, int64_t units, int64_t inputs, int32_t
 size_t Int8ScratchBytes(int64_t inputs);
 
 // z [batch, units] of x [batch, inputs], dense, on this thread alone, by `loops` (int8_loops.h). Takes no memory but `scratch`, of
-// Int8ScratchBytes(inputs) at an address that is a multiple of 64. A row whose least and largest number, and 0, are closer than 1e-35 counts as zeros;
-// rows that are not finite give unspecified numbers.
+// Int8ScratchBytes(inputs) at an address that is a multiple of 64. Numbers of a row that are closer together than 1e-36 count as the
+// least of them; rows that are not finite give unspecified numbers.
 void RunInt8Dense(const Int8Dense& dense, const Int8Loops& loops, int64_t batch, const float* x,
                   float* z, void* scratch);
 

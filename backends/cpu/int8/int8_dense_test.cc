@@ -67,7 +67,7 @@ std::vector<float> WholeNumbers(int64_t batch, int64_t inputs, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<float> x;
   for (int64_t r = 0; r < batch; ++r) {
-    const int low = -static_cast<int>(random() % 256);
+    const int low = static_cast<int>(random() % 3000) - 1500;
     for (int64_t i = 0; i < inputs; ++i)
       x.push_back(static_cast<float>(low + static_cast<int>(random() % 256)));
     float* const row = x.data() + r * inputs;
@@ -154,16 +154,17 @@ TEST(Int8Dense, TablesGiveTheSameBitsWithinHalfAStepOfTheProduct) {
     }
     for (int64_t r = 0; r < batch; ++r) {
       const float* const row = x.data() + r * inputs;
-      const double low = std::min(0.0f, *std::min_element(row, row + inputs)),
-                   high = std::max(0.0f, *std::max_element(row, row + inputs));
+      const double low = *std::min_element(row, row + inputs),
+                   high = *std::max_element(row, row + inputs);
       for (int64_t u = 0; u < units; ++u) {
-        double sum = layer.bias[static_cast<size_t>(u)], size = std::abs(sum);
+        double sum = layer.bias[static_cast<size_t>(u)], size = 0;
         for (int64_t i = 0; i < inputs; ++i) {
           sum += row[i] * layer.Weight(u, i);
-          size += (high - low) / 255 * std::abs(layer.Weight(u, i));
+          size += (high - low) / 510 * std::abs(layer.Weight(u, i));
         }
-        // Half a step for the number and, where an end is cut, half a step for the zero.
-        ASSERT_NEAR(expected[static_cast<size_t>(r * units + u)], sum, size * 1.01 + 1e-30);
+        // Half a step for each number.
+        ASSERT_NEAR(expected[static_cast<size_t>(r * units + u)], sum,
+                    size * 1.001 + std::abs(sum) * 1e-6 + 1e-30);
       }
     }
   }
@@ -182,6 +183,35 @@ TEST(Int8Dense, ARowDoesNotDependOnThoseBesideIt) {
           << loops->name << " row " << r;
     }
   }
+}
+
+// Where all numbers lie is no part of what 8 bits are for.
+TEST(Int8Dense, NumbersFarFrom0AreAsExactAsOthers) {
+  const Layer layer(9, 64, 8);
+  std::vector<float> x;
+  for (int i = 0; i < 64; ++i) x.push_back(i % 2 == 0 ? 1000.0f : 1001.0f);
+  std::vector<float> equal(64, 7.25f);
+  for (const Int8Loops* loops : Tables()) {
+    for (const std::vector<float>& row : {x, equal}) {
+      const std::vector<float> z = layer.Run(*loops, 1, row);
+      for (int64_t u = 0; u < 9; ++u) {
+        double sum = layer.bias[static_cast<size_t>(u)];
+        for (int64_t i = 0; i < 64; ++i) sum += row[static_cast<size_t>(i)] * layer.Weight(u, i);
+        EXPECT_NEAR(z[static_cast<size_t>(u)], sum, std::abs(sum) * 1e-6 + 1e-3) << loops->name;
+      }
+    }
+  }
+}
+
+// A weight's scale times a row's step is beyond floats, and what they are multiplied with is 0.
+TEST(Int8Dense, LargeScalesOfNothingAreNothing) {
+  Layer layer(5, 2, 1);
+  layer.weight.assign(layer.weight.size(), 0);
+  for (size_t u = 0; u < 5; ++u) layer.weight[2 * u] = 127;
+  layer.scales.assign(5, 1e38f / 127);
+  SumInt8Weights(layer.weight.data(), 5, 2, layer.sums.data());
+  for (const Int8Loops* loops : Tables())
+    EXPECT_EQ(layer.Run(*loops, 1, {0.0f, 1e38f}), layer.bias) << loops->name;
 }
 
 TEST(Int8Dense, RowsWithoutARangeGiveTheBiasAndOthersEndAllTheSame) {

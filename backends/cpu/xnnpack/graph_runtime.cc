@@ -29,6 +29,8 @@ struct DeleteRuntime {
   void operator()(xnn_runtime_t runtime) const { xnn_delete_runtime(runtime); }
 };
 
+using Runtime = std::unique_ptr<std::remove_pointer_t<xnn_runtime_t>, DeleteRuntime>;
+
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -43,8 +45,10 @@ class SubgraphStage final : public Stage {
       : part_(std::move(part)) {
     size_t values = 4;
     for (int i = part_.begin; i < part_.end; ++i) values += 8 + 2 * graph.InputsOf(i).size();
+    externals_.resize(part_.inputs.size() + part_.outputs.size());
     // The planner takes three arrays of one entry of at most 64 bytes for each value.
     XnnpackReserve reserve(4096 + 3 * 64 * values);
+    Runtime runtime;  // goes before the reserve, of which it may have blocks, whatever throws
     xnn_runtime_t made = nullptr;
     xnn_status status = xnn_status_success;
     bool has_workspace = false;
@@ -54,25 +58,25 @@ class SubgraphStage final : public Stage {
       status = xnn_create_runtime_v2(builder.subgraph(), /*threadpool=*/nullptr,
                                      builder.runtime_flags(), &made);
     }
-    runtime_.reset(made);
+    runtime.reset(made);
     if (status == xnn_status_success && made == nullptr) status = xnn_status_out_of_memory;
     if (status == xnn_status_success) shared_bytes_ = reserve.SharePacked(has_workspace);
     // Memory that depends on shapes is taken here, not by the first call.
-    externals_.resize(part_.inputs.size() + part_.outputs.size());
-    if (status == xnn_status_success) status = SetUp(places);
+    if (status == xnn_status_success) status = SetUp(runtime.get(), places);
     if (reserve.was_needed()) {
-      runtime_.reset();
+      runtime.reset();
       status = xnn_status_out_of_memory;
     }
     CheckXnnpack(status, kName);
     bytes_ = reserve.taken_bytes();
+    runtime_ = std::move(runtime);
   }
 
   int64_t bytes() const override { return bytes_; }
   int64_t shared_bytes() const override { return shared_bytes_; }
 
   void Run(const Places& places) override {
-    if (!is_set_up_ || !LieThere(places)) CheckXnnpack(SetUp(places), kName);
+    if (!is_set_up_ || !LieThere(places)) CheckXnnpack(SetUp(runtime_.get(), places), kName);
     CheckXnnpack(xnn_invoke_runtime(runtime_.get()), kName);
   }
 
@@ -87,12 +91,11 @@ class SubgraphStage final : public Stage {
     }
     return true;
   }
-  xnn_status SetUp(const Places& places) {
+  xnn_status SetUp(xnn_runtime_t runtime, const Places& places) {
     is_set_up_ = false;  // until it has succeeded
     for (size_t i = 0; i < externals_.size(); ++i)
       externals_[i] = {static_cast<uint32_t>(i), places.at(ValueOf(i))};
-    const xnn_status status =
-        xnn_setup_runtime(runtime_.get(), externals_.size(), externals_.data());
+    const xnn_status status = xnn_setup_runtime(runtime, externals_.size(), externals_.data());
     is_set_up_ = status == xnn_status_success;
     return status;
   }
@@ -100,7 +103,7 @@ class SubgraphStage final : public Stage {
   const GraphPart part_;
   std::vector<xnn_external_value> externals_;
   bool is_set_up_ = false;
-  std::unique_ptr<std::remove_pointer_t<xnn_runtime_t>, DeleteRuntime> runtime_;
+  Runtime runtime_;
   int64_t bytes_ = 0, shared_bytes_ = 0;
 };
 
