@@ -17,7 +17,7 @@
 // go. Freeze again for new ones. Weights and inputs must be finite (kInvalidArgument names the first that is not), because the
 // engine's clamps turn NaN into numbers. For the same reason results that overflow within the network are unspecified.
 //
-// In 8 bits (kInt8, static ranges from samples): a quarter of the weights' bytes; what it costs in accuracy says
+// In 8 bits (kInt8, ranges from samples or of each example): a quarter of the weights' bytes; what it costs in accuracy says
 // ReportQuantisation (quantisation_report.h). In 16-bit floats (kFloat16): half of them, slower where they are emulated.
 //
 // Chains and graphs of one input and one output, by configuration. What the engine or freezing does not know (layers of one's own

@@ -36,23 +36,32 @@ FrozenGraph GraphOfOneOfEach() {
 
 int64_t Used() { return MemoryTracker::Global().CurrentBytes(Host(), MemoryKind::kExternal); }
 
+// A runtime for `batch`. Before it each request for memory is refused in turn: how many tries that took, none of which leaves anything.
+std::unique_ptr<FrozenRuntime> MakeUnderRefusals(const FrozenGraph& graph, int64_t batch,
+                                                 std::vector<float>& x, std::vector<float>& z,
+                                                 int64_t* tries) {
+  const int64_t before = Used();
+  std::unique_ptr<FrozenRuntime> runtime;
+  for (*tries = 0; runtime == nullptr && *tries < 1000; ++*tries) {
+    RefuseXnnpackMemoryForTesting(*tries);
+    try {
+      runtime = LinkedFrozenEngine()->Make(graph, batch, x.data(), z.data());
+    } catch (const OutOfMemoryError&) {
+      EXPECT_EQ(Used(), before) << "after " << *tries << " requests";
+    }
+  }
+  return runtime;
+}
+
 TEST(SubgraphEngine, EveryRefusedRequestForMemoryIsAnErrorThatLeavesNothing) {
   if (!XnnpackIsUsable()) GTEST_SKIP() << XnnpackDescription();
   const FrozenGraph graph = GraphOfOneOfEach();
   std::vector<float> x(2 * 192 + 64, 1.0f), z(8);
   const int64_t before = Used();
-  int64_t requests = 0;
-  std::unique_ptr<FrozenRuntime> runtime;
-  for (; runtime == nullptr && requests < 1000; ++requests) {
-    RefuseXnnpackMemoryForTesting(requests);
-    try {
-      runtime = LinkedFrozenEngine()->Make(graph, 2, x.data(), z.data());
-    } catch (const OutOfMemoryError&) {
-      EXPECT_EQ(Used(), before) << "after " << requests << " requests";
-    }
-  }
+  int64_t tries = 0;
+  std::unique_ptr<FrozenRuntime> runtime = MakeUnderRefusals(graph, 2, x, z, &tries);
   // As many at least as a subgraph, a runtime, two packed weights and the planner take.
-  EXPECT_GT(requests, 10);
+  EXPECT_GT(tries, 10);
   EXPECT_EQ(runtime->bytes(), Used() - before);
   RefuseXnnpackMemoryForTesting(0);
   runtime->Run(x.data(), z.data());  // takes none
@@ -116,16 +125,8 @@ TEST(SubgraphEngine, LargeBlocksAreRefusedAsSmallOnes) {
   if (!XnnpackIsUsable()) GTEST_SKIP() << XnnpackDescription();
   const FrozenGraph graph = LargeGraph();
   std::vector<float> x(192 + 64, 1.0f), z(4);
-  const int64_t before = Used();
-  std::unique_ptr<FrozenRuntime> runtime;
-  for (int64_t requests = 0; runtime == nullptr && requests < 1000; ++requests) {
-    RefuseXnnpackMemoryForTesting(requests);
-    try {
-      runtime = LinkedFrozenEngine()->Make(graph, 1, x.data(), z.data());
-    } catch (const OutOfMemoryError&) {
-      EXPECT_EQ(Used(), before) << "after " << requests << " requests";
-    }
-  }
+  int64_t tries = 0;
+  std::unique_ptr<FrozenRuntime> runtime = MakeUnderRefusals(graph, 1, x, z, &tries);
   RefuseXnnpackMemoryForTesting(-1);
   EXPECT_NE(runtime, nullptr);
 }
@@ -149,17 +150,9 @@ TEST(SubgraphEngine, StagesOfDynamicRangesAreCountedAndRefusedMemoryLeavesNothin
   std::vector<float> x(2 * 192 + 64, 1.0f), z(8), expected(8);
   LinkedFrozenEngine()->Make(exact, 2, x.data(), expected.data())->Run(x.data(), expected.data());
   const int64_t before = Used();
-  std::unique_ptr<FrozenRuntime> runtime;
-  int64_t requests = 0;
-  for (; runtime == nullptr && requests < 1000; ++requests) {
-    RefuseXnnpackMemoryForTesting(requests);
-    try {
-      runtime = LinkedFrozenEngine()->Make(graph, 2, x.data(), z.data());
-    } catch (const OutOfMemoryError&) {
-      EXPECT_EQ(Used(), before) << "after " << requests << " requests";
-    }
-  }
-  EXPECT_GT(requests, 10);
+  int64_t tries = 0;
+  std::unique_ptr<FrozenRuntime> runtime = MakeUnderRefusals(graph, 2, x, z, &tries);
+  EXPECT_GT(tries, 10);
   EXPECT_EQ(runtime->bytes() + runtime->shared_bytes(), Used() - before);
   RefuseXnnpackMemoryForTesting(0);
   runtime->Run(x.data(), z.data());  // takes none
